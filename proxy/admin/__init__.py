@@ -1,0 +1,1 @@
+"""The admin server on :4191."""

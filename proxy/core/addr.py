@@ -1,0 +1,49 @@
+"""Addresses: where bytes go (Addr) and what a destination is called (a name and a port).
+
+Law: values, compared and hashed as such; printed as `ip:port`, IPv6 in brackets.
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv6Address, ip_address
+from typing import NamedTuple
+
+
+class Addr(NamedTuple):
+    """An IP address in its canonical text (IPv4-mapped IPv6 is unwrapped) and a port."""
+
+    ip: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        return ip_address(self.ip).is_loopback
+
+    @property
+    def is_ipv6(self) -> bool:
+        return ":" in self.ip
+
+    def __str__(self) -> str:
+        return f"[{self.ip}]:{self.port}" if ":" in self.ip else f"{self.ip}:{self.port}"
+
+
+def addr(ip: str, port: int) -> Addr:
+    """An Addr of any spelling of an IP address; ValueError if it is none or the port is out of range."""
+    parsed = ip_address(ip)
+    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is not None:
+        parsed = parsed.ipv4_mapped
+    if not 0 <= port <= 65535:
+        raise ValueError(f"port {port} is out of range")
+    return Addr(str(parsed), port)
+
+
+def parse_addr(text: str) -> Addr:
+    """`IPv4:port` or `[IPv6]:port`; ValueError otherwise."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit():
+        raise ValueError(f"{text!r} is not ip:port")
+    if host.startswith("[") and host.endswith("]"):
+        return addr(host[1:-1], int(port))
+    if ":" in host:
+        raise ValueError(f"{text!r}: an IPv6 address needs brackets")
+    return addr(host, int(port))

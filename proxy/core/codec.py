@@ -1,0 +1,49 @@
+"""The seam between bytes and meaning: Codec above it, Wire below it.
+
+Law: a codec owns all protocol state of one connection and never sees a
+socket, a loop or a clock that it was not given. A wire owns no meaning.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from proxy.core.reason import Reason
+
+
+class Wire(Protocol):
+    """What a codec may do to the outside. Writes gather; one flush sends them."""
+
+    def write(self, data: bytes) -> None:
+        """Queue bytes, in order; never blocks, never calls back."""
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def end(self) -> None:
+        """Half-close once everything written has left; reading goes on."""
+
+    def abort(self, reason: Reason) -> None:
+        """Close now; `lost` follows, once, after the current callback."""
+
+    def hand_over(self, codec: Codec) -> None:
+        """All later events go to this codec: how a detected connection becomes what it was found to be."""
+
+
+class Codec(Protocol):
+    """What a connection tells its codec."""
+
+    def feed(self, data: bytes) -> None: ...
+
+    def eof(self) -> None:
+        """The peer will send nothing more, but may still read."""
+
+    def writable(self, is_writable: bool) -> None:
+        """Output crossed the high (False) or the low (True) watermark."""
+
+    def lost(self, reason: Reason) -> None:
+        """The connection is gone; said exactly once, and last."""
+
+    def close(self) -> None:
+        """Shut down gracefully: finish what runs, take nothing new (HTTP/2: GOAWAY; an idle connection ends at once)."""

@@ -1,0 +1,26 @@
+"""The exceptions that cross a function boundary on the data path.
+
+Law: a codec raises these inside itself and catches them at its own edge;
+nothing here ever reaches a socket callback.
+"""
+
+from __future__ import annotations
+
+import traceback
+from typing import Final
+
+from proxy.core.reason import Reason
+
+
+class ProtocolError(Exception):
+    """The peer broke the rules of one message or of the whole connection."""
+
+    def __init__(self, text: str, reason: Reason = Reason.PROTOCOL_ERROR, status: int = 400) -> None:
+        super().__init__(text)
+        self.reason: Final = reason
+        self.status: Final = status
+
+
+def report_fault() -> None:
+    """Say that an exception nobody expected was caught at the edge of a connection or a stream."""
+    traceback.print_exc()

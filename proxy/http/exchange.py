@@ -1,0 +1,263 @@
+"""Exchange: one request and its response; the only object that both sides share.
+
+Law: streams call `request_*` and `response_*`, stages call `attach`, `reply`
+and `cancel`, and it ends exactly once. It forwards and keeps the books; it
+never parses, never writes, never reads a clock that it was not given.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from proxy.core.reactor import Clock as Clock
+from proxy.core.reason import Reason
+from proxy.core.timers import Expires
+from proxy.http.head import TUNNEL, RequestHead, ResponseHead
+from proxy.http.headers import Field, field
+from proxy.http.stream import OTHER_SIDE_FULL, WAITING, ClientStream, ServerStream
+
+_STATUS: Final[dict[Reason, int]] = {
+    Reason.CONNECT_FAILED: 502,
+    Reason.RESPONSE_TIMEOUT: 504,
+    Reason.OVER_LIMIT: 431,
+    Reason.SHUTDOWN: 503,
+    Reason.PEER_REFUSED: 503,
+    Reason.INTERNAL: 500,
+}
+"""What the client is told when a request ends before its response began; 502 if not listed."""
+
+
+class Observer(Protocol):
+    """Built once per target by a stage; told twice per exchange."""
+
+    def response_began(self, exchange: Exchange) -> None:
+        """The first body bytes, trailers, or the end of a response without a body; at most once.
+
+        Where Linkerd stops the latency clock and lets go of an endpoint's load (reference: balancing, section 3.1).
+        Not said of an exchange that ends without a response.
+        """
+
+    def exchange_ended(self, exchange: Exchange) -> None: ...
+
+
+class Rescue(Protocol):
+    """Built once per accepted connection: how a failure becomes an answer there (reference: inbound section 11, outbound section 10)."""
+
+    def rescue(self, exchange: Exchange, reason: Reason) -> None:
+        """Called when an exchange fails before its response began: reply (or `server.reset`) and return.
+
+        `exchange.context` names what failed; `exchange.client` is gone already.
+        """
+
+
+class Stage(Protocol):
+    """A step of the way: attach a client stream, reply, or park the exchange."""
+
+    def dispatch(self, exchange: Exchange) -> None: ...
+
+
+class Exchange:
+    __slots__ = (
+        "server", "client", "request", "response", "request_ended", "response_ended", "reason",
+        "started_at", "observer", "rescue", "context", "reset_code", "deadline", "_has_begun", "_held", "_held_trailers",
+    )  # fmt: skip
+
+    def __init__(self, server: ServerStream, request: RequestHead, started_at: float) -> None:
+        self.server = server
+        self.client: ClientStream | None = None
+        self.request = request
+        self.response: ResponseHead | None = None
+        self.request_ended = False
+        self.response_ended = False
+        self.reason: Reason | None = None
+        """Why it ended; None while it runs."""
+        self.started_at = started_at
+        self.observer: Observer | None = None
+        self.rescue: Rescue | None = None
+        self.context = ""
+        """What the exchange was given to last, for texts: `endpoint 10.0.0.1:8080`."""
+        self.reset_code = 0
+        """The HTTP/2 error code that the endpoint reset its stream with, when the reason is PEER_RESET or PEER_REFUSED."""
+        self._has_begun = False
+        self.deadline: set[Expires] | None = None
+        """The wheel's bucket, while a stage wants a response head in time."""
+        self._held: list[bytes] | None = None
+        self._held_trailers: list[Field] | None = None
+
+    # ---- the server stream
+
+    def request_head(self, stage: Stage, end: bool) -> None:
+        self.request_ended = end
+        stage.dispatch(self)
+        if self.client is None and self.reason is None and not end:
+            self.server.pause_reading(WAITING)
+
+    def request_data(self, data: bytes, end: bool) -> None:
+        self.request_ended = end
+        client = self.client
+        if client is not None:
+            client.send_data(data, end)
+            if end and self.response_ended:
+                self._end(Reason.COMPLETE)  # a tunnel, whose other way ended first
+        elif self.reason is None:
+            # At most what one read brought, since reading is paused.
+            if self._held is None:
+                self._held = []
+            self._held.append(data)
+
+    def request_trailers(self, fields: list[Field]) -> None:
+        self.request_ended = True
+        client = self.client
+        if client is not None:
+            client.send_trailers(fields)
+        else:
+            self._held_trailers = fields
+
+    def request_reset(self, reason: Reason) -> None:
+        """The client gave up, or broke the rules; its stream is gone already."""
+        self._end(reason)
+
+    # ---- the client stream
+
+    def response_informational(self, head: ResponseHead) -> None:
+        self.server.send_informational(head)
+
+    def response_head(self, head: ResponseHead, end: bool) -> None:
+        self.response = head
+        deadline = self.deadline
+        if deadline is not None:
+            deadline.discard(self)
+            self.deadline = None
+        self.response_ended = end
+        self.server.send_head(head, end)
+        if end:
+            self._begin_response()
+            self._end(Reason.COMPLETE if self.request_ended else Reason.EARLY_RESPONSE)
+
+    def response_data(self, data: bytes, end: bool) -> None:
+        self.response_ended = end
+        if not self._has_begun:
+            self._begin_response()
+        self.server.send_data(data, end)
+        if end:
+            if self.request_ended:
+                self._end(Reason.COMPLETE)
+            elif self.response is None or self.response.body_size != TUNNEL:
+                self._end(Reason.EARLY_RESPONSE)
+
+    def response_trailers(self, fields: list[Field]) -> None:
+        self.response_ended = True
+        if not self._has_begun:
+            self._begin_response()
+        self.server.send_trailers(fields)
+        self._end(Reason.COMPLETE if self.request_ended else Reason.EARLY_RESPONSE)
+
+    def response_reset(self, reason: Reason) -> None:
+        """The endpoint failed; its stream is gone already."""
+        self.client = None
+        self._fail(reason)
+
+    # ---- stages
+
+    def attach(self, client: ClientStream) -> None:
+        """Send the request over this stream, and what was held for it."""
+        self.client = client
+        held = self._held
+        trailers = self._held_trailers
+        if held is None and trailers is None:
+            client.send_head(self.request, self.request_ended)
+            return
+        client.send_head(self.request, False)
+        self._held = self._held_trailers = None
+        if held is not None:
+            last = len(held) - 1
+            for index, data in enumerate(held):
+                client.send_data(data, index == last and self.request_ended and trailers is None)
+        if trailers is not None:
+            client.send_trailers(trailers)
+        self.server.resume_reading(WAITING)
+
+    def reply(self, head: ResponseHead, reason: Reason, closes: bool = False) -> None:
+        """Answer from here, without a body. The request, if it still comes, is the server stream's to swallow.
+
+        `closes` takes the client's connection down after this answer.
+        """
+        if self.response is not None or self.reason is not None:
+            return
+        self.response = head
+        self.response_ended = True
+        if closes:
+            self.server.close_connection()
+        self.server.send_head(head, True)
+        self._begin_response()
+        self._end(reason)
+
+    def cancel(self, reason: Reason) -> None:
+        self._fail(reason)
+
+    # ---- both sides: backpressure, deadline
+
+    # A direction that has ended pauses nobody: its connection may carry another exchange already.
+
+    def client_blocked(self) -> None:
+        if not self.request_ended:
+            self.server.pause_reading(OTHER_SIDE_FULL)
+
+    def client_ready(self) -> None:
+        self.server.resume_reading(OTHER_SIDE_FULL)
+
+    def server_blocked(self) -> None:
+        client = self.client
+        if client is not None and not self.response_ended:
+            client.pause_reading(OTHER_SIDE_FULL)
+
+    def server_ready(self) -> None:
+        client = self.client
+        if client is not None and not self.response_ended:
+            client.resume_reading(OTHER_SIDE_FULL)
+
+    def expired(self) -> None:
+        self.deadline = None
+        self._fail(Reason.RESPONSE_TIMEOUT)
+
+    # ---- the end
+
+    def _begin_response(self) -> None:
+        self._has_begun = True
+        observer = self.observer
+        if observer is not None:
+            observer.response_began(self)
+
+    def _fail(self, reason: Reason) -> None:
+        if self.reason is not None:
+            return
+        if self.response is None:
+            if self.rescue is not None:
+                self.rescue.rescue(self, reason)
+            if self.reason is None:
+                self.reply(ResponseHead(_STATUS.get(reason, 502), [field(b"content-length", b"0")], 0), reason)
+        else:
+            self.server.reset(reason)
+            self._end(reason)
+
+    def _end(self, reason: Reason) -> None:
+        if self.reason is not None:
+            return
+        self.reason = reason
+        deadline = self.deadline
+        if deadline is not None:
+            deadline.discard(self)
+            self.deadline = None
+        client = self.client
+        self.client = None
+        if client is not None and reason is not Reason.COMPLETE:
+            client.reset(reason)
+        observer = self.observer
+        if observer is not None:
+            observer.exchange_ended(self)
+
+    def __repr__(self) -> str:
+        request = "ended" if self.request_ended else "open"
+        response = "ended" if self.response_ended else "open" if self.response else "waiting"
+        ended = f" {self.reason.name.lower()}" if self.reason else ""
+        return f"Exchange {self.request.method!r} {self.request.path!r} request:{request} response:{response}{ended}"

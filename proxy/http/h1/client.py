@@ -1,0 +1,239 @@
+"""H1Client: a dialled HTTP/1 connection; it is the ClientStream of the one exchange it carries.
+
+Law: it goes back to its pool before the end of a response is told, so that
+whoever hears of the end may use it again; and only if not one byte is left
+over, since such bytes would answer the next request.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.core import limits
+from proxy.core.codec import Wire
+from proxy.core.errors import ProtocolError
+from proxy.core.reason import Reason
+from proxy.http.exchange import Exchange
+from proxy.http.h1 import head as h1
+from proxy.http.h1.body import LAST_CHUNK, BodyReader, chunk, last_chunk
+from proxy.http.head import TUNNEL, UNKNOWN, RequestHead
+from proxy.http.headers import Field
+from proxy.http.pool import Pool
+
+_IDLE: Final = 0
+_HEAD: Final = 1
+_BODY: Final = 2
+_TUNNEL: Final = 3
+_CLOSED: Final = 4
+_STATES: Final = ("idle", "head", "body", "tunnel", "closed")
+
+
+class H1Client:
+    __slots__ = (
+        "_wire", "_pool", "_state", "_held", "_exchange", "_body", "_method",
+        "_is_chunked", "_request_ended", "_keeps_alive", "_pauses",
+    )  # fmt: skip
+
+    def __init__(self, wire: Wire, pool: Pool) -> None:
+        self._wire = wire
+        self._pool = pool
+        self._state = _IDLE
+        self._held = b""
+        self._exchange: Exchange | None = None
+        self._body = BodyReader(self)
+        self._method = b""
+        self._is_chunked = False
+        self._request_ended = False
+        self._keeps_alive = True
+        self._pauses = 0
+
+    # ---- ClientConnection
+
+    def open(self, exchange: Exchange) -> H1Client:
+        self._exchange = exchange
+        self._state = _HEAD
+        return self
+
+    def close(self) -> None:
+        self._keeps_alive = False
+        if self._state == _IDLE:
+            self._retire()
+            self._wire.end()
+
+    # ---- Codec
+
+    def feed(self, data: bytes) -> None:
+        if self._held:
+            data = self._held + data
+            self._held = b""
+        try:
+            while data:
+                state = self._state
+                if state == _HEAD:
+                    data = self._read_head(data)
+                elif state == _BODY:
+                    data = self._body.feed(data)
+                elif state == _TUNNEL and self._exchange is not None:
+                    self._exchange.response_data(data, False)
+                    break
+                else:
+                    self._fail(Reason.PROTOCOL_ERROR)
+                    break
+        except ProtocolError as error:
+            self._fail(error.reason)
+
+    def eof(self) -> None:
+        state = self._state
+        if state == _TUNNEL and self._exchange is not None:
+            self._exchange.response_data(b"", True)
+        elif not (state == _BODY and self._body.eof()):
+            self._fail(Reason.PEER_CLOSED)
+
+    def writable(self, is_writable: bool) -> None:
+        exchange = self._exchange
+        if exchange is not None:
+            if is_writable:
+                exchange.client_ready()
+            else:
+                exchange.client_blocked()
+
+    def lost(self, reason: Reason) -> None:
+        self._state = _CLOSED
+        self._pool.retire(self)
+        exchange = self._exchange
+        self._exchange = None
+        if exchange is not None:
+            exchange.response_reset(reason)
+
+    # ---- ClientStream
+
+    def send_head(self, head: RequestHead, end: bool) -> None:
+        self._method = head.method
+        self._is_chunked = head.body_size == UNKNOWN
+        self._request_ended = end or bool(head.upgrade)
+        self._wire.write(h1.write_request(head))
+        if end and self._is_chunked:
+            self._wire.write(LAST_CHUNK)
+
+    def send_data(self, data: bytes, end: bool) -> None:
+        if self._is_chunked:
+            if data:
+                self._wire.write(chunk(data) + LAST_CHUNK if end else chunk(data))
+            elif end:
+                self._wire.write(LAST_CHUNK)
+        elif data:
+            self._wire.write(data)
+        if end:
+            self._request_ended = True
+            if self._state == _TUNNEL:
+                self._wire.end()
+
+    def send_trailers(self, fields: list[Field]) -> None:
+        self._request_ended = True
+        if self._is_chunked:
+            self._wire.write(last_chunk(fields))
+
+    def reset(self, reason: Reason) -> None:
+        self._exchange = None
+        self._retire()
+        self._wire.abort(reason)
+
+    def pause_reading(self, cause: int) -> None:
+        if not self._pauses:
+            self._wire.pause_reading()
+        self._pauses |= cause
+
+    def resume_reading(self, cause: int) -> None:
+        if self._pauses & cause:
+            self._pauses &= ~cause
+            if not self._pauses:
+                self._wire.resume_reading()
+
+    # ---- BodySink
+
+    def body_data(self, data: bytes, end: bool) -> None:
+        exchange = self._exchange
+        if exchange is None:
+            return
+        if end:
+            self._finish(self._body.has_surplus)
+        exchange.response_data(data, end)
+
+    def body_trailers(self, fields: list[Field]) -> None:
+        exchange = self._exchange
+        if exchange is None:
+            return
+        self._finish(self._body.has_surplus)
+        exchange.response_trailers(fields)
+
+    # ---- reading
+
+    def _read_head(self, data: bytes) -> bytes:
+        exchange = self._exchange
+        end = data.find(b"\r\n\r\n")
+        if end < 0 or exchange is None:
+            if len(data) > limits.HEAD_BYTES:
+                raise ProtocolError("head too long", Reason.OVER_LIMIT)
+            self._held = data
+            return b""
+        start_line, _, text = data[:end].partition(b"\r\n")
+        block = h1.header_block(text)
+        head = h1.read_response(start_line, block, self._method)
+        rest = data[end + 4 :]
+        if head.status < 200 and head.status != 101:
+            exchange.response_informational(head)
+            return rest
+        size = head.body_size
+        if size == TUNNEL:
+            if not exchange.request.upgrade:
+                raise ProtocolError("101 without an upgrade")
+            self._state = _TUNNEL
+            self._request_ended = False
+            exchange.response_head(head, False)
+            return rest
+        if block.closes or start_line[7] != 0x31:
+            self._keeps_alive = False
+        if size == 0:
+            self._finish(bool(rest))
+            exchange.response_head(head, True)
+        elif size == len(rest):
+            # The whole body came with its head: the most common answer needs no reader.
+            exchange.response_head(head, False)
+            if self._exchange is exchange:
+                self._finish(False)
+                exchange.response_data(rest, True)
+            return b""
+        else:
+            if size == UNKNOWN and not block.is_chunked:
+                self._keeps_alive = False
+            self._state = _BODY
+            self._body.begin(size, block.is_chunked)
+            exchange.response_head(head, False)
+        return rest
+
+    def _finish(self, has_surplus: bool) -> None:
+        """The response is complete: back to the pool, or away."""
+        self._exchange = None
+        if self._pauses:
+            self._pauses = 0
+            self._wire.resume_reading()
+        if self._keeps_alive and self._request_ended and not has_surplus:
+            self._state = _IDLE
+            self._pool.release(self)
+        else:
+            self._retire()
+            if self._request_ended:
+                self._wire.abort(Reason.COMPLETE)
+
+    def _retire(self) -> None:
+        self._state = _CLOSED
+        self._pool.retire(self)
+
+    def _fail(self, reason: Reason) -> None:
+        exchange = self._exchange
+        self.reset(reason)
+        if exchange is not None:
+            exchange.response_reset(reason)
+
+    def __repr__(self) -> str:
+        return f"H1Client {_STATES[self._state]} {self._exchange!r}"

@@ -1,0 +1,240 @@
+"""H2Stream: what both roles share of one stream: its state, its windows, its unsent data.
+
+Law: data leaves in order; what the windows or the socket do not let out
+waits in a queue that is never longer than the other side's window, because
+the exchange is told to stop when the queue begins and to go on when it is
+empty.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from proxy.core import limits
+from proxy.core.errors import ProtocolError
+from proxy.core.reason import Reason
+from proxy.http.exchange import Exchange
+from proxy.http.h2 import frame
+from proxy.http.h2.flow import Credit
+from proxy.http.h2.frame import CODES, END_STREAM, header_struct
+from proxy.http.head import UNKNOWN
+from proxy.http.headers import Field
+
+if TYPE_CHECKING:
+    from proxy.http.h2.connection import H2Connection
+
+OPEN: Final = 0
+LOCAL_ENDED: Final = 1
+REMOTE_ENDED: Final = 2
+CLOSED: Final = 3
+STATES: Final = ("open", "local ended", "remote ended", "closed")
+
+# state -> state, RFC 9113 section 5.1 as far as a proxy walks it; role-free.
+AFTER_SENT_END: Final = (LOCAL_ENDED, LOCAL_ENDED, CLOSED, CLOSED)
+AFTER_RECEIVED_END: Final = (REMOTE_ENDED, CLOSED, REMOTE_ENDED, CLOSED)
+
+_SMALL: Final = 2048
+"""Up to here a frame's header and data are cheaper joined than written apart."""
+
+
+class H2Stream:
+    __slots__ = (
+        "id", "state", "send_window", "connection", "exchange",
+        "_queue", "_queue_ends", "_trailers", "_credit", "_held", "_pauses", "_left",
+    )  # fmt: skip
+
+    def __init__(self, connection: H2Connection, stream_id: int) -> None:
+        self.id = stream_id
+        self.state = OPEN
+        self.send_window = connection.peer_window
+        self.connection = connection
+        self.exchange: Exchange | None = None
+        self._queue: deque[bytes] | None = None
+        self._queue_ends = False
+        self._trailers: list[Field] | None = None
+        self._credit: Credit | None = None
+        """Made when a body turns out longer than one frame."""
+        self._held = 0
+        """Received while paused: credit not yet taken."""
+        self._pauses = 0
+        self._left = UNKNOWN
+        """Of the announced content-length; a mismatch must not reach an HTTP/1 peer (RFC 9113 section 8.1.1)."""
+
+    # ---- toward the peer
+
+    def send_data(self, data: bytes, end: bool) -> None:
+        connection = self.connection
+        size = len(data)
+        if (
+            self._queue is None
+            and size <= self.send_window
+            and size <= connection.send_window
+            and size <= limits.FRAME_BYTES
+            and connection.is_writable
+        ):
+            self._send_frame(data, size, end)
+        elif self.state != CLOSED:
+            self._enqueue(data, end)
+
+    def send_trailers(self, fields: list[Field]) -> None:
+        if self._queue is not None:
+            self._trailers = fields
+            return
+        connection = self.connection
+        connection.wire.write(frame.header_frames(self.id, connection.encoder.encode(tuple(fields)), True))
+        self.sent_end()
+
+    def reset(self, reason: Reason) -> None:
+        self.exchange = None
+        if self.state != CLOSED:
+            self.state = CLOSED
+            self.connection.wire.write(frame.rst_stream(self.id, CODES[reason]))
+            self.connection.forget(self)
+
+    def pause_reading(self, cause: int) -> None:
+        self._pauses |= cause
+
+    def resume_reading(self, cause: int) -> None:
+        self._pauses &= ~cause
+        if self._held and not self._pauses:
+            held = self._held
+            self._held = 0
+            self._take(held)
+
+    def _send_frame(self, data: bytes, size: int, end: bool) -> None:
+        connection = self.connection
+        self.send_window -= size
+        connection.send_window -= size
+        start = header_struct.pack(size << 8, END_STREAM if end else 0, self.id)
+        if size <= _SMALL:
+            connection.wire.write(start + data)
+        else:
+            connection.wire.write(start)
+            connection.wire.write(data)
+        if end:
+            self.sent_end()
+
+    def _enqueue(self, data: bytes, end: bool) -> None:
+        queue = self._queue
+        is_new = queue is None
+        if queue is None:
+            queue = self._queue = deque()
+        queue.append(data)
+        self._queue_ends = end
+        if is_new:
+            self.pump()
+            if self._queue is not None:
+                self.connection.blocked[self] = None
+                self.tell_blocked()
+
+    def pump(self) -> bool:
+        """Send what may be sent; True if nothing is left."""
+        queue = self._queue
+        connection = self.connection
+        while queue:
+            data = queue[0]
+            size = len(data)
+            room = min(self.send_window, connection.send_window, limits.FRAME_BYTES)
+            if size and (room <= 0 or not connection.is_writable):
+                return False
+            if size > room:
+                queue[0] = data[room:]
+                self._send_frame(data[:room], room, False)
+                continue
+            queue.popleft()
+            if not queue:
+                self._queue = None
+            self._send_frame(data, size, not queue and self._queue_ends)
+        trailers = self._trailers
+        if trailers is not None:
+            self._trailers = None
+            self.send_trailers(trailers)
+        return True
+
+    # ---- from the peer
+
+    def receive_data(self, data: bytes, size: int, end: bool) -> None:
+        """`size` is what flow control counts: the data and its padding."""
+        connection = self.connection
+        credit = self._credit
+        if credit is None and not end:
+            credit = self._credit = Credit(limits.STREAM_WINDOW_BYTES)
+        if credit is not None:
+            credit.receive(size)
+        if self._left >= 0:
+            self._left -= len(data)
+            if self._left < 0 or (end and self._left):
+                connection.take(size)
+                raise ProtocolError("body does not match content-length")
+        if end:
+            self.received_end()
+        self.deliver_data(data, end)
+        if self._pauses and self.state != CLOSED:
+            self._held += size
+        elif credit is None:
+            connection.take(size)
+        else:
+            self._take(size)
+
+    def receive_trailers(self, fields: list[Field]) -> None:
+        if self._left > 0:
+            raise ProtocolError("body does not match content-length")
+        for one in fields:
+            if one.kind:
+                raise ProtocolError("bad trailers")
+        self.received_end()
+        self.deliver_trailers(fields)
+
+    def received_end(self) -> None:
+        self.state = AFTER_RECEIVED_END[self.state]
+        if self.state == CLOSED:
+            self.connection.forget(self)
+
+    def sent_end(self) -> None:
+        self.state = AFTER_SENT_END[self.state]
+        if self.state == CLOSED:
+            self.connection.forget(self)
+
+    def expect(self, body_size: int) -> None:
+        self._left = body_size
+
+    def has_remains(self) -> bool:
+        return self._queue is not None or self._held != 0
+
+    def discard(self) -> int:
+        """The stream is gone; the credit that its connection is owed for it."""
+        held = self._held
+        self._held = 0
+        self._queue = None
+        self._trailers = None
+        return held
+
+    def _take(self, size: int) -> None:
+        connection = self.connection
+        connection.take(size)
+        credit = self._credit
+        if credit is not None and self.state < REMOTE_ENDED:
+            increment = credit.take(size)
+            if increment:
+                connection.wire.write(frame.window_update(self.id, increment))
+
+    # ---- what the roles add
+
+    def deliver_data(self, data: bytes, end: bool) -> None:
+        raise NotImplementedError
+
+    def deliver_trailers(self, fields: list[Field]) -> None:
+        raise NotImplementedError
+
+    def deliver_reset(self, reason: Reason) -> None:
+        raise NotImplementedError
+
+    def tell_blocked(self) -> None:
+        raise NotImplementedError
+
+    def tell_ready(self) -> None:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}#{self.id} {STATES[self.state]} {self.exchange!r}"

@@ -1,0 +1,181 @@
+"""Field: one header field as an interned object, found by the bytes it was met in.
+
+Law: a field is judged once, when it is interned, and never changes. Codecs
+look it up by its HTTP/1 line or by its HPACK literal; what the other codec
+needs is made on first need and kept. A field that breaks the rules is
+interned too, as MALFORMED, so that an HPACK table stays in step; whoever
+builds a head refuses it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from proxy.core import limits
+from proxy.http import huffman
+
+PLAIN: Final = 0
+"""Passes through; every other kind needs a look, so that `if field.kind` is the one test per field."""
+PSEUDO: Final = 1
+HOST: Final = 2
+CONTENT_LENGTH: Final = 3
+TRANSFER_ENCODING: Final = 4
+CONNECTION: Final = 5
+UPGRADE: Final = 6
+TE: Final = 7
+HOP: Final = 8
+"""Hop-by-hop without meaning to us: dropped."""
+L5D: Final = 9
+"""The mesh's own names: dropped when they come from outside."""
+MALFORMED: Final = 10
+
+_KINDS: Final[dict[bytes, int]] = {
+    b"host": HOST,
+    b"content-length": CONTENT_LENGTH,
+    b"transfer-encoding": TRANSFER_ENCODING,
+    b"connection": CONNECTION,
+    b"upgrade": UPGRADE,
+    b"te": TE,
+    b"keep-alive": HOP,
+    b"proxy-connection": HOP,
+    b"l5d-dst-canonical": L5D,
+    b"l5d-client-id": L5D,
+}
+
+_is_authority = re.compile(rb"[!$%&'()*+,\-.:;=@\[\]_~0-9A-Za-z]*").fullmatch
+_is_length = re.compile(rb"[0-9]{1,18}").fullmatch
+_is_line = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*").fullmatch
+_is_name = re.compile(rb":?[!#$%&'*+\-.^_`|~0-9a-z]+").fullmatch
+_is_value = re.compile(rb"(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?").fullmatch
+
+
+class Field:
+    """Compared and hashed by identity: interning makes that the same as by value, at a tenth of the price."""
+
+    __slots__ = ("name", "value", "kind", "is_sensitive", "size", "line", "literal")
+
+    def __init__(self, name: bytes, value: bytes, kind: int, is_sensitive: bool, line: bytes, literal: bytes) -> None:
+        self.name = name
+        """Lower case."""
+        self.value = value
+        self.kind = kind
+        self.is_sensitive = is_sensitive
+        """Never to be put into an HPACK table (RFC 7541 section 7.1.3)."""
+        self.size = len(name) + len(value) + 32
+        self.line = line or name + b": " + value + b"\r\n"
+        """As an HTTP/1 line, in the original spelling if it came as one."""
+        self.literal = literal
+        """The value as an HPACK string literal, or empty until asked for."""
+
+    def make_literal(self) -> bytes:
+        self.literal = string_literal(self.value)
+        return self.literal
+
+    def __repr__(self) -> str:
+        return f"Field({self.name!r}, {self.value!r})"
+
+
+def string_literal(text: bytes) -> bytes:
+    """An HPACK string without Huffman (RFC 7541 section 5.2)."""
+    return integer(len(text), 7, 0) + text
+
+
+def integer(value: int, bits: int, pattern: int) -> bytes:
+    """An HPACK integer behind the pattern of its first octet (RFC 7541 section 5.1)."""
+    top = (1 << bits) - 1
+    if value < top:
+        return bytes((pattern | value,))
+    octets = [pattern | top]
+    value -= top
+    while value >= 128:
+        octets.append(value & 127 | 128)
+        value >>= 7
+    octets.append(value)
+    return bytes(octets)
+
+
+def kind_of(name: bytes, value: bytes) -> int:
+    """What the codecs have to do about this field; all that its text alone decides is decided here, once."""
+    if name[:1] == b":":
+        return PSEUDO
+    kind = _KINDS.get(name, PLAIN)
+    if (kind == HOST and _is_authority(value) is None) or (kind == CONTENT_LENGTH and _is_length(value) is None):
+        return MALFORMED
+    if kind == CONNECTION and value.lower() == b"keep-alive":
+        return HOP  # what HTTP/1.1 does anyway, and HTTP/1.0 clients get their connection closed
+    return kind
+
+
+# Two generations each, so that a flood of one-time values cannot make the
+# fields of every request lose their identity: encoders know fields by it.
+_lines: dict[bytes, Field] = {}
+_old_lines: dict[bytes, Field] = {}
+_literals: dict[tuple[bytes, bytes], Field] = {}
+_old_literals: dict[tuple[bytes, bytes], Field] = {}
+
+known_line: Final = _lines.get
+"""The field of a line that was met lately; else None, and `field_of_line` knows."""
+
+
+known_literal: Final = _literals.get
+"""The field of a (name, literal) that was met lately; else None, and `field_of_literal` knows."""
+
+
+def field_of_line(line: bytes) -> Field:
+    """The field of one HTTP/1 header line, without its CRLF."""
+    field = _lines.get(line)
+    if field is None:
+        field = _old_lines.get(line)
+        if field is None:
+            field = _judge_line(line)
+        if len(_lines) >= limits.INTERNED_FIELDS:
+            _old_lines.clear()
+            _old_lines.update(_lines)
+            _lines.clear()
+        _lines[line] = field
+    return field
+
+
+def _judge_line(line: bytes) -> Field:
+    colon = line.find(b":")
+    name = line[:colon].lower()
+    value = line[colon + 1 :].strip(b" \t")
+    if _is_line(line) is None:
+        return Field(name, value, MALFORMED, False, b"", b"")
+    return Field(name, value, kind_of(name, value), False, line + b"\r\n", b"")
+
+
+def field_of_literal(name: bytes, literal: bytes) -> Field:
+    """The field of an HPACK name and the octets of its value's literal."""
+    key = (name, literal)
+    field = _literals.get(key)
+    if field is None:
+        field = _old_literals.get(key)
+        if field is None:
+            field = judge_literal(name, literal, False)
+        if len(_literals) >= limits.INTERNED_FIELDS:
+            _old_literals.clear()
+            _old_literals.update(_literals)
+            _literals.clear()
+        _literals[key] = field
+    return field
+
+
+def judge_literal(name: bytes, literal: bytes, is_sensitive: bool) -> Field:
+    """Decode and validate one literal.
+
+    The value is always decoded, although the octets are what travels on: a
+    bad Huffman string passed through would make the next peer close a
+    connection that other clients share.
+    """
+    value = huffman.literal_value(literal)
+    kind = kind_of(name, value)
+    if _is_name(name) is None or _is_value(value) is None:
+        kind = MALFORMED
+    return Field(name, value, kind, is_sensitive, b"", literal)
+
+
+def field(name: bytes, value: bytes) -> Field:
+    """The field of a name and a value made here."""
+    return field_of_literal(name, string_literal(value))

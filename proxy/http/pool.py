@@ -1,0 +1,59 @@
+"""Pool: the client connections to one endpoint.
+
+Law: hands out a stream at once and never scans: a connection is in `_ready`
+exactly while it can take one more stream, and tells the pool when that
+changes. A connection that cannot be used again is never handed out.
+
+A stream may be handed out on a connection that is still being made: its
+wire gathers, its codec's backpressure bounds what it gathers, and a failed
+connect resets the exchange like any other loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from proxy.core.reason import Reason
+from proxy.http.exchange import Exchange
+from proxy.http.stream import ClientStream
+
+
+class ClientConnection(Protocol):
+    def open(self, exchange: Exchange) -> ClientStream:
+        """A new stream for this exchange; it was taken out of `ready` and puts itself back if it has more room."""
+
+    def close(self) -> None:
+        """Finish what runs, take nothing new."""
+
+
+class Pool:
+    __slots__ = ("_dial", "_ready", "_all")
+
+    def __init__(self, dial: Callable[[Pool], ClientConnection]) -> None:
+        self._dial = dial
+        self._ready: dict[ClientConnection, None] = {}
+        self._all: set[ClientConnection] = set()
+
+    def open(self, exchange: Exchange) -> None:
+        """Attach the exchange to a stream: the most recently used connection's, or a new one's."""
+        if self._ready:
+            connection = self._ready.popitem()[0]
+        else:
+            connection = self._dial(self)
+            self._all.add(connection)
+        exchange.attach(connection.open(exchange))
+
+    def release(self, connection: ClientConnection) -> None:
+        """The connection has room again."""
+        if connection in self._all:
+            self._ready[connection] = None
+
+    def retire(self, connection: ClientConnection) -> None:
+        """Nothing new on this connection: it closes, goes away or is full for good."""
+        self._ready.pop(connection, None)
+        self._all.discard(connection)
+
+    def close(self, reason: Reason) -> None:
+        for connection in list(self._all):
+            connection.close()

@@ -1,0 +1,51 @@
+"""ServerStream and ClientStream: one exchange's place on a connection.
+
+Law: both sides have the same shape, so that HTTP/1, HTTP/2 and fakes are
+interchangeable and forwarding is one call. Reading stops while any cause
+holds and goes on when none does; credit for the bytes goes back only then.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from proxy.core.reason import Reason
+from proxy.http.head import RequestHead, ResponseHead
+from proxy.http.headers import Field
+
+# Causes for which reading is paused; bits.
+OTHER_SIDE_FULL: Final = 1
+"""The other side's socket or window takes no more."""
+WAITING: Final = 2
+"""No client stream is attached yet."""
+READ_AHEAD: Final = 4
+"""More was read behind an open exchange than we keep."""
+
+
+class Stream(Protocol):
+    def send_data(self, data: bytes, end: bool) -> None: ...
+
+    def send_trailers(self, fields: list[Field]) -> None: ...
+
+    def reset(self, reason: Reason) -> None:
+        """Give the stream up; the exchange is not told, since it asked."""
+
+    def pause_reading(self, cause: int) -> None: ...
+
+    def resume_reading(self, cause: int) -> None: ...
+
+
+class ServerStream(Stream, Protocol):
+    def send_informational(self, head: ResponseHead) -> None: ...
+
+    def send_head(self, head: ResponseHead, end: bool) -> None: ...
+
+    def close_connection(self) -> None:
+        """Take no further exchange on this stream's connection: `Connection: close` or a graceful GOAWAY.
+
+        Said before `send_head` of the answer that causes it.
+        """
+
+
+class ClientStream(Stream, Protocol):
+    def send_head(self, head: RequestHead, end: bool) -> None: ...

@@ -1,0 +1,1 @@
+"""The embedded control plane: manifests in, Linkerd's gRPC APIs out. A sidecar never imports it."""

@@ -1,0 +1,182 @@
+"""ClientPolicy: what the control plane says about one outbound destination (reference: outbound, section 6).
+
+Law: a value; replaced whole by each message. A message that breaks a rule
+becomes `invalid_policy`, never a half-understood one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from proxy.core.addr import Addr
+from proxy.core.backoff import Backoff
+from proxy.policy.endpoint import EndpointMeta
+from proxy.policy.meta import Meta
+from proxy.policy.route import Filter, GrpcMatch, HostMatch, HttpMatch, Unusable
+
+DETECT: Final = "detect"
+OPAQUE: Final = "opaque"
+TLS: Final = "tls"
+HTTP_1: Final = "http1"
+HTTP_2: Final = "http2"
+GRPC: Final = "grpc"
+
+
+@dataclass(frozen=True, slots=True)
+class PeakEwmaLoad:
+    default_rtt_s: float = 0.03
+    decay_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class PenaltyLoad:
+    default_rtt_s: float = 0.03
+    decay_s: float = 10.0
+    penalty_s: float = 5.0
+    max_retry_after_s: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    path: str
+    """`name:port` to ask the destination service for."""
+    load: PeakEwmaLoad | PenaltyLoad = PeakEwmaLoad()
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    addr: Addr
+    endpoint: EndpointMeta = EndpointMeta()
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    meta: Meta
+    dispatch: Balance | Forward | Fail
+
+
+@dataclass(frozen=True, slots=True)
+class RouteBackend:
+    backend: Backend
+    weight: int = 1
+    filters: tuple[Filter, ...] = ()
+
+
+EMPTY: Final = "empty"
+FIRST_AVAILABLE: Final = "first-available"
+RANDOM_AVAILABLE: Final = "random-available"
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    kind: str
+    backends: tuple[RouteBackend, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """None stands for no limit."""
+
+    request_s: float | None = None
+    response_s: float | None = None
+    idle_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    max_retries: int
+    max_request_bytes: int
+    statuses: tuple[tuple[int, int], ...] = ()
+    """Inclusive ranges of HTTP statuses."""
+    grpc_codes: frozenset[int] = frozenset()
+    timeout_s: float | None = None
+    backoff: Backoff | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRule:
+    matches: tuple[HttpMatch | GrpcMatch, ...]
+    filters: tuple[Filter, ...]
+    distribution: Distribution
+    timeouts: Timeouts = Timeouts()
+    retry: Retry | None = None
+    allows_l5d_headers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRoute:
+    meta: Meta
+    hosts: tuple[HostMatch, ...]
+    rules: tuple[ClientRule, ...]
+    is_grpc: bool = False
+
+
+FORBIDDEN: Final = "forbidden"
+INVALID_BACKEND: Final = "invalid_backend"
+INVALID_POLICY: Final = "invalid_policy"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRoute:
+    """An opaque or TLS route with its one rule."""
+
+    meta: Meta
+    distribution: Distribution
+    snis: tuple[HostMatch, ...] = ()
+    refusal: str = ""
+    """Every connection is closed for this reason (`forbidden`, `invalid_backend`, `invalid_policy`)."""
+    refusal_text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsecutiveFailures:
+    max_failures: int
+    backoff: Backoff
+
+
+@dataclass(frozen=True, slots=True)
+class Unified:
+    success_rate_threshold: float
+    window_s: float
+    min_requests: int
+    max_consecutive_failures: int
+    backoff: Backoff
+
+
+FailureAccrual = ConsecutiveFailures | Unified
+
+
+@dataclass(frozen=True, slots=True)
+class ClientPolicy:
+    meta: Meta
+    protocol: str
+    """DETECT, OPAQUE, TLS, HTTP_1, HTTP_2 or GRPC; which of the routes below are filled follows from it."""
+    http1_routes: tuple[ClientRoute, ...] = ()
+    http2_routes: tuple[ClientRoute, ...] = ()
+    opaque_routes: tuple[StreamRoute, ...] = ()
+    tls_routes: tuple[StreamRoute, ...] = ()
+    http1_accrual: FailureAccrual | None = None
+    http2_accrual: FailureAccrual | None = None
+
+
+def forward_policy(meta: Meta, addr: Addr, endpoint: EndpointMeta) -> ClientPolicy:
+    """The synthesized policy of a destination that the control plane knows nothing of (reference: outbound, section 3.1)."""
+    backend = Backend(Meta("", "default", "unknown"), Forward(addr, endpoint))
+    distribution = Distribution(FIRST_AVAILABLE, (RouteBackend(backend),))
+    routes = (ClientRoute(meta, (), (ClientRule((), (), distribution),)),)
+    return ClientPolicy(meta, DETECT, routes, routes, (StreamRoute(meta, distribution),))
+
+
+def invalid_policy() -> ClientPolicy:
+    """What a message that cannot be converted is replaced by: HTTP fails with 500, opaque connections are closed."""
+    meta = Meta("", "default", "invalid")
+    text = "invalid client policy configuration"
+    empty = Distribution(EMPTY)
+    routes = (ClientRoute(meta, (), (ClientRule((), (Unusable(text),), empty),)),)
+    return ClientPolicy(meta, DETECT, routes, routes, (StreamRoute(meta, empty, (), INVALID_POLICY, text),))

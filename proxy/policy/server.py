@@ -1,0 +1,86 @@
+"""ServerPolicy: what the control plane says about one inbound port (reference: inbound, sections 5 to 7).
+
+Law: a value; replaced whole by each message. `defaults.py` makes the built-in ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
+from typing import Final
+
+from proxy.policy.meta import Meta
+from proxy.policy.route import Filter, GrpcMatch, HostMatch, HttpMatch
+
+Network = IPv4Network | IPv6Network
+
+DETECT: Final = "detect"
+OPAQUE: Final = "opaque"
+TLS: Final = "tls"
+HTTP_1: Final = "http1"
+HTTP_2: Final = "http2"
+GRPC: Final = "grpc"
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkMatch:
+    net: Network
+    excepted: tuple[Network, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Authentication:
+    """Who may: anyone; or whoever speaks mesh TLS; or those of certain identities."""
+
+    needs_tls: bool = False
+    any_client: bool = True
+    """Without needs_tls: everyone. With it: also TLS without a client certificate."""
+    identities: frozenset[str] = frozenset()
+    suffixes: tuple[str, ...] = ()
+    """As `.ns.svc`; the empty text matches every DNS identity. Never applies to URI identities."""
+
+
+@dataclass(frozen=True, slots=True)
+class Authorization:
+    meta: Meta
+    networks: tuple[NetworkMatch, ...]
+    authentication: Authentication
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRule:
+    matches: tuple[HttpMatch | GrpcMatch, ...]
+    filters: tuple[Filter, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRoute:
+    """Its authorizations already include the server's."""
+
+    meta: Meta
+    hosts: tuple[HostMatch, ...]
+    authorizations: tuple[Authorization, ...]
+    rules: tuple[ServerRule, ...]
+    is_grpc: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """Requests per second; 0 stands for no limit."""
+
+    meta: Meta | None = None
+    total: int = 0
+    per_identity: int = 0
+    overrides: tuple[tuple[frozenset[str], int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPolicy:
+    meta: Meta
+    protocol: str
+    """DETECT, OPAQUE, TLS, HTTP_1, HTTP_2 or GRPC."""
+    authorizations: tuple[Authorization, ...]
+    """For TCP; empty for HTTP_1, HTTP_2 and GRPC, whose TCP is always refused."""
+    routes: tuple[ServerRoute, ...] = ()
+    detect_timeout_s: float = 10.0
+    rate_limit: RateLimit | None = None

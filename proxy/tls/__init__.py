@@ -1,0 +1,1 @@
+"""TLS. Only this package and mesh know ssl and cryptography."""

@@ -1,0 +1,74 @@
+"""What the tests stand on: a Wire that is a list, a fake server that answers, and two codecs joined without a socket."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+from proxy.core.codec import Codec
+from proxy.core.reason import Reason
+
+
+class ListWire:
+    """A Wire on a list. `codec` is told `lost` when it aborts, as a connection would."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.codec: Codec | None = None
+        self.is_paused = False
+        self.has_ended = False
+        self.aborted: Reason | None = None
+
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
+
+    def end(self) -> None:
+        self.has_ended = True
+
+    def abort(self, reason: Reason) -> None:
+        if self.aborted is None:
+            self.aborted = reason
+
+    def hand_over(self, codec: Codec) -> None:
+        self.codec = codec
+
+    def take(self) -> bytes:
+        data = b"".join(self.written)
+        self.written.clear()
+        return data
+
+
+def splits(data: bytes) -> Iterator[list[bytes]]:
+    """The same bytes whole, one by one, and cut at random places."""
+    yield [data]
+    yield [data[index : index + 1] for index in range(len(data))]
+    dice = random.Random(7)
+    for _ in range(20):
+        cuts = sorted({0, len(data), *(dice.randrange(len(data) + 1) for _ in range(dice.randrange(1, 9)))})
+        yield [data[a:b] for a, b in zip(cuts, cuts[1:], strict=False)]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def shuttle(*pairs: tuple[ListWire, Callable[[bytes], None]]) -> None:
+    """Carry what each wire wrote to where it goes, until nothing moves."""
+    moved = True
+    while moved:
+        moved = False
+        for wire, deliver in pairs:
+            data = wire.take()
+            if data:
+                moved = True
+                deliver(data)

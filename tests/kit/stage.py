@@ -1,0 +1,74 @@
+"""A small stage for codec tests: name the request for the mesh, pick an endpoint, attach.
+
+Law: everything that can be resolved before a request comes is resolved when
+the stage is built; a dispatch looks up nothing but what the request brings.
+"""
+
+from __future__ import annotations
+
+from proxy.balance.ewma import PeakEwma
+from proxy.balance.p2c import P2c
+from proxy.core.reason import Reason
+from proxy.core.timers import Wheel
+from proxy.http.exchange import Clock, Exchange
+from proxy.http.headers import Field, field
+from proxy.http.pool import Pool
+from proxy.metrics.scope import Scope
+
+
+class Endpoint:
+    """One address: its connections, its load, its numbers. The observer of its exchanges."""
+
+    __slots__ = ("pool", "load", "scope", "_clock")
+
+    def __init__(self, pool: Pool, clock: Clock) -> None:
+        self.pool = pool
+        self.load = PeakEwma(0.03, 10.0, clock())
+        self.scope = Scope()
+        self._clock = clock
+
+    def response_began(self, exchange: Exchange) -> None:
+        pass
+
+    def exchange_ended(self, exchange: Exchange) -> None:
+        now = self._clock()
+        latency_s = now - exchange.started_at
+        load = self.load
+        load.pending -= 1
+        load.observe(latency_s, now)
+        response = exchange.response
+        if response is None:
+            self.scope.failures += 1
+        else:
+            self.scope.record(response.status, latency_s)
+
+
+class Concrete:
+    __slots__ = ("_balancer", "_wheel", "_ticks", "_mark", "_marks")
+
+    def __init__(self, balancer: P2c[Endpoint], wheel: Wheel, response_timeout_s: float, mark: Field | None) -> None:
+        self._balancer = balancer
+        self._wheel = wheel
+        self._ticks = wheel.ticks(response_timeout_s)
+        self._mark = mark
+        """A field that every request gets; None stands for l5d-dst-canonical, which depends on the request."""
+        self._marks: dict[bytes, Field] = {}
+
+    def dispatch(self, exchange: Exchange) -> None:
+        request = exchange.request
+        mark = self._mark or self._marks.get(request.authority) or self._new_mark(request.authority)
+        request.fields.append(mark)
+        endpoint = self._balancer.pick(exchange.started_at)
+        if endpoint is None:
+            exchange.cancel(Reason.CONNECT_FAILED)
+            return
+        endpoint.load.pending += 1
+        exchange.observer = endpoint
+        exchange.deadline = self._wheel.arm(exchange, self._ticks)
+        endpoint.pool.open(exchange)
+
+    def _new_mark(self, authority: bytes) -> Field:
+        if len(self._marks) > 1024:
+            self._marks.clear()
+        mark = self._marks[authority] = field(b"l5d-dst-canonical", authority)
+        return mark
