@@ -177,8 +177,8 @@ class Exchange:
             client.send_trailers(trailers)
         self.server.resume_reading(WAITING)
 
-    def reply(self, head: ResponseHead, reason: Reason, closes: bool = False) -> None:
-        """Answer from here, without a body. The request, if it still comes, is the server stream's to swallow.
+    def reply(self, head: ResponseHead, reason: Reason, closes: bool = False, body: bytes = b"") -> None:
+        """Answer from here; `head` carries its content-length. The request, if it still comes, is the server stream's to swallow.
 
         `closes` takes the client's connection down after this answer.
         """
@@ -188,7 +188,9 @@ class Exchange:
         self.response_ended = True
         if closes:
             self.server.close_connection()
-        self.server.send_head(head, True)
+        self.server.send_head(head, not body)
+        if body:
+            self.server.send_data(body, True)
         self._begin_response()
         self._end(reason)
 

@@ -1,0 +1,32 @@
+"""Meter: the plain numbers of all connections that share one set of transport labels.
+
+Law: a connection adds to it and knows nothing of names or labels; metrics
+reads it at scrape time (reference: metrics, section 4). Bytes are counted
+as seen above TLS; an attempt that fails counts neither open nor close.
+"""
+
+from __future__ import annotations
+
+
+class Meter:
+    __slots__ = ("opened", "closed", "read_bytes", "written_bytes", "open_count", "updated_at")
+
+    def __init__(self) -> None:
+        self.opened = 0
+        self.closed: dict[str, int] = {}
+        """By errno name (`ECONNRESET`), empty for a clean close."""
+        self.read_bytes = 0
+        self.written_bytes = 0
+        self.open_count = 0
+        self.updated_at = 0.0
+        """Monotonic; when a connection last opened or closed."""
+
+    def open(self, now: float) -> None:
+        self.opened += 1
+        self.open_count += 1
+        self.updated_at = now
+
+    def close(self, errno: str, now: float) -> None:
+        self.closed[errno] = self.closed.get(errno, 0) + 1
+        self.open_count -= 1
+        self.updated_at = now
