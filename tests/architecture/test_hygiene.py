@@ -1,0 +1,32 @@
+"""Rules that no linter knows: every module says what it is for, and hot packages make no tasks, queues or timers per request."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = [path for path in sorted((ROOT / "proxy").rglob("*.py")) if "_pb2" not in path.name]
+HOT = ("core", "http", "policy", "balance", "metrics", "inbound", "outbound")
+BANNED = {"create_task", "ensure_future", "Queue", "Future", "call_later", "run_in_executor"}
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_a_module_says_what_it_is_for(path: Path) -> None:
+    assert (ast.get_docstring(ast.parse(path.read_text())) or "").strip(), f"{name_of(path)} has no docstring"
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if path.parts[len(ROOT.parts) + 1] in HOT], ids=name_of)
+def test_hot_packages_make_no_task_queue_or_timer(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    used |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    assert not used & BANNED
+    calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    assert "time.time" not in calls or "metrics" in path.parts
