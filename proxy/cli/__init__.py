@@ -1,8 +1,59 @@
-"""One file per command of `sponson`."""
+"""`sponson COMMAND`: one file per command.
+
+Law: only the chosen command's file is imported, so that a sidecar pays for
+nothing that it does not run. A command's file has `add_arguments(parser)`
+and `run(arguments) -> int`, whose result is the exit status; its name and
+its line of help stand here.
+"""
 
 from __future__ import annotations
 
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Final, Protocol
 
-def main() -> None:
-    """The entry point; sees to it that a command imports only what it needs."""
-    raise SystemExit("sponson: no command yet")
+from proxy import __version__
+
+COMMANDS: Final = {
+    "run": "run the proxy of one workload, configured by LINKERD2_PROXY_* variables",
+    "mesh": "serve a control plane from a directory of manifests, and set up workloads for it",
+    "demo": "a whole mesh on this machine, with traffic and a live table",
+}
+
+
+class Command(Protocol):
+    """The shape of a command's module."""
+
+    __doc__: str | None
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The entry point; raises SystemExit with the command's status (2 for a command line that is none)."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    chosen = _parser().parse_args(given[:1]).command
+    command: Command = import_module(f"proxy.cli.{chosen}")
+    parser = argparse.ArgumentParser(
+        prog=f"sponson {chosen}", description=command.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    command.add_arguments(parser)
+    raise SystemExit(command.run(parser.parse_args(given[1:])))
+
+
+def _parser() -> argparse.ArgumentParser:
+    width = max(map(len, COMMANDS))
+    parser = argparse.ArgumentParser(
+        prog="sponson",
+        usage="sponson [--version] [--help] COMMAND ...",
+        description="A service-mesh sidecar proxy, wire-compatible with Linkerd's.",
+        epilog="commands:\n"
+        + "\n".join(f"  {name:<{width}}  {help_}" for name, help_ in COMMANDS.items())
+        + "\n\n`sponson COMMAND --help` tells more.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"sponson {__version__}")
+    parser.add_argument("command", metavar="COMMAND", choices=COMMANDS, help="one of those below")
+    return parser
