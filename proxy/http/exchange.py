@@ -18,6 +18,7 @@ from proxy.http.stream import OTHER_SIDE_FULL, WAITING, ClientStream, ServerStre
 
 _STATUS: Final[dict[Reason, int]] = {
     Reason.CONNECT_FAILED: 502,
+    Reason.CONNECT_TIMEOUT: 504,
     Reason.RESPONSE_TIMEOUT: 504,
     Reason.OVER_LIMIT: 431,
     Reason.SHUTDOWN: 503,

@@ -54,9 +54,11 @@ CODES: Final[dict[Reason, int]] = {
     Reason.SHUTDOWN: 7,
     Reason.CANCELLED: 8,
     Reason.PEER_CLOSED: 8,
+    Reason.CONNECTION_RESET: 8,
     Reason.PEER_RESET: 8,
     Reason.RESPONSE_TIMEOUT: 8,
     Reason.CONNECT_FAILED: 2,
+    Reason.CONNECT_TIMEOUT: 2,
     Reason.OVER_LIMIT: 11,
 }
 """Reason to RFC 9113 section 7 error code."""
