@@ -1,11 +1,13 @@
 """Resolution: which addresses a name has now, as discovery has said so far.
 
-Law: a value, made anew by each update. Whoever balances compares it with
-the one before: an address whose metadata is equal keeps its endpoint.
+Law: a value, made anew by each update (reference: balancing, section 4.2).
+Whoever balances compares it with the one before: an address whose metadata
+is equal keeps its endpoint.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
@@ -29,3 +31,21 @@ class Resolution(Generic[M]):
     endpoints: dict[Addr, M] = field(default_factory=dict)
     """Never changed once made."""
     error: str = ""
+
+
+def reset(endpoints: Mapping[Addr, M]) -> Resolution[M]:
+    """These and no others."""
+    return Resolution(KNOWN, dict(endpoints))
+
+
+def add(before: Resolution[M], endpoints: Mapping[Addr, M]) -> Resolution[M]:
+    """These too, or with new metadata."""
+    return Resolution(KNOWN, {**before.endpoints, **endpoints})
+
+
+def remove(before: Resolution[M], addrs: Iterable[Addr]) -> Resolution[M]:
+    """Without these; unknown ones are ignored."""
+    gone = set(addrs)
+    if before.state == PENDING or gone.isdisjoint(before.endpoints):
+        return before
+    return Resolution(KNOWN, {addr: meta for addr, meta in before.endpoints.items() if addr not in gone})

@@ -1,10 +1,11 @@
-"""Power of two choices: draw two endpoints, take the less loaded.
+"""Power of two choices: draw two endpoints that are ready, take the less loaded (reference: balancing, section 2).
 
-Law: the cost of a pick does not grow with the number of endpoints.
+Law: neither a pick nor a change of readiness costs more with more endpoints.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import random
 from typing import Generic, Protocol, TypeVar
 
@@ -19,13 +20,34 @@ E = TypeVar("E", bound=Loaded)
 
 
 class P2c(Generic[E]):
-    __slots__ = ("_endpoints",)
+    __slots__ = ("_ready", "_places")
 
-    def __init__(self, endpoints: list[E]) -> None:
-        self._endpoints = endpoints
+    def __init__(self, endpoints: Sequence[E] = ()) -> None:
+        self._ready: list[E] = list(endpoints)
+        self._places: dict[E, int] = {endpoint: place for place, endpoint in enumerate(self._ready)}
+
+    def __len__(self) -> int:
+        return len(self._ready)
+
+    def add(self, endpoint: E) -> None:
+        """It may be picked from now on; adding it twice changes nothing."""
+        if endpoint not in self._places:
+            self._places[endpoint] = len(self._ready)
+            self._ready.append(endpoint)
+
+    def remove(self, endpoint: E) -> None:
+        """It is not ready any more, or gone."""
+        place = self._places.pop(endpoint, -1)
+        if place < 0:
+            return
+        last = self._ready.pop()
+        if last is not endpoint:
+            self._ready[place] = last
+            self._places[last] = place
 
     def pick(self, now: float) -> E | None:
-        endpoints = self._endpoints
+        """One that is ready, or None if none is."""
+        endpoints = self._ready
         count = len(endpoints)
         if count < 2:
             return endpoints[0] if count else None
