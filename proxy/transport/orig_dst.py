@@ -1,0 +1,38 @@
+"""The original destination of a redirected connection (reference: inbound, section 1).
+
+Law: asks the kernel, never guesses: a socket that was not redirected has
+none, or its own address, and the caller decides what that means.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Final, Protocol
+
+from proxy.core.addr import Addr, addr
+
+_SO_ORIGINAL_DST: Final = 80
+"""linux/netfilter_ipv4.h; IP6T_SO_ORIGINAL_DST of linux/netfilter_ipv6/ip6_tables.h has the same number."""
+_SOCKADDR_IN_BYTES: Final = 16
+_SOCKADDR_IN6_BYTES: Final = 28
+
+
+class HasOptions(Protocol):
+    """The one thing that is asked of a socket, so that a test may answer."""
+
+    def getsockopt(self, level: int, option: int, size: int, /) -> bytes: ...
+
+
+def original_dst(sock: HasOptions, peer: Addr) -> Addr:
+    """Where the client of this accepted socket meant to go. OSError if the kernel knows of no redirection.
+
+    The table is that of the peer's address family, also on a dual-stack socket, where `peer` is unwrapped already.
+    """
+    if peer.is_ipv6:
+        data = sock.getsockopt(socket.IPPROTO_IPV6, _SO_ORIGINAL_DST, _SOCKADDR_IN6_BYTES)
+        port = struct.unpack_from("!H", data, 2)[0]
+        return addr(socket.inet_ntop(socket.AF_INET6, data[8:24]), port)
+    data = sock.getsockopt(socket.IPPROTO_IP, _SO_ORIGINAL_DST, _SOCKADDR_IN_BYTES)
+    port = struct.unpack_from("!H", data, 2)[0]
+    return addr(socket.inet_ntop(socket.AF_INET, data[4:8]), port)
