@@ -1,0 +1,10 @@
+"""The environment as a frozen Config: LINKERD2_PROXY_* and our SPONSON_* (reference: configuration).
+
+Law: a mapping goes in, a Config or one ConfigError that names every bad value
+comes out; the process environment is never looked at.
+"""
+
+from proxy.config.model import Config as Config
+from proxy.config.model import Http2Server as Http2Server
+from proxy.config.ports import PortSet as PortSet
+from proxy.core.control_addr import ControlAddr as ControlAddr

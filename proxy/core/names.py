@@ -1,0 +1,106 @@
+"""Names: what a DNS name is, which suffixes and networks hold it (reference: configuration, section 2).
+
+Law: values and pure functions; a name is stored in lower case, and `a` and
+`a.` are different names, but suffixes match both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final
+
+Network = IPv4Network | IPv6Network
+
+_LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+
+
+def dns_name(text: str) -> str:
+    """The name in lower case, a trailing dot kept; ValueError if it is none.
+
+    1 to 253 bytes without the trailing dot, labels of 1 to 63 letters, digits, `_` and `-`,
+    no `-` at the ends of a label, a last label that is not all digits, no wildcard.
+    """
+    name = text.lower() if text.isascii() else ""
+    bare = name.removesuffix(".")
+    labels = bare.split(".")
+    if not 1 <= len(bare) <= 253 or labels[-1].isdigit() or not all(_LABEL.fullmatch(label) for label in labels):
+        raise ValueError(f"{text!r} is not a DNS name")
+    return name
+
+
+class Suffixes:
+    """A list of DNS suffixes; `.` holds every name."""
+
+    __slots__ = ("names",)
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        """`names` as `dns_name` gives them, or `.`."""
+        self.names: Final = tuple(names)
+
+    def contains(self, name: str) -> bool:
+        """Whether `name` is one of the suffixes or ends in one; case and trailing dots do not matter."""
+        bare = name.lower().removesuffix(".")
+        for suffix in self.names:
+            end = suffix.removesuffix(".")
+            if not end or bare == end or bare.endswith("." + end):
+                return True
+        return False
+
+    def __bool__(self) -> bool:
+        return bool(self.names)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Suffixes) and other.names == self.names
+
+    def __hash__(self) -> int:
+        return hash(self.names)
+
+    def __repr__(self) -> str:
+        return f"Suffixes({','.join(self.names)})"
+
+
+def parse_suffixes(text: str) -> Suffixes:
+    """`,`-separated names or `.`, each trimmed, empty ones ignored; ValueError names the bad one."""
+    items = [item.strip() for item in text.split(",")]
+    return Suffixes([item if item == "." else dns_name(item) for item in items if item])
+
+
+class Networks:
+    """A list of CIDR blocks."""
+
+    __slots__ = ("blocks",)
+
+    def __init__(self, blocks: Iterable[Network] = ()) -> None:
+        self.blocks: Final = tuple(blocks)
+
+    def contains(self, ip: str) -> bool:
+        """`ip` in any spelling; ValueError if it is no IP address. IPv4-mapped IPv6 counts as IPv4."""
+        address: IPv4Address | IPv6Address = ip_address(ip)
+        if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        return any(address in block for block in self.blocks)
+
+    def __bool__(self) -> bool:
+        return bool(self.blocks)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Networks) and other.blocks == self.blocks
+
+    def __hash__(self) -> int:
+        return hash(self.blocks)
+
+    def __repr__(self) -> str:
+        return f"Networks({','.join(map(str, self.blocks))})"
+
+
+def parse_network(text: str) -> Network:
+    """`address/length`; bits beyond the length are dropped. ValueError for a bare address or anything else."""
+    address, slash, length = text.partition("/")
+    if not slash or not length.isascii() or not length.isdigit():
+        raise ValueError(f"{text!r} is not a network")
+    try:
+        return ip_network((address, int(length)), strict=False)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a network") from None
