@@ -1,23 +1,27 @@
-"""Dialling: what every outgoing connection is told, and what the options mean for a socket.
+"""Dialling: what an outgoing connection is told, what that means for a socket, and the non-blocking connect.
 
-Law: values only; a socket option that the kernel refuses is logged once per
-kind and never ends a connection.
+Law: the only place that touches a socket outside transport and tls, which
+both dial and may not import each other. A socket option that the kernel
+refuses is logged once per kind and never ends a connection. One of the two
+callbacks of a Connecting comes exactly once, never before the constructor
+returned, and none after `cancel`.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import socket
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
+from proxy.core.addr import Addr
 from proxy.core.meter import Meter
+from proxy.core.reactor import Reactor
 
 _log: Final = logging.getLogger(__name__)
 _refused: Final[set[str]] = set()
-
-_TCP_USER_TIMEOUT: Final = 18
-"""From linux/tcp.h: Python's socket module names it on Linux only."""
 
 
 class Tuning(Protocol):
@@ -51,7 +55,8 @@ def tune(sock: Any, options: Tuning) -> None:
         _set(sock, "SO_KEEPALIVE", socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         _set(sock, "TCP_KEEPIDLE", socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, max(1, round(options.keepalive_s)))
     if options.user_timeout_s is not None:
-        _set(sock, "TCP_USER_TIMEOUT", socket.IPPROTO_TCP, _TCP_USER_TIMEOUT, max(1, round(options.user_timeout_s * 1000)))
+        timeout_ms = max(1, round(options.user_timeout_s * 1000))
+        _set(sock, "TCP_USER_TIMEOUT", socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)
 
 
 def _set(sock: Any, name: str, level: int, option: int, value: int) -> None:
@@ -61,3 +66,76 @@ def _set(sock: Any, name: str, level: int, option: int, value: int) -> None:
         if name not in _refused:
             _refused.add(name)
             _log.warning("Failed to set %s: %s", name, error)
+
+
+def errno_name(error: BaseException | None) -> str:
+    """`ECONNRESET` and the like; empty if there is no error, or one without a number."""
+    number = error.errno if isinstance(error, OSError) else None
+    return errno.errorcode.get(number, "") if number is not None else ""
+
+
+class Connecting:
+    """A TCP connect under way. The socket belongs to whoever gets it in `on_connected`."""
+
+    __slots__ = ("_fd", "_loop", "_on_connected", "_on_failed", "_sock")
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        addr: Addr,
+        options: Tuning,
+        on_connected: Callable[[socket.socket], None],
+        on_failed: Callable[[OSError], None],
+    ) -> None:
+        self._loop = reactor.loop
+        self._on_connected = on_connected
+        self._on_failed = on_failed
+        self._sock: socket.socket | None = None
+        self._fd = -1
+        try:
+            sock = socket.socket(socket.AF_INET6 if addr.is_ipv6 else socket.AF_INET, socket.SOCK_STREAM)
+            self._sock = sock
+            sock.setblocking(False)
+            tune(sock, options)
+            number = sock.connect_ex((addr.ip, addr.port))
+        except OSError as error:
+            self._fail_soon(error)
+            return
+        if number not in (0, errno.EINPROGRESS):
+            self._fail_soon(OSError(number, os.strerror(number)))
+            return
+        self._fd = sock.fileno()
+        self._loop.add_writer(self._fd, self._on_writable)
+
+    def cancel(self) -> None:
+        sock = self._sock
+        if sock is not None:
+            self._sock = None
+            if self._fd >= 0:
+                self._loop.remove_writer(self._fd)
+            sock.close()
+        self._on_failed = _ignore
+
+    def _fail_soon(self, error: OSError) -> None:
+        self._loop.call_soon(self._fail, error)
+
+    def _fail(self, error: OSError) -> None:
+        on_failed = self._on_failed
+        self.cancel()
+        on_failed(error)
+
+    def _on_writable(self) -> None:
+        sock = self._sock
+        if sock is None:
+            return
+        number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if number:
+            self._fail(OSError(number, os.strerror(number)))
+            return
+        self._sock = None
+        self._loop.remove_writer(self._fd)
+        self._on_connected(sock)
+
+
+def _ignore(error: OSError) -> None:
+    """What a cancelled connect says to whoever cancelled it."""

@@ -3,33 +3,55 @@
 Law: output gathers and leaves once per loop iteration, as one buffer.
 Both directions end on their own (half-close); when both have, or on abort,
 the codec hears `lost` once. A connection may be written to before it is made.
+No exception of a codec passes here: it ends this connection, with INTERNAL.
 """
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import struct
 from asyncio import Transport
 from collections.abc import Callable
+from typing import Any, Final
 
 from proxy.core import limits
+from proxy.core.addr import Addr
 from proxy.core.codec import Codec, Wire
+from proxy.core.dial import Connecting, DialOptions, errno_name
 from proxy.core.errors import report_fault
-from proxy.core.flusher import Flusher
+from proxy.core.meter import Meter
+from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
 
 MakeCodec = Callable[[Wire], Codec]
+
+_RESETS: Final = struct.pack("ii", 1, 0)
+"""SO_LINGER on, zero seconds: `close` sends RST."""
+
+_LINGER_S: Final = 5.0
+"""How long what was written before `abort` may take to leave (nginx lingering_timeout: 5 s)."""
+
+_adopting: Final[set[asyncio.Task[Any]]] = set()
+"""A loop keeps only weak references to its tasks."""
 
 
 class PlainConnection:
     """Also the loop's protocol object, by duck typing: mypyc classes cannot inherit asyncio.Protocol."""
 
     __slots__ = (
-        "codec", "_flusher", "_transport", "_output", "_reason",
-        "_is_marked", "_is_full", "_is_paused", "_is_ending", "_has_eof",
+        "codec", "meter", "_reactor", "_sock", "_transport", "_connecting", "_on_failed", "_deadline", "_output", "_reason",
+        "_is_marked", "_is_full", "_is_paused", "_is_ending", "_has_eof", "_is_open", "_is_lost",
     )  # fmt: skip
 
-    def __init__(self, flusher: Flusher, make_codec: MakeCodec) -> None:
-        self._flusher = flusher
+    def __init__(self, reactor: Reactor, make_codec: MakeCodec, meter: Meter | None) -> None:
+        self._reactor = reactor
+        self.meter = meter
+        self._sock: socket.socket | None = None
         self._transport: Transport | None = None
+        self._connecting: Connecting | None = None
+        self._on_failed: Callable[[str], None] | None = None
+        self._deadline: set[Any] | None = None
         self._output: list[bytes] = []
         self._reason: Reason | None = None
         """Set once the connection is gone, or is to be."""
@@ -38,7 +60,66 @@ class PlainConnection:
         self._is_paused = False
         self._is_ending = False
         self._has_eof = False
+        self._is_open = False
+        self._is_lost = False
         self.codec = make_codec(self)
+
+    # ---- beginning
+
+    def connect(self, addr: Addr, options: DialOptions) -> None:
+        self._on_failed = options.on_failed
+        wheel = self._reactor.wheel
+        self._deadline = wheel.arm(self, wheel.ticks(options.connect_timeout_s))
+        self._connecting = Connecting(self._reactor, addr, options, self._on_connected, self._on_connect_error)
+
+    def _on_connected(self, sock: socket.socket) -> None:
+        self._connecting = None
+        self.adopt(sock)
+
+    def adopt(self, sock: socket.socket) -> None:
+        """Serve a connected socket, which is ours from now on."""
+        self._sock = sock
+        factory: Any = self._as_protocol
+        task = self._reactor.loop.create_task(self._reactor.loop.connect_accepted_socket(factory, sock))
+        _adopting.add(task)
+        task.add_done_callback(self._on_adopted)
+
+    def _as_protocol(self) -> PlainConnection:
+        return self
+
+    def _on_adopted(self, task: asyncio.Task[Any]) -> None:
+        _adopting.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self._is_lost:
+            sock = self._sock
+            if sock is not None:
+                sock.close()
+            self._fail(Reason.CONNECT_FAILED, str(error))
+
+    def _on_connect_error(self, error: OSError) -> None:
+        self._fail(Reason.CONNECT_FAILED, f"{error.strerror} ({errno_name(error)})")
+
+    def expired(self) -> None:
+        """Of the wheel: the connect took too long, or what was written before an abort did."""
+        self._deadline = None
+        transport = self._transport
+        if transport is not None:
+            transport.abort()
+        else:
+            self._fail(Reason.CONNECT_TIMEOUT, "connect timed out")
+
+    def _fail(self, reason: Reason, text: str) -> None:
+        """The connection was never made."""
+        self._reason = reason
+        connecting = self._connecting
+        if connecting is not None:
+            self._connecting = None
+            connecting.cancel()
+        on_failed = self._on_failed
+        if on_failed is not None:
+            self._on_failed = None
+            on_failed(text)
+        self._lose(reason)
 
     # ---- Wire
 
@@ -46,7 +127,7 @@ class PlainConnection:
         self._output.append(data)
         if not self._is_marked:
             self._is_marked = True
-            self._flusher.mark(self)
+            self._reactor.flusher.mark(self)
 
     def pause_reading(self) -> None:
         self._is_paused = True
@@ -62,15 +143,38 @@ class PlainConnection:
         self._is_ending = True
         if not self._is_marked:
             self._is_marked = True
-            self._flusher.mark(self)
+            self._reactor.flusher.mark(self)
 
     def abort(self, reason: Reason) -> None:
-        if self._reason is None:
+        if self._reason is not None:
+            return
+        transport = self._transport
+        if reason is Reason.CONNECTION_RESET:
+            self._reason = reason
+            if transport is not None:
+                self._reset(transport)
+        else:
             self.flush()
             self._reason = reason
-            if self._transport is not None:
-                # Not `abort`: what is written (a GOAWAY, a 400) should still leave.
-                self._transport.close()
+            if transport is not None:
+                self._close_gently(transport)
+        if transport is None and self._sock is None:
+            self._reactor.loop.call_soon(self._fail, reason, "cancelled")
+
+    def _close_gently(self, transport: Transport) -> None:
+        # Not `abort`: what is written (a GOAWAY, a 400) should still leave.
+        transport.close()
+        if transport.get_write_buffer_size():
+            self._deadline = self._reactor.wheel.arm(self, self._reactor.wheel.ticks(_LINGER_S))
+
+    def _reset(self, transport: Transport) -> None:
+        sock = self._sock
+        if sock is not None:
+            try:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESETS)
+            except OSError:
+                pass  # the peer was faster
+        transport.abort()
 
     def hand_over(self, codec: Codec) -> None:
         self.codec = codec
@@ -81,15 +185,18 @@ class PlainConnection:
         self._is_marked = False
         transport = self._transport
         output = self._output
-        if transport is None:
+        if self._reason is not None:
+            output.clear()
+        elif transport is None:
             if sum(map(len, output)) > limits.WRITE_HIGH_BYTES:
                 self.pause_writing()
-        elif self._reason is not None:
-            output.clear()
         else:
             if output:
                 self._output = []
-                transport.write(output[0] if len(output) == 1 else b"".join(output))
+                data = output[0] if len(output) == 1 else b"".join(output)
+                if self.meter is not None:
+                    self.meter.written_bytes += len(data)
+                transport.write(data)
             if self._is_ending:
                 self._end_now(transport)
 
@@ -104,47 +211,104 @@ class PlainConnection:
 
     def connection_made(self, transport: Transport) -> None:
         self._transport = transport
+        self._disarm()
         if self._reason is not None:
-            transport.abort()
+            self._reset(transport)
             return
+        self._is_open = True
+        if self.meter is not None:
+            self.meter.open(self._reactor.clock())
         transport.set_write_buffer_limits(limits.WRITE_HIGH_BYTES, limits.WRITE_LOW_BYTES)
         self.flush()
-        if self._is_full:
+        if self._is_full and not transport.get_write_buffer_size() > limits.WRITE_LOW_BYTES:
             self.resume_writing()
         if self._is_paused:
             transport.pause_reading()
 
-    def connect_failed(self) -> None:
-        self._reason = Reason.CONNECT_FAILED
-        self.codec.lost(Reason.CONNECT_FAILED)
-
     def data_received(self, data: bytes) -> None:
         if self._reason is None:
+            if self.meter is not None:
+                self.meter.read_bytes += len(data)
             try:
                 self.codec.feed(data)
             except Exception:
-                report_fault()
-                self.abort(Reason.INTERNAL)
+                self._give_up()
 
     def eof_received(self) -> bool:
         self._has_eof = True
         if self._reason is None:
-            self.codec.eof()
-            if self._is_ending and self._transport is not None:
-                self._end_now(self._transport)
+            try:
+                self.codec.eof()
+            except Exception:
+                self._give_up()
+            transport = self._transport
+            if self._is_ending and not self._is_marked and self._reason is None and transport is not None:
+                self._end_now(transport)
         return True
 
     def pause_writing(self) -> None:
         if not self._is_full:
             self._is_full = True
-            self.codec.writable(False)
+            self._say_writable(False)
 
     def resume_writing(self) -> None:
-        self._is_full = False
+        if self._is_full:
+            self._is_full = False
+            self._say_writable(True)
+
+    def _say_writable(self, is_writable: bool) -> None:
         if self._reason is None:
-            self.codec.writable(True)
+            try:
+                self.codec.writable(is_writable)
+            except Exception:
+                self._give_up()
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self._reason is None:
-            self._reason = Reason.PEER_CLOSED
-        self.codec.lost(self._reason)
+        reason = self._reason
+        errno = errno_name(error)
+        if reason is None:
+            reason = Reason.CONNECTION_RESET if errno in ("ECONNRESET", "EPIPE") else Reason.PEER_CLOSED
+            self._reason = reason
+        if self._is_open:
+            self._is_open = False
+            if self.meter is not None:
+                self.meter.close(errno, self._reactor.clock())
+        self._lose(reason)
+
+    def _lose(self, reason: Reason) -> None:
+        if self._is_lost:
+            return
+        self._is_lost = True
+        self._disarm()
+        self._output.clear()
+        try:
+            self.codec.lost(reason)
+        except Exception:
+            report_fault()
+
+    def _disarm(self) -> None:
+        deadline = self._deadline
+        if deadline is not None:
+            self._deadline = None
+            deadline.discard(self)
+
+    def _give_up(self) -> None:
+        report_fault()
+        self.abort(Reason.INTERNAL)
+
+
+def serve_plain(
+    reactor: Reactor, sock: socket.socket, make_codec: MakeCodec, meter: Meter | None = None
+) -> PlainConnection:
+    """Serve an accepted socket, which is non-blocking and tuned already."""
+    connection = PlainConnection(reactor, make_codec, meter)
+    connection.adopt(sock)
+    return connection
+
+
+def dial_plain(reactor: Reactor, addr: Addr, make_codec: MakeCodec, options: DialOptions) -> Codec:
+    """The codec, which may write at once. A failure is its `lost` (CONNECT_FAILED, CONNECT_TIMEOUT), never in this call."""
+    connection = PlainConnection(reactor, make_codec, options.meter)
+    codec = connection.codec
+    connection.connect(addr, options)
+    return codec

@@ -29,7 +29,9 @@ class Detection(Enum):
 class DetectCodec:
     """Calls `on_detected(detection, first_bytes)` once: hand the wire over to a codec there and feed it the bytes."""
 
-    def __init__(self, wire: Wire, reactor: Reactor, timeout_s: float, on_detected: Callable[[Detection, bytes], None]) -> None:
+    def __init__(
+        self, wire: Wire, reactor: Reactor, timeout_s: float, on_detected: Callable[[Detection, bytes], None]
+    ) -> None:
         raise NotImplementedError
 
     def feed(self, data: bytes) -> None: ...

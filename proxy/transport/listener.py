@@ -1,64 +1,150 @@
-"""Accepting and dialling: how connections come to be.
+"""Accepting: a listening socket, how its connections are set up, and what does not stop it.
 
 Law: the number of accepts per wake-up is bounded, since each TLS handshake
-holds the loop for a millisecond.
+holds the loop for a millisecond. No accept error ends a listener: out of
+file descriptors, it rests for a moment; connections wait in the backlog.
 """
 
 from __future__ import annotations
 
-import asyncio
+import errno
+import logging
 import socket
-import ssl
-from asyncio import AbstractEventLoop
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
-from proxy.core.codec import Codec
-from proxy.core.flusher import Flusher
-from proxy.tls.session import Session
-from proxy.transport.connection import MakeCodec, PlainConnection
+from proxy.core.addr import Addr, addr
+from proxy.core.dial import tune
+from proxy.core.errors import report_fault
+from proxy.core.reactor import Reactor
 
 _ACCEPTS_PER_WAKE_UP: Final = 16
+_REST_S: Final = 0.2
+"""Without descriptors the socket stays readable: asking again at once would spin."""
+_EXHAUSTED: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+_DONE: Final = frozenset((errno.EAGAIN, errno.EWOULDBLOCK))
 
-_connecting: set[asyncio.Task[Any]] = set()
+_log: Final = logging.getLogger(__name__)
 
 
-def listen_tls(
-    loop: AbstractEventLoop, flusher: Flusher, context: ssl.SSLContext, port: int, make_codec: MakeCodec
-) -> socket.socket:
-    listener = socket.create_server(("127.0.0.1", port), backlog=1024)
-    listener.setblocking(False)
+class ListenOptions(NamedTuple):
+    keepalive_s: float | None = None
+    """Of accepted sockets, as in core.dial."""
+    user_timeout_s: float | None = None
+    backlog: int = 1024
+    shares_port: bool = False
+    """SO_REUSEPORT: several workers listen on one port."""
+    is_held: bool = False
+    """Bound and listening, but accepting only after `start`: clients wait in the backlog."""
+    on_error: Callable[[OSError], None] | None = None
+    """Each accept that failed, to count it."""
 
-    def on_readable() -> None:
+
+_DEFAULTS: Final = ListenOptions()
+
+
+class Listener:
+    __slots__ = ("addr", "_reactor", "_sock", "_on_accept", "_options", "_is_accepting", "_resting", "accept_errors")
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        at: Addr,
+        on_accept: Callable[[socket.socket, Addr], None],
+        options: ListenOptions = _DEFAULTS,
+    ) -> None:
+        """Bind and listen; port 0 takes a free one. OSError if the address cannot be had.
+
+        `on_accept` owns the socket: non-blocking, tuned, with its peer's address (mapped IPv6 unwrapped).
+        """
+        self._reactor = reactor
+        self._on_accept = on_accept
+        self._options = options
+        self._is_accepting = False
+        self._resting: set[Any] | None = None
+        self.accept_errors = 0
+        self._sock: socket.socket | None = _bound(at, options)
+        name = self._sock.getsockname()
+        self.addr = addr(name[0], name[1])
+        if not options.is_held:
+            self.start()
+
+    def start(self) -> None:
+        """Accept from now on. Idempotent."""
+        sock = self._sock
+        if sock is not None and not self._is_accepting and self._resting is None:
+            self._is_accepting = True
+            self._reactor.loop.add_reader(sock.fileno(), self._on_readable)
+
+    def close(self) -> None:
+        """Stop listening; what was accepted lives on. Idempotent."""
+        self._stop_accepting()
+        resting = self._resting
+        if resting is not None:
+            self._resting = None
+            resting.discard(self)
+        sock = self._sock
+        if sock is not None:
+            self._sock = None
+            sock.close()
+
+    def _stop_accepting(self) -> None:
+        sock = self._sock
+        if self._is_accepting and sock is not None:
+            self._is_accepting = False
+            self._reactor.loop.remove_reader(sock.fileno())
+
+    def expired(self) -> None:
+        """Of the wheel: the rest is over."""
+        self._resting = None
+        self.start()
+
+    def _on_readable(self) -> None:
         for _ in range(_ACCEPTS_PER_WAKE_UP):
-            try:
-                accepted, _address = listener.accept()
-            except OSError:
+            sock = self._sock
+            if sock is None:
                 return
-            Session(loop, flusher, context, None, make_codec).accept(accepted)
+            try:
+                accepted, name = sock.accept()
+            except OSError as error:
+                if error.errno in _DONE:
+                    return
+                self._on_accept_error(error)
+                if error.errno in _EXHAUSTED:
+                    return
+                continue
+            self._begin(accepted, name)
 
-    loop.add_reader(listener.fileno(), on_readable)
-    return listener
+    def _on_accept_error(self, error: OSError) -> None:
+        self.accept_errors += 1
+        _log.warning("Server failed to accept connection: %s", error)
+        if self._options.on_error is not None:
+            self._options.on_error(error)
+        if error.errno in _EXHAUSTED:
+            self._stop_accepting()
+            wheel = self._reactor.wheel
+            self._resting = wheel.arm(self, wheel.ticks(_REST_S))
 
-
-def dial_tls(
-    loop: AbstractEventLoop, flusher: Flusher, context: ssl.SSLContext, name: str, port: int, make_codec: MakeCodec
-) -> Codec:
-    connection = Session(loop, flusher, context, name, make_codec)
-    connection.connect(("127.0.0.1", port))
-    return connection.codec
-
-
-def dial_plain(loop: AbstractEventLoop, flusher: Flusher, port: int, make_codec: MakeCodec) -> Codec:
-    connection = PlainConnection(flusher, make_codec)
-    factory: Any = lambda: connection  # noqa: E731
-
-    async def connect() -> None:
+    def _begin(self, accepted: socket.socket, name: Any) -> None:
         try:
-            await loop.create_connection(factory, "127.0.0.1", port)
-        except OSError:
-            connection.connect_failed()
+            accepted.setblocking(False)
+            tune(accepted, self._options)
+            self._on_accept(accepted, addr(name[0].partition("%")[0], name[1]))
+        except Exception:
+            report_fault()
+            accepted.close()
 
-    task = loop.create_task(connect())
-    _connecting.add(task)
-    task.add_done_callback(_connecting.discard)
-    return connection.codec
+
+def _bound(at: Addr, options: ListenOptions) -> socket.socket:
+    sock = socket.socket(socket.AF_INET6 if at.is_ipv6 else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if options.shares_port:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        sock.bind((at.ip, at.port))
+        sock.listen(options.backlog)
+    except OSError as error:
+        sock.close()
+        raise OSError(error.errno, f"cannot listen on {at}: {error.strerror}") from error
+    return sock
