@@ -44,6 +44,8 @@ class DialOptions(NamedTuple):
     meter: Meter | None = None
     first_bytes: bytes = b""
     """The transport header: written before anything else over TLS, if the peer selected our ALPN."""
+    on_connected: Callable[[], None] | None = None
+    """Told once when bytes can flow: TCP is connected and, over TLS, the handshake is done and the peer is who we expect."""
     on_failed: Callable[[str], None] | None = None
     """Told why a dial failed, for the log; the codec hears `lost` with CONNECT_FAILED or CONNECT_TIMEOUT after it."""
 
