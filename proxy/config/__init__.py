@@ -8,3 +8,5 @@ from proxy.config.model import Config as Config
 from proxy.config.model import Http2Server as Http2Server
 from proxy.config.ports import PortSet as PortSet
 from proxy.core.control_addr import ControlAddr as ControlAddr
+from proxy.config.parse import ConfigError as ConfigError
+from proxy.config.parse import parse as parse
