@@ -13,7 +13,7 @@ from proxy.core.timers import Wheel
 from proxy.http.exchange import Clock, Exchange
 from proxy.http.headers import Field, field
 from proxy.http.pool import Pool
-from proxy.metrics.scope import Scope
+from proxy.metrics.scope import RequestScope
 
 
 class Endpoint:
@@ -24,7 +24,7 @@ class Endpoint:
     def __init__(self, pool: Pool, clock: Clock) -> None:
         self.pool = pool
         self.load = PeakEwma(0.03, 10.0, clock())
-        self.scope = Scope()
+        self.scope = RequestScope()
         self._clock = clock
 
     def response_began(self, exchange: Exchange) -> None:
@@ -37,10 +37,7 @@ class Endpoint:
         load.pending -= 1
         load.observe(latency_s, now)
         response = exchange.response
-        if response is None:
-            self.scope.failures += 1
-        else:
-            self.scope.record(response.status, latency_s)
+        self.scope.ended(0 if response is None else response.status, response is not None)
 
 
 class Concrete:
