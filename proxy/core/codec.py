@@ -6,8 +6,10 @@ socket, a loop or a clock that it was not given. A wire owns no meaning.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
+from proxy.core.meter import Meter
 from proxy.core.reason import Reason
 
 
@@ -47,3 +49,14 @@ class Codec(Protocol):
 
     def close(self) -> None:
         """Shut down gracefully: finish what runs, take nothing new (HTTP/2: GOAWAY; an idle connection ends at once)."""
+
+
+class Connection(Wire, Protocol):
+    """What serves a socket, for whoever accepted it and keeps books of it (PlainConnection, tls.session.Session)."""
+
+    codec: Codec
+    """Whom events go to now; replaced by `hand_over`."""
+    meter: Meter | None
+    """May be given late: a TLS connection's labels name its client."""
+    on_lost: Callable[[], None] | None
+    """Called once, after the codec's `lost`."""

@@ -40,13 +40,15 @@ class PlainConnection:
     """Also the loop's protocol object, by duck typing: mypyc classes cannot inherit asyncio.Protocol."""
 
     __slots__ = (
-        "codec", "meter", "_reactor", "_sock", "_transport", "_connecting", "_on_failed", "_deadline", "_output", "_reason",
-        "_is_marked", "_is_full", "_is_paused", "_is_ending", "_has_eof", "_is_open", "_is_lost",
+        "codec", "meter", "on_lost", "_reactor", "_sock", "_transport", "_connecting", "_on_failed", "_deadline", "_output",
+        "_reason", "_is_marked", "_is_full", "_is_paused", "_is_ending", "_has_eof", "_is_open", "_is_lost",
     )  # fmt: skip
 
     def __init__(self, reactor: Reactor, make_codec: MakeCodec, meter: Meter | None) -> None:
         self._reactor = reactor
         self.meter = meter
+        self.on_lost: Callable[[], None] | None = None
+        """Told after the codec's `lost`: whoever keeps books of connections (Drain)."""
         self._sock: socket.socket | None = None
         self._transport: Transport | None = None
         self._connecting: Connecting | None = None
@@ -285,6 +287,9 @@ class PlainConnection:
             self.codec.lost(reason)
         except Exception:
             report_fault()
+        on_lost = self.on_lost
+        if on_lost is not None:
+            on_lost()
 
     def _disarm(self) -> None:
         deadline = self._deadline
