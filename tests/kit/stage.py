@@ -13,7 +13,16 @@ from proxy.core.timers import Wheel
 from proxy.http.exchange import Clock, Exchange
 from proxy.http.headers import Field, field
 from proxy.http.pool import Pool
-from proxy.metrics.scope import RequestScope
+
+
+class Scope:
+    """Responses by status; 0 stands for none."""
+
+    def __init__(self) -> None:
+        self.responses: dict[int, int] = {}
+
+    def ended(self, status: int) -> None:
+        self.responses[status] = self.responses.get(status, 0) + 1
 
 
 class Endpoint:
@@ -24,7 +33,7 @@ class Endpoint:
     def __init__(self, pool: Pool, clock: Clock) -> None:
         self.pool = pool
         self.load = PeakEwma(0.03, 10.0, clock())
-        self.scope = RequestScope()
+        self.scope = Scope()
         self._clock = clock
 
     def response_began(self, exchange: Exchange) -> None:
@@ -37,7 +46,7 @@ class Endpoint:
         load.pending -= 1
         load.observe(latency_s, now)
         response = exchange.response
-        self.scope.ended(0 if response is None else response.status, response is not None)
+        self.scope.ended(0 if response is None else response.status)
 
 
 class Concrete:
