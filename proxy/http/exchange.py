@@ -41,6 +41,13 @@ class Observer(Protocol):
     def exchange_ended(self, exchange: Exchange) -> None: ...
 
 
+class ResponseEditor(Protocol):
+    """Built once per route or endpoint by a stage: what changes about a response's head on its way back."""
+
+    def edit_response(self, exchange: Exchange, head: ResponseHead) -> None:
+        """Called once, before the head goes to the server stream; not for answers that a stage makes (`reply`)."""
+
+
 class Rescue(Protocol):
     """Built once per accepted connection: how a failure becomes an answer there (reference: inbound section 11, outbound section 10)."""
 
@@ -60,7 +67,8 @@ class Stage(Protocol):
 class Exchange:
     __slots__ = (
         "server", "client", "request", "response", "request_ended", "response_ended", "reason",
-        "started_at", "observer", "rescue", "context", "reset_code", "deadline", "_has_begun", "_held", "_held_trailers",
+        "started_at", "sent_at", "observer", "editor", "rescue", "context", "reset_code", "deadline", "has_begun", "_held",
+        "_held_trailers",
     )  # fmt: skip
 
     def __init__(self, server: ServerStream, request: RequestHead, started_at: float) -> None:
@@ -73,13 +81,17 @@ class Exchange:
         self.reason: Reason | None = None
         """Why it ended; None while it runs."""
         self.started_at = started_at
+        self.sent_at = started_at
+        """When it was given to an endpoint: later than `started_at` if it waited in a line."""
         self.observer: Observer | None = None
+        self.editor: ResponseEditor | None = None
         self.rescue: Rescue | None = None
         self.context = ""
         """What the exchange was given to last, for texts: `endpoint 10.0.0.1:8080`."""
         self.reset_code = 0
         """The HTTP/2 error code that the endpoint reset its stream with, when the reason is PEER_RESET or PEER_REFUSED."""
-        self._has_begun = False
+        self.has_begun = False
+        """`response_began` was told to the observer."""
         self.deadline: set[Expires] | None = None
         """The wheel's bucket, while a stage wants a response head in time."""
         self._held: list[bytes] | None = None
@@ -130,6 +142,9 @@ class Exchange:
             deadline.discard(self)
             self.deadline = None
         self.response_ended = end
+        editor = self.editor
+        if editor is not None:
+            editor.edit_response(self, head)
         self.server.send_head(head, end)
         if end:
             self._begin_response()
@@ -137,7 +152,7 @@ class Exchange:
 
     def response_data(self, data: bytes, end: bool) -> None:
         self.response_ended = end
-        if not self._has_begun:
+        if not self.has_begun:
             self._begin_response()
         self.server.send_data(data, end)
         if end:
@@ -148,7 +163,7 @@ class Exchange:
 
     def response_trailers(self, fields: list[Field]) -> None:
         self.response_ended = True
-        if not self._has_begun:
+        if not self.has_begun:
             self._begin_response()
         self.server.send_trailers(fields)
         self._end(Reason.COMPLETE if self.request_ended else Reason.EARLY_RESPONSE)
@@ -226,7 +241,7 @@ class Exchange:
     # ---- the end
 
     def _begin_response(self) -> None:
-        self._has_begun = True
+        self.has_begun = True
         observer = self.observer
         if observer is not None:
             observer.response_began(self)

@@ -41,6 +41,8 @@ _KINDS: Final[dict[bytes, int]] = {
     b"proxy-connection": HOP,
     b"l5d-dst-canonical": L5D,
     b"l5d-client-id": L5D,
+    b"l5d-proxy-error": L5D,
+    b"l5d-proxy-connection": L5D,
 }
 
 _is_authority = re.compile(rb"[!$%&'()*+,\-.:;=@\[\]_~0-9A-Za-z]*").fullmatch

@@ -28,9 +28,11 @@ class ClientConnection(Protocol):
 
 
 class Pool:
-    __slots__ = ("_dial", "_ready", "_all")
+    __slots__ = ("on_empty", "_dial", "_ready", "_all")
 
     def __init__(self, dial: Callable[[Pool], ClientConnection]) -> None:
+        self.on_empty: Callable[[], None] | None = None
+        """Told when the last connection that could be used is gone."""
         self._dial = dial
         self._ready: dict[ClientConnection, None] = {}
         self._all: set[ClientConnection] = set()
@@ -44,6 +46,16 @@ class Pool:
             self._all.add(connection)
         exchange.attach(connection.open(exchange))
 
+    def connect(self) -> None:
+        """Dial one more connection, before any exchange needs it."""
+        connection = self._dial(self)
+        self._all.add(connection)
+        self._ready[connection] = None
+
+    def __len__(self) -> int:
+        """Connections that may be used again, those that are still being made included."""
+        return len(self._all)
+
     def release(self, connection: ClientConnection) -> None:
         """The connection has room again."""
         if connection in self._all:
@@ -52,7 +64,10 @@ class Pool:
     def retire(self, connection: ClientConnection) -> None:
         """Nothing new on this connection: it closes, goes away or is full for good."""
         self._ready.pop(connection, None)
-        self._all.discard(connection)
+        if connection in self._all:
+            self._all.discard(connection)
+            if not self._all and self.on_empty is not None:
+                self.on_empty()
 
     def close(self, reason: Reason) -> None:
         for connection in list(self._all):
