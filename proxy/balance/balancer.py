@@ -1,0 +1,140 @@
+"""Balancer: the endpoints of one name as they come and go, which of them are ready, and the line for when none is.
+
+Law: generic over endpoints and over what is dispatched to them. An address
+whose metadata stays equal keeps its endpoint; one that is evicted takes
+nothing new and finishes what it has. A resolution that was refused for good
+fails everyone, now and later (reference: balancing, sections 1 to 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from proxy.balance.endpoints import ABSENT, FAILED, PENDING, Resolution
+from proxy.balance.ewma import PeakEwma
+from proxy.balance.p2c import P2c
+from proxy.balance.waiting import Waiting
+from proxy.core.addr import Addr
+from proxy.core.reactor import Reactor
+from proxy.core.watch import Watch
+
+
+class Endpoint(Protocol):
+    load: PeakEwma
+
+    def start(self, readiness: Any) -> None:
+        """Begin to be ready: `readiness.became_ready(self)`, now or later, and `became_pending(self)` when that ends."""
+
+    def close(self) -> None:
+        """Evicted: finish what runs, take nothing new."""
+
+
+E = TypeVar("E", bound=Endpoint)
+M = TypeVar("M")
+
+
+class Served(Protocol):
+    """Whose balancer it is: gets every waiter back, with an endpoint or without."""
+
+    def dispatch_to(self, endpoint: Any, waiter: Any) -> None: ...
+
+    def fail_waiter(self, waiter: Any) -> None:
+        """Failfast; or `balancer.error` says with what the resolution was refused."""
+
+
+class LineLimits(NamedTuple):
+    capacity: int
+    failfast_s: float
+
+
+class Balancer(Generic[E, M]):
+    __slots__ = ("waiting", "error", "_endpoints", "_p2c", "_served", "_make", "_resolution", "_clock")
+
+    def __init__(
+        self,
+        served: Served,
+        resolution: Watch[Resolution[M]],
+        make: Callable[[Addr, M], E],
+        reactor: Reactor,
+        limits: LineLimits,
+    ) -> None:
+        self.waiting = Waiting(self, reactor.wheel, limits.capacity, limits.failfast_s)
+        self.error = ""
+        """Why nothing will ever be dispatched again."""
+        self._endpoints: dict[Addr, tuple[M, E]] = {}
+        self._p2c: P2c[E] = P2c()
+        self._served = served
+        self._make = make
+        self._resolution = resolution
+        self._clock = reactor.clock
+        resolution.subscribe(self._apply)
+        self._apply(resolution.value)
+
+    def __len__(self) -> int:
+        return len(self._endpoints)
+
+    @property
+    def is_ready(self) -> bool:
+        """A distribution may choose it: an endpoint is ready, or one may wait for one. One that failed for good says so itself."""
+        return len(self._p2c) > 0 or self.waiting.is_ready or bool(self.error)
+
+    def pick(self, now: float) -> E | None:
+        """An endpoint that is ready; else join `waiting`, if that is ready."""
+        return self._p2c.pick(now)
+
+    def close(self) -> None:
+        """Nobody dispatches any more: let go of the resolution and of every endpoint."""
+        self._resolution.unsubscribe(self._apply)
+        self._resolution.close()
+        self._evict(list(self._endpoints))
+        self.waiting.close()
+
+    # ---- readiness of endpoints
+
+    def became_ready(self, endpoint: E) -> None:
+        self._p2c.add(endpoint)
+        self.waiting.became_ready()
+
+    def became_pending(self, endpoint: E) -> None:
+        self._p2c.remove(endpoint)
+
+    # ---- the line's counter
+
+    def has_ready(self) -> bool:
+        return len(self._p2c) > 0
+
+    def serve(self, waiter: Any) -> None:
+        endpoint = self._p2c.pick(self._clock())
+        if endpoint is None:
+            self._served.fail_waiter(waiter)
+        else:
+            self._served.dispatch_to(endpoint, waiter)
+
+    def turn_away(self, waiter: Any) -> None:
+        self._served.fail_waiter(waiter)
+
+    # ---- the resolution
+
+    def _apply(self, resolution: Resolution[M]) -> None:
+        state = resolution.state
+        if state == PENDING:
+            return
+        if state == FAILED:
+            self.error = resolution.error or "refused"
+            self.waiting.close()
+            return
+        wanted: dict[Addr, M] = {} if state == ABSENT else resolution.endpoints
+        kept = self._endpoints
+        self._evict([addr for addr, (meta, _) in kept.items() if addr not in wanted or wanted[addr] != meta])
+        for addr, meta in wanted.items():
+            if addr not in kept:
+                endpoint = self._make(addr, meta)
+                kept[addr] = (meta, endpoint)
+                endpoint.start(self)
+
+    def _evict(self, addrs: list[Addr]) -> None:
+        for addr in addrs:
+            _, endpoint = self._endpoints.pop(addr)
+            self._p2c.remove(endpoint)
+            endpoint.close()
