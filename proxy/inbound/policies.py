@@ -1,0 +1,108 @@
+"""Policies: what holds for each port now, one watch per port, kept while somebody uses it.
+
+Law: a connection never waits for the control plane: an entry begins with the
+default policy and is replaced by each answer. The key is the port alone.
+Ports that are named in the configuration are watched from the start and
+never given up; others are, once nobody has used them for a while
+(reference: inbound, section 5, "Watch").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from proxy.core.reactor import Reactor
+from proxy.core.timers import Expires
+from proxy.core.watch import Watch
+from proxy.inbound.router import Router
+from proxy.policy.server import ServerPolicy
+
+
+class PortPolicy:
+    """One port's policy and the router made from it, for whoever has taken it and until they release it."""
+
+    __slots__ = ("port", "watch", "router", "_make_router", "_users", "_policies", "_idle")
+
+    def __init__(self, port: int, watch: Watch[ServerPolicy], policies: Policies) -> None:
+        self.port: Final = port
+        self.watch: Final = watch
+        self.router = Router(watch.value)
+        """Made anew by each update: whoever remembers anything about a route compares it by identity."""
+        self._policies: Final = policies
+        self._users = 0
+        self._idle: set[Expires] | None = None
+        watch.subscribe(self._apply)
+
+    @property
+    def policy(self) -> ServerPolicy:
+        return self.watch.value
+
+    def _apply(self, policy: ServerPolicy) -> None:
+        self.router = Router(policy)
+
+    def take(self) -> PortPolicy:
+        self._users += 1
+        idle = self._idle
+        if idle is not None:
+            idle.discard(self)
+            self._idle = None
+        return self
+
+    def release(self) -> None:
+        self._users -= 1
+        if not self._users and not self.watch.is_closed:
+            self._idle = self._policies.arm(self)
+
+    def expired(self) -> None:
+        """Nobody has used it for the idle time."""
+        self._idle = None
+        self._policies.drop(self)
+
+    def __repr__(self) -> str:
+        return f"PortPolicy {self.port} {self.policy.meta} {self.policy.protocol} users:{self._users}"
+
+
+class Policies:
+    __slots__ = ("_watch", "_initial", "_wheel", "_idle_ticks", "_ports")
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        watch: Callable[[int, ServerPolicy], Watch[ServerPolicy]],
+        initial: Callable[[int], ServerPolicy],
+        permanent: Iterable[int],
+        idle_s: float,
+    ) -> None:
+        """`initial` is what holds for a port until the control plane has spoken; `permanent` are the ports watched from now on."""
+        self._watch: Final = watch
+        self._initial: Final = initial
+        self._wheel: Final = reactor.wheel
+        self._idle_ticks: Final = reactor.wheel.ticks(idle_s)
+        self._ports: Final[dict[int, PortPolicy]] = {}
+        for port in permanent:
+            self.take(port)
+
+    def __len__(self) -> int:
+        return len(self._ports)
+
+    def take(self, port: int) -> PortPolicy:
+        """The port's entry, to be released when its user ends."""
+        found = self._ports.get(port)
+        if found is None:
+            found = self._ports[port] = PortPolicy(port, self._watch(port, self._initial(port)), self)
+        return found.take()
+
+    def arm(self, unused: PortPolicy) -> set[Expires]:
+        return self._wheel.arm(unused, self._idle_ticks)
+
+    def drop(self, unused: PortPolicy) -> None:
+        if self._ports.get(unused.port) is unused:
+            del self._ports[unused.port]
+            unused.watch.close()
+
+    def close(self) -> None:
+        """Cancel every watch; what was taken keeps its last value."""
+        for entry in self._ports.values():
+            entry.watch.close()
+        self._ports.clear()

@@ -1,0 +1,34 @@
+"""Router: which rule of one port's policy a request takes.
+
+Law: made once per policy and replaced with it; knows nothing of connections.
+What a route allows is authorize.py's, what its filters do filters.py's.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.http.head import RequestHead
+from proxy.policy.match import Found, RouteTable
+from proxy.policy.ratelimit import RateLimiter
+from proxy.policy.server import ServerPolicy, ServerRoute, ServerRule
+
+
+class Router:
+    __slots__ = ("policy", "limiter", "_table")
+
+    def __init__(self, policy: ServerPolicy) -> None:
+        self.policy: Final = policy
+        self.limiter: Final = RateLimiter(policy.rate_limit) if policy.rate_limit is not None else None
+        """Its state lives as long as the policy does: an update begins anew (reference: inbound, section 7)."""
+        self._table: Final = RouteTable(policy.routes)
+
+    def find(self, request: RequestHead) -> Found | None:
+        """None if no route matches, and always for a policy without routes."""
+        return self._table.find(request)
+
+    def route(self, found: Found) -> ServerRoute:
+        return self.policy.routes[found.route]
+
+    def rule(self, found: Found) -> ServerRule:
+        return self.policy.routes[found.route].rules[found.rule]
