@@ -1,0 +1,103 @@
+"""`python -m bench`: the whole bench by one command (what `make bench` and `sponson bench` run)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+from bench import measure, report
+from bench.peers import direct, envoy, haproxy, nghttpx, nginx, sponson
+from bench.peers.candidate import Start
+from bench.process import BenchError, need
+from bench.workloads import WORKLOADS
+
+RESULTS = Path(__file__).parent / "results"
+BASELINE = RESULTS / "baseline.json"
+
+
+def peers() -> dict[str, Start]:
+    return {
+        "direct": direct.start,
+        "sponson": partial(sponson.start, sponson.INTERPRETED),
+        "sponson_compiled": partial(sponson.start, sponson.COMPILED),
+        "haproxy": haproxy.start,
+        "nginx": nginx.start,
+        "nghttpx": nghttpx.start,
+        "envoy": envoy.start,
+    }
+
+
+QUICK = ("direct", "sponson", "sponson_compiled", "haproxy")
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="bench", description="CPU per request and latency beside other proxies, in one run"
+    )
+    made.add_argument(
+        "--quick", action="store_true", help="the workloads of the budgets, direct, ours and HAProxy, two rounds"
+    )
+    made.add_argument("--json", action="store_true", help="print one JSON object on standard output at the end")
+    made.add_argument("--only", default="", help="workloads by name, comma-separated")
+    made.add_argument("--peers", default="", help="candidates by name, comma-separated")
+    made.add_argument("--rounds", type=int, default=0, help="rounds that count (3; 2 with --quick)")
+    made.add_argument("--seconds", type=float, default=0.0, help="length of one run (3; 2 with --quick)")
+    made.add_argument(
+        "--save", default="", metavar="NAME", help="write results/NAME.json and .svg (`baseline` is the recorded one)"
+    )
+    return made
+
+
+def plan(args: argparse.Namespace) -> measure.Plan:
+    every = peers()
+    names = [name for name in args.peers.split(",") if name] or (list(QUICK) if args.quick else list(every))
+    wanted = {name for name in args.only.split(",") if name}
+    unknown = (set(names) - set(every)) | (wanted - {workload.name for workload in WORKLOADS})
+    if unknown:
+        raise BenchError(f"no such candidate or workload: {', '.join(sorted(unknown))}")
+    workloads = [one for one in WORKLOADS if one.name in wanted or (not wanted and (one.is_quick or not args.quick))]
+    rounds = args.rounds or (2 if args.quick else 3)
+    seconds = args.seconds or (2.0 if args.quick else 3.0)
+    return measure.Plan(workloads, {name: every[name] for name in names}, rounds, seconds)
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parser().parse_args(argv)
+    try:
+        for program, package in (
+            ("wrk", "wrk"),
+            ("h2load", "nghttp2-client"),
+            ("nginx", "nginx"),
+            ("taskset", "util-linux"),
+        ):
+            need(program, package)
+        chosen = plan(args)
+        started_at = time.monotonic()
+        found = measure.run(chosen)
+    except BenchError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    report.show(found)
+    measure.say(f"{time.monotonic() - started_at:.0f} s")
+    if BASELINE.exists() and args.save != "baseline":
+        for line in report.compare(found, json.loads(BASELINE.read_text())["workloads"]):
+            measure.say(f"moved: {line}")
+    whole = {"machine": report.machine(), "workloads": found}
+    name = args.save or ("" if args.only or args.peers else "latest")
+    if name:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / f"{name}.json").write_text(json.dumps(whole, indent=1) + "\n")
+        (RESULTS / f"{name}.svg").write_text(report.plot(found))
+    if args.json:
+        print(json.dumps(whole))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""The table, the JSON and the plot of one run, and its comparison with a recorded one.
+
+Law: ratios within a run; a baseline from another machine is compared by its ratios to HAProxy, never by absolutes.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import ssl
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+REFERENCE = "haproxy"
+_COLORS = {
+    "direct": "#999999", "sponson": "#2b6cb0", "sponson_compiled": "#38a169", "haproxy": "#dd6b20", "nginx": "#805ad5",
+    "nghttpx": "#d53f8c", "envoy": "#718096",
+}  # fmt: skip
+
+
+def machine() -> dict[str, Any]:
+    model = ""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.split(":", 1)[1].strip()
+            break
+    return {
+        "cpu": model,
+        "cpus": os.cpu_count(),
+        "kernel": platform.release(),
+        "python": sys.version.split()[0],
+        "python_build": " ".join(platform.python_build()),
+        "openssl": ssl.OPENSSL_VERSION,
+    }
+
+
+def cost(row: dict[str, Any]) -> float | None:
+    value = row.get("cpu_us", row.get("cpu_s_per_gb"))
+    return float(value) if value else None
+
+
+def ratio(rows: dict[str, Any], name: str) -> float | None:
+    """CPU of `name` to HAProxy's, in the same run."""
+    ours, theirs = cost(rows.get(name, {})), cost(rows.get(REFERENCE, {}))
+    return ours / theirs if ours and theirs else None
+
+
+def table(found: dict[str, dict[str, Any]]) -> Table:
+    made = Table(
+        title="CPU of the proxy per request (µs; pairs: both proxies) or per GB (s), latency as the client saw it"
+    )
+    for column in (
+        "workload",
+        "candidate",
+        "CPU",
+        f"to {REFERENCE}",
+        "p50 ms",
+        "p99 ms",
+        "p99.9 ms",
+        "per s",
+        "RSS MB",
+    ):
+        made.add_column(column, justify="left" if column in ("workload", "candidate") else "right")
+    for workload, rows in found.items():
+        for number, (name, row) in enumerate(rows.items()):
+            first = workload if not number else ""
+            if "error" in row:
+                made.add_row(first, name, "failed", "", "", "", "", "", "")
+                continue
+            per = row.get("rps", row.get("mb_per_s"))
+            of = ratio(rows, name)
+            bad = f" ({row['bad']} bad)" if row["bad"] else ""
+            made.add_row(
+                first,
+                name,
+                f"{cost(row) or 0:.2f}{bad}",
+                f"{of:.2f}" if of else "",
+                *_latency(row),
+                f"{per}",
+                f"{row['rss_mb']}",
+            )
+    return made
+
+
+def _latency(row: dict[str, Any]) -> list[str]:
+    return [f"{row[name]:.3f}" if name in row else "" for name in ("p50_ms", "p99_ms", "p999_ms")]
+
+
+def show(found: dict[str, dict[str, Any]]) -> None:
+    Console(file=sys.stderr, width=140).print(table(found))
+
+
+def compare(found: dict[str, dict[str, Any]], recorded: dict[str, dict[str, Any]]) -> list[str]:
+    """A line for each workload whose ratio to HAProxy moved by more than 15 % from the recorded one."""
+    lines = []
+    for workload, rows in found.items():
+        for name in ("sponson", "sponson_compiled"):
+            now, then = ratio(rows, name), ratio(recorded.get(workload, {}), name)
+            if now and then and abs(now / then - 1) > 0.15:
+                lines.append(f"{workload} {name}: {then:.2f} of {REFERENCE} recorded, {now:.2f} now")
+    return lines
+
+
+def plot(found: dict[str, dict[str, Any]]) -> str:
+    """An SVG of bars: CPU of each candidate to HAProxy's, one group a workload."""
+    groups = {name: rows for name, rows in found.items() if ratio(rows, "sponson")}
+    width, bar, left = 900, 14, 170
+    parts: list[str] = []
+    y = 40
+    for workload, rows in groups.items():
+        parts.append(f'<text x="{left - 8}" y="{y + 12}" text-anchor="end">{workload}</text>')
+        for name, row in rows.items():
+            value = ratio(rows, name)
+            if value is None or name == "direct" or "error" in row:
+                continue
+            length = min(value, 5) * 130
+            parts.append(
+                f'<rect x="{left}" y="{y}" width="{length:.0f}" height="{bar - 3}" fill="{_COLORS.get(name, "#000")}"/>'
+            )
+            parts.append(f'<text x="{left + length + 5:.0f}" y="{y + 10}" font-size="10">{name} {value:.2f}</text>')
+            y += bar
+        y += 10
+    title = f'<text x="10" y="20" font-size="14">CPU per request, {REFERENCE} = 1 (less is better)</text>'
+    body = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{y + 10}" font-family="sans-serif" font-size="12">'
+    return f'{body}<rect width="100%" height="100%" fill="white"/>{title}{"".join(parts)}</svg>\n'
