@@ -4,12 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: demo test lint api clean
+COMPILED := .venv-compiled
+
+.PHONY: demo test test-compiled lint compile bench api clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Sponson needs Python 3.11 or newer; set PYTHON=")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check setuptools wheel -e '.[dev]'
 	touch $@
 
 demo: $(VENV)/.ready  ## a whole mesh in the terminal: make demo ARGS="--duration 10s --json"
@@ -18,10 +20,31 @@ demo: $(VENV)/.ready  ## a whole mesh in the terminal: make demo ARGS="--duratio
 test: $(VENV)/.ready  ## the whole suite
 	$(BIN)/python -m pytest -q $(ARGS)
 
+$(COMPILED)/.ready: $(VENV)/.ready $(shell find proxy -name '*.py' -not -name '*_pb2.py') setup.py pyproject.toml
+	rm -rf build/compiled && mkdir -p build/compiled
+	cp -r proxy setup.py pyproject.toml README.md LICENSE build/compiled/
+	find build/compiled -name __pycache__ -prune -exec rm -rf {} +
+	cd build/compiled && SPONSON_COMPILE=1 $(CURDIR)/$(BIN)/python -m pip wheel --quiet --disable-pip-version-check \
+		--no-deps --no-build-isolation --wheel-dir dist .
+	test -x $(COMPILED)/bin/python || $(PYTHON) -m venv $(COMPILED)
+	$(COMPILED)/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps build/compiled/dist/*.whl
+	$(COMPILED)/bin/python -m pip install --quiet --disable-pip-version-check "$$(echo build/compiled/dist/*.whl)[dev]"
+	touch $@
+
+compile: $(COMPILED)/.ready  ## the hot packages by mypyc, as a wheel in .venv-compiled; needs a C compiler and Python's headers
+
+test-compiled: $(COMPILED)/.ready  ## the same tests on the compiled wheel, away from the sources, which would shadow it
+	rm -rf build/tested && mkdir -p build/tested
+	cp -r tests pyproject.toml build/tested/
+	cd build/tested && $(CURDIR)/$(COMPILED)/bin/python -m pytest -q --ignore=tests/architecture $(ARGS)
+
+bench: $(VENV)/.ready  ## CPU and latency beside other proxies: make bench ARGS="--quick --json"
+	@$(BIN)/python -m bench $(ARGS)
+
 lint: $(VENV)/.ready  ## ruff, mypy --strict, import-linter, size ceilings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy proxy tests
+	$(BIN)/mypy proxy tests bench
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/architecture
 
@@ -29,4 +52,4 @@ api: $(VENV)/.ready  ## generate code from the .proto files
 	$(BIN)/python -m proxy.api.generate
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(COMPILED) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

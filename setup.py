@@ -1,0 +1,42 @@
+"""Only for the compiled wheel (`make compile`): with SPONSON_COMPILE set, mypyc compiles the hot packages.
+
+Law: the same source runs interpreted; nothing else is configured here, and pyproject.toml says the rest.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from setuptools import setup
+
+HOT = (
+    "proxy/core/*.py",
+    "proxy/http/*.py",
+    "proxy/http/h1/*.py",
+    "proxy/http/h2/*.py",
+    "proxy/balance/*.py",
+    "proxy/metrics/scope.py",
+    "proxy/transport/connection.py",
+    "proxy/transport/relay.py",
+    "proxy/tls/session.py",
+)
+INTERPRETED = {"proxy/core/log.py"}
+"""Not hot, and against mypyc's grain."""
+
+
+def hot_modules() -> list[str]:
+    found = [str(path) for pattern in HOT for path in sorted(Path().glob(pattern)) if path.name != "__init__.py"]
+    return [path for path in found if path not in INTERPRETED]
+
+
+def extensions() -> list[object]:
+    if not os.environ.get("SPONSON_COMPILE"):
+        return []
+    from mypyc.build import mypycify
+
+    made: list[object] = mypycify(["--ignore-missing-imports", *hot_modules()], opt_level="3", debug_level="0")
+    return made
+
+
+setup(ext_modules=extensions())
