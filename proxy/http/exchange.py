@@ -67,8 +67,8 @@ class Stage(Protocol):
 class Exchange:
     __slots__ = (
         "server", "client", "request", "response", "request_ended", "response_ended", "reason",
-        "started_at", "sent_at", "observer", "editor", "rescue", "context", "reset_code", "deadline", "has_begun", "_held",
-        "_held_trailers",
+        "started_at", "sent_at", "observer", "editor", "rescue", "context", "reset_code", "deadline", "has_begun", "trailers",
+        "_held", "_held_trailers",
     )  # fmt: skip
 
     def __init__(self, server: ServerStream, request: RequestHead, started_at: float) -> None:
@@ -92,6 +92,8 @@ class Exchange:
         """The HTTP/2 error code that the endpoint reset its stream with, when the reason is PEER_RESET or PEER_REFUSED."""
         self.has_begun = False
         """`response_began` was told to the observer."""
+        self.trailers: list[Field] | None = None
+        """The response's, once they have come: where gRPC says how the call went."""
         self.deadline: set[Expires] | None = None
         """The wheel's bucket, while a stage wants a response head in time."""
         self._held: list[bytes] | None = None
@@ -163,6 +165,7 @@ class Exchange:
 
     def response_trailers(self, fields: list[Field]) -> None:
         self.response_ended = True
+        self.trailers = fields
         if not self.has_begun:
             self._begin_response()
         self.server.send_trailers(fields)
