@@ -31,12 +31,15 @@ KEY_FILE: Final = "ca.key"
 
 
 class CsrError(Exception):
-    """A signing request that breaks a rule. `is_malformed`: it could not even be read."""
+    """A signing request that asks for what it may not have."""
 
-    def __init__(self, text: str, is_malformed: bool = False, is_unsupported_key: bool = False) -> None:
-        super().__init__(text)
-        self.is_malformed: Final = is_malformed
-        self.is_unsupported_key: Final = is_unsupported_key
+
+class MalformedCsrError(CsrError):
+    """It cannot be read, or was not signed by its own key."""
+
+
+class UnsupportedKeyError(CsrError):
+    """Its key is no ECDSA key."""
 
 
 class Signed(NamedTuple):
@@ -185,7 +188,7 @@ def _read_csr(der: bytes, name: str) -> ec.EllipticCurvePublicKey:
         names = _alternative_names(csr)
         key = csr.public_key()
     except ValueError as error:
-        raise CsrError(f"the certificate signing request cannot be read: {error}", is_malformed=True) from None
+        raise MalformedCsrError(f"the certificate signing request cannot be read: {error}") from None
     if any(common_name not in ("", name) for common_name in common_names):
         raise CsrError(f"CSR common name does not match requested identity: csr={common_names[0]}; req={name}")
     dns_names = [one.value for one in names if isinstance(one, x509.DNSName)]
@@ -196,13 +199,13 @@ def _read_csr(der: bytes, name: str) -> ec.EllipticCurvePublicKey:
     if dns_names[0] != name:
         raise CsrError(f"CSR name does not match requested identity: csr={dns_names[0]}; req={name}")
     if not isinstance(key, ec.EllipticCurvePublicKey):
-        raise CsrError("CSR must contain an ECDSA public key", is_unsupported_key=True)
+        raise UnsupportedKeyError("CSR must contain an ECDSA public key")
     try:
         is_signed = csr.is_signature_valid
     except (InvalidSignature, ValueError):
         is_signed = False
     if not is_signed:
-        raise CsrError("the certificate signing request is not signed by its own key", is_malformed=True)
+        raise MalformedCsrError("the certificate signing request is not signed by its own key")
     return key
 
 

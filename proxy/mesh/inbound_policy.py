@@ -1,0 +1,107 @@
+"""InboundServerPolicies: what an inbound port admits.
+
+Law: without policy resources a port has the default policy of its workload, or
+of this control plane; it detects its protocol unless the workload calls the
+port opaque. Shapes: golden recording of the control plane; reference: inbound, section 5.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Final
+
+from google.protobuf.duration_pb2 import Duration
+
+from proxy.api import http_route_pb2, meta_pb2
+from proxy.api import inbound_pb2 as pb
+from proxy.mesh.model import Key, Model
+from proxy.mesh.net import ANYWHERE, CLUSTER_NETWORKS, network_message
+from proxy.mesh.rpc import INVALID_ARGUMENT, NOT_FOUND, Answer, Refusal
+
+_DETECT_TIMEOUT_S: Final = 10
+
+
+class InboundPolicies:
+    __slots__ = ("_default_policy",)
+
+    def __init__(self, default_policy: str) -> None:
+        self._default_policy = default_policy
+        """One of model.DEFAULT_POLICIES."""
+
+    def ask(self, request: pb.PortSpec) -> Answer[pb.Server]:
+        """InboundServerPolicies/WatchPort and GetPort; Refusal if workload or port cannot be understood."""
+        if not 1 <= request.port <= 65535:
+            raise Refusal(INVALID_ARGUMENT, f"port {request.port} is not between 1 and 65535")
+        return _Port(_read_workload(request.workload), request.port, self._default_policy)
+
+
+class _Port:
+    """One open WatchPort."""
+
+    __slots__ = ("_workload", "_port", "_default_policy", "_told")
+
+    def __init__(self, workload: Key, port: int, default_policy: str) -> None:
+        self._workload = workload
+        self._port = port
+        self._default_policy = default_policy
+        self._told: pb.Server | None = None
+
+    def __call__(self, model: Model) -> Iterator[pb.Server]:
+        workload = model.workloads.get(self._workload)
+        if workload is None:
+            raise Refusal(NOT_FOUND, "unknown server")
+        server = default_server(workload.default_policy or self._default_policy, self._port in workload.opaque_ports)
+        if server != self._told:
+            self._told = server
+            yield server
+
+
+def default_server(policy: str, is_opaque: bool) -> pb.Server:
+    """The policy of a port that no resource speaks of; `policy` is one of model.DEFAULT_POLICIES."""
+    if is_opaque:
+        protocol = pb.ProxyProtocol(opaque=pb.ProxyProtocol.Opaque())
+    else:
+        detect = pb.ProxyProtocol.Detect(timeout=Duration(seconds=_DETECT_TIMEOUT_S), http_routes=[_default_route()])
+        protocol = pb.ProxyProtocol(detect=detect)
+    authorizations = [] if policy == "deny" else [_authorization(policy)]
+    return pb.Server(protocol=protocol, authorizations=authorizations, labels=_labels(policy))
+
+
+def _default_route() -> pb.HttpRoute:
+    match = http_route_pb2.HttpRouteMatch(path=http_route_pb2.PathMatch(prefix="/"))
+    return pb.HttpRoute(metadata=meta_pb2.Metadata(default="default"), rules=[pb.HttpRoute.Rule(matches=[match])])
+
+
+def _authorization(policy: str) -> pb.Authz:
+    networks = CLUSTER_NETWORKS if policy.startswith("cluster-") else ANYWHERE
+    authentication = pb.Authn(unauthenticated=pb.Authn.PermitUnauthenticated())
+    if policy.endswith("-authenticated"):
+        everyone = pb.Authn.PermitMeshTLS.PermitClientIdentities(suffixes=[pb.IdentitySuffix()])
+        authentication = pb.Authn(meshTLS=pb.Authn.PermitMeshTLS(identities=everyone))
+    return pb.Authz(
+        networks=[pb.Network(net=network_message(network)) for network in networks],
+        authentication=authentication,
+        labels=_labels(policy),
+        metadata=meta_pb2.Metadata(default=policy),
+    )
+
+
+def _labels(policy: str) -> dict[str, str]:
+    return {"group": "", "kind": "default", "name": policy}
+
+
+def _read_workload(text: str) -> Key:
+    """Namespace and name of an ExternalWorkload; a pod, which this control plane has none of, is an unknown server."""
+    try:
+        fields = json.loads(text)
+    except ValueError:
+        fields = dict(zip(("ns", "pod"), text.split(":"), strict=True)) if text.count(":") == 1 else None
+    if not isinstance(fields, dict) or not isinstance(fields.get("ns"), str):
+        raise Refusal(INVALID_ARGUMENT, f"Invalid workload: {text}")
+    name = fields.get("external_workload")
+    if isinstance(name, str):
+        return fields["ns"], name
+    if isinstance(fields.get("pod"), str):
+        raise Refusal(NOT_FOUND, "unknown server")
+    raise Refusal(INVALID_ARGUMENT, f"Invalid workload: {text}")

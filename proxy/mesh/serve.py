@@ -1,0 +1,176 @@
+"""Serve: the control plane as a process. Read this first.
+
+Law: one directory of manifests, one state directory, one port for all
+services. A change of the directory replaces the model whole or, if anything is
+wrong with it, changes nothing but the log. At the start there is no last good
+state to keep, so that a directory with errors is refused then: an empty mesh
+would take every endpoint away from proxies that still know better.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import grpc
+import grpc.aio
+from watchfiles import awatch
+
+from proxy.api import services
+from proxy.core.addr import Addr
+from proxy.core.watch import Watch
+from proxy.mesh.ca import CertificateAuthority, open_ca
+from proxy.mesh.destination import endpoints_of, profile_of
+from proxy.mesh.identity import Identity
+from proxy.mesh.inbound_policy import InboundPolicies
+from proxy.mesh.manifests.load import Loaded, ManifestErrors, load
+from proxy.mesh.model import DEFAULT_POLICIES, Model
+from proxy.mesh.outbound_policy import policy_for
+from proxy.mesh.rpc import asking, calling, watching
+from proxy.mesh.state import State
+from proxy.mesh.tokens import Tokens, open_tokens
+
+_log: Final = logging.getLogger("sponson.mesh")
+
+_STOP_GRACE_S: Final = 0.5
+_DEBOUNCE_MS: Final = 100
+_WATCH_AGAIN_S: Final = 1.0
+
+_OPTIONS: Final = (
+    ("grpc.so_reuseport", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+)
+"""A port that is taken is an error; idle proxies may ping."""
+
+
+class ServeError(Exception):
+    """The control plane cannot be served as asked."""
+
+
+class Settings(NamedTuple):
+    manifests: Path
+    state: State
+    addr: Addr
+    """Port 0 for any free one."""
+    default_policy: str = DEFAULT_POLICIES[0]
+
+
+class Keys(NamedTuple):
+    """What the identity service signs with and verifies by."""
+
+    authority: CertificateAuthority
+    tokens: Tokens
+
+
+class Served(NamedTuple):
+    """A running server."""
+
+    server: grpc.aio.Server
+    addr: Addr
+
+
+def run(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT. ServeError, StateError or ManifestErrors if that cannot begin."""
+    asyncio.run(_run(settings))
+
+
+async def start(settings: Settings, models: Watch[Model], keys: Keys) -> Served:
+    """Serve a model as it changes, and write the address into the state directory; ServeError if the port is taken."""
+    addr = settings.addr
+    if not addr.is_loopback:
+        raise ServeError(
+            f"{addr} is not on loopback: this port speaks without TLS and must not be reached from outside"
+        )
+    server = grpc.aio.server(options=_OPTIONS)
+    server.add_generic_rpc_handlers(_handlers(models, keys, settings.default_policy))
+    try:
+        port = server.add_insecure_port(str(addr))
+    except RuntimeError:
+        raise ServeError(f"cannot listen at {addr}: is the port taken?") from None
+    await server.start()
+    served = Served(server, Addr(addr.ip, port))
+    settings.state.write("address", f"{served.addr}\n".encode(), 0o644)
+    return served
+
+
+async def _run(settings: Settings) -> None:
+    loaded = load(settings.manifests)
+    keys = Keys(open_ca(settings.state), open_tokens(settings.state))
+    models = Watch(loaded.model)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    served = await start(settings, models, keys)
+    _tell(loaded, settings.manifests)
+    _log.info("serving at %s, state in %s", served.addr, settings.state.directory)
+    await follow_directory(settings.manifests, models, stop)
+    await served.server.stop(_STOP_GRACE_S)
+    _log.info("stopped")
+
+
+async def follow_directory(directory: Path, models: Watch[Model], stop: asyncio.Event) -> None:
+    """Load the manifests anew whenever something in the directory changes, until `stop`."""
+    while not stop.is_set():
+        try:
+            async for _ in awatch(directory, stop_event=stop, debounce=_DEBOUNCE_MS, recursive=False):
+                await _reload(directory, models)
+        except (OSError, RuntimeError) as error:
+            _log.error("%s cannot be watched: %s", directory, error)
+            await asyncio.wait({asyncio.ensure_future(stop.wait())}, timeout=_WATCH_AGAIN_S)
+            await _reload(directory, models)
+
+
+async def _reload(directory: Path, models: Watch[Model]) -> None:
+    try:
+        loaded = await asyncio.to_thread(load, directory)
+    except ManifestErrors as errors:
+        for error in errors.errors:
+            _log.error("%s", error)
+        _log.error("the last good state stays")
+        return
+    if loaded.model != models.value:
+        _tell(loaded, directory)
+        models.set(loaded.model)
+
+
+def _tell(loaded: Loaded, directory: Path) -> None:
+    for warning in loaded.warnings:
+        _log.warning("%s", warning)
+    model = loaded.model
+    counts = (len(model.services), len(model.slices), len(model.workloads))
+    _log.info("%s: %d services, %d endpoint slices, %d external workloads", directory, *counts)
+
+
+def _handlers(models: Watch[Model], keys: Keys, default_policy: str) -> tuple[grpc.GenericRpcHandler[Any, Any], ...]:
+    inbound = InboundPolicies(default_policy)
+    identity = Identity(keys.authority, keys.tokens, time.time)
+    return tuple(
+        _generic(
+            {
+                services.DESTINATION_GET.path: watching(services.DESTINATION_GET, models, endpoints_of),
+                services.GET_PROFILE.path: watching(services.GET_PROFILE, models, profile_of),
+                services.OUTBOUND_WATCH.path: watching(services.OUTBOUND_WATCH, models, policy_for),
+                services.OUTBOUND_GET.path: asking(services.OUTBOUND_GET, models, policy_for),
+                services.INBOUND_WATCH_PORT.path: watching(services.INBOUND_WATCH_PORT, models, inbound.ask),
+                services.INBOUND_GET_PORT.path: asking(services.INBOUND_GET_PORT, models, inbound.ask),
+                services.CERTIFY.path: calling(services.CERTIFY, identity.certify),
+            }
+        )
+    )
+
+
+def _generic(handlers: dict[str, Any]) -> Iterable[grpc.GenericRpcHandler[Any, Any]]:
+    """One handler a service, of handlers by path."""
+    by_service: dict[str, dict[str, Any]] = {}
+    for path, handler in handlers.items():
+        _, service, method = path.split("/")
+        by_service.setdefault(service, {})[method] = handler
+    generic: Callable[..., Any] = grpc.method_handlers_generic_handler
+    return [generic(service, methods) for service, methods in by_service.items()]
