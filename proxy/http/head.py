@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.http.headers import Field
+from proxy.http.headers import HOST, Field
 
 UNKNOWN: Final = -1
 """body_size: only the end will tell (chunked, until close, HTTP/2 without content-length)."""
@@ -23,8 +23,15 @@ HTTP_2: Final = 20
 
 
 class RequestHead:
+    """One request, as stages see it. `fields` keeps order, case and duplicates of what came.
+
+    Fields of these kinds may be among them: PLAIN, HOST (in its place; at most one), CONTENT_LENGTH, L5D, DATE; CONNECTION,
+    UPGRADE and HOP only in an HTTP/1 head that asks for a tunnel, which must reach an HTTP/1 endpoint as it is.
+    """
+
     __slots__ = (
-        "method", "scheme", "authority", "path", "fields", "body_size", "upgrade", "takes_trailers", "version", "is_absolute",
+        "method", "scheme", "authority", "path", "fields", "body_size", "target", "upgrade", "takes_trailers", "version",
+        "is_absolute", "has_host", "has_l5d", "wants_tunnel", "is_lonely",
     )  # fmt: skip
 
     def __init__(
@@ -36,36 +43,81 @@ class RequestHead:
         self.path = path
         self.fields = fields
         self.body_size = body_size
+        self.target = b""
+        """An HTTP/1 target that is not `path`, as it came: absolute-form, or authority-form of a CONNECT."""
         self.upgrade = b""
-        """The protocols that an HTTP/1 client offers to switch to."""
+        """The protocols that a client offers to switch to."""
         self.takes_trailers = False
-        """`te: trailers` was said; gRPC servers insist on it."""
+        """`te: trailers` was said; gRPC servers insist on it. No field stands for it."""
         self.version = HTTP_1_1
         """As the client spoke it, or as `l5d-orig-proto` says: what an HTTP/1 endpoint is to see."""
         self.is_absolute = False
         """The HTTP/1 target came in absolute-form and travels on in it."""
+        self.has_host = False
+        """A HOST field is among the fields; else HTTP/1.1 makes one from `authority`."""
+        self.has_l5d = False
+        """Fields of the mesh's own names are among the fields: worth a stage's look."""
+        self.wants_tunnel = False
+        """CONNECT or an upgrade: the answer may turn both sides into a byte tunnel."""
+        self.is_lonely = False
+        """HTTP/1.0, or no name in Host: goes over an HTTP/1 connection of its own (reference: outbound, section 9.3)."""
+
+    def rename(self, authority: bytes) -> None:
+        """Address another authority: Host and a target in absolute-form follow."""
+        self.authority = authority
+        self.target = b""
+        if self.has_host:
+            self.has_host = False
+            self.fields = [one for one in self.fields if one.kind != HOST]
 
     def copy(self) -> RequestHead:
         head = RequestHead(self.method, self.scheme, self.authority, self.path, self.fields.copy(), self.body_size)
+        head.target = self.target
+        head.upgrade = self.upgrade
         head.takes_trailers = self.takes_trailers
         head.version = self.version
         head.is_absolute = self.is_absolute
+        head.has_host = self.has_host
+        head.has_l5d = self.has_l5d
+        head.wants_tunnel = self.wants_tunnel
+        head.is_lonely = self.is_lonely
         return head
+
+    def __repr__(self) -> str:
+        return f"{_text(self.method)} {_text(self.authority)}{_text(self.path)}"
 
 
 class ResponseHead:
-    __slots__ = ("status", "fields", "body_size", "upgrade", "version")
+    """One response. Of `fields` the same holds; CONNECTION and UPGRADE only beside status 101."""
+
+    __slots__ = ("status", "fields", "body_size", "phrase", "upgrade", "version", "has_date", "has_l5d")
 
     def __init__(self, status: int, fields: list[Field], body_size: int) -> None:
         self.status = status
         self.fields = fields
         self.body_size = body_size
+        self.phrase = b""
+        """The reason phrase, where it is not the usual one."""
         self.upgrade = b""
         """The protocol that a 101 switches to."""
         self.version = HTTP_1_1
         """As the endpoint spoke it, or as `l5d-orig-proto` says."""
+        self.has_date = False
+        """A `date` is known to be among the fields; False asks for a look (`dates.needs_date`)."""
+        self.has_l5d = False
 
     def copy(self) -> ResponseHead:
         head = ResponseHead(self.status, self.fields.copy(), self.body_size)
+        head.phrase = self.phrase
+        head.upgrade = self.upgrade
         head.version = self.version
+        head.has_date = self.has_date
+        head.has_l5d = self.has_l5d
         return head
+
+    def __repr__(self) -> str:
+        return str(self.status)
+
+
+def _text(data: bytes) -> str:
+    return data[:100].decode("latin-1")

@@ -27,8 +27,10 @@ TE: Final = 7
 HOP: Final = 8
 """Hop-by-hop without meaning to us: dropped."""
 L5D: Final = 9
-"""The mesh's own names: dropped when they come from outside."""
+"""The mesh's own names, `l5d-…`: they travel, and heads say `has_l5d`; which of them to believe is a stage's to know."""
 MALFORMED: Final = 10
+DATE: Final = 11
+"""Travels; a response that has none gets one."""
 
 _KINDS: Final[dict[bytes, int]] = {
     b"host": HOST,
@@ -39,13 +41,13 @@ _KINDS: Final[dict[bytes, int]] = {
     b"te": TE,
     b"keep-alive": HOP,
     b"proxy-connection": HOP,
-    b"l5d-dst-canonical": L5D,
-    b"l5d-client-id": L5D,
-    b"l5d-proxy-error": L5D,
-    b"l5d-proxy-connection": L5D,
+    b"date": DATE,
 }
 
-_is_authority = re.compile(rb"[!$%&'()*+,\-.:;=@\[\]_~0-9A-Za-z]*").fullmatch
+is_authority: Final = re.compile(
+    rb"(?:\[[0-9A-Za-z:.%_~\-]+\]|[!$%&'()*+\-.;=_~0-9A-Za-z]*)(?::[0-9]{0,5})?"
+).fullmatch
+"""Host and port, without user information, and without the comma that would make two of one (RFC 9110 section 7.2)."""
 _is_length = re.compile(rb"[0-9]{1,18}").fullmatch
 _is_line = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*").fullmatch
 _is_name = re.compile(rb":?[!#$%&'*+\-.^_`|~0-9a-z]+").fullmatch
@@ -102,10 +104,12 @@ def kind_of(name: bytes, value: bytes) -> int:
     if name[:1] == b":":
         return PSEUDO
     kind = _KINDS.get(name, PLAIN)
-    if (kind == HOST and _is_authority(value) is None) or (kind == CONTENT_LENGTH and _is_length(value) is None):
+    if not kind:
+        return L5D if name.startswith(b"l5d-") else PLAIN
+    if (kind == HOST and is_authority(value) is None) or (kind == CONTENT_LENGTH and _is_length(value) is None):
         return MALFORMED
     if kind == CONNECTION and value.lower() == b"keep-alive":
-        return HOP  # what HTTP/1.1 does anyway, and HTTP/1.0 clients get their connection closed
+        return HOP  # what HTTP/1.1 does anyway, and HTTP/1.0 clients get their connection closed (RFC 9112 section 9.3)
     return kind
 
 

@@ -19,7 +19,7 @@ from proxy.http.h2.connection import H2Connection
 from proxy.http.h2.server import content_length
 from proxy.http.h2.stream import H2Stream
 from proxy.http.head import UNKNOWN, RequestHead, ResponseHead
-from proxy.http.headers import CONTENT_LENGTH, L5D, PSEUDO, Field, field
+from proxy.http.headers import CONTENT_LENGTH, DATE, L5D, PSEUDO, Field, field
 from proxy.http.pool import Pool
 
 _LAST_ID: Final = 0x7FFFFFFF
@@ -226,6 +226,7 @@ def response_of(fields: list[Field]) -> ResponseHead:
     regular: list[Field] = []
     size = 0
     length = UNKNOWN
+    has_l5d = has_date = False
     for one in fields:
         size += one.size
         kind = one.kind
@@ -239,10 +240,19 @@ def response_of(fields: list[Field]) -> ResponseHead:
         elif kind == CONTENT_LENGTH:
             length = content_length(one, length)
             regular.append(one)
-        elif kind != L5D:
+        elif kind == L5D:
+            has_l5d = True
+            regular.append(one)
+        elif kind == DATE:
+            has_date = True
+            regular.append(one)
+        else:
             raise ProtocolError("field that HTTP/2 forbids")
     if size > limits.HEAD_BYTES or len(fields) > limits.HEAD_FIELDS:
         raise ProtocolError("head too long", Reason.OVER_LIMIT)
     if status < 100:
         raise ProtocolError("no status")
-    return ResponseHead(status, regular, length)
+    head = ResponseHead(status, regular, length)
+    head.has_l5d = has_l5d
+    head.has_date = has_date
+    return head

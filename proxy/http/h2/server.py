@@ -18,8 +18,8 @@ from proxy.http.h2 import frame
 from proxy.http.h2.connection import H2Connection
 from proxy.http.h2.frame import CODES
 from proxy.http.h2.stream import CLOSED, REMOTE_ENDED, H2Stream
-from proxy.http.head import UNKNOWN, RequestHead, ResponseHead
-from proxy.http.headers import CONTENT_LENGTH, HOST, L5D, PSEUDO, TE, Field, field
+from proxy.http.head import HTTP_2, UNKNOWN, RequestHead, ResponseHead
+from proxy.http.headers import CONTENT_LENGTH, DATE, HOST, L5D, PSEUDO, TE, Field, field
 
 _PSEUDO: Final = {b":method": 0, b":scheme": 1, b":authority": 2, b":path": 3}
 
@@ -181,6 +181,7 @@ def request_of(fields: list[Field]) -> RequestHead:
     length = UNKNOWN
     takes_trailers = False
     host = b""
+    has_host = has_l5d = False
     for one in fields:
         size += one.size
         kind = one.kind
@@ -198,7 +199,14 @@ def request_of(fields: list[Field]) -> RequestHead:
             takes_trailers = True
         elif kind == HOST:
             host = one.value
-        elif kind != L5D:
+            has_host = True
+            regular.append(one)
+        elif kind == L5D:
+            has_l5d = True
+            regular.append(one)
+        elif kind == DATE:
+            regular.append(one)
+        else:
             raise ProtocolError("field that HTTP/2 forbids")
     if size > limits.HEAD_BYTES or len(fields) > limits.HEAD_FIELDS:
         raise ProtocolError("head too long", Reason.OVER_LIMIT)
@@ -209,6 +217,9 @@ def request_of(fields: list[Field]) -> RequestHead:
         raise ProtocolError("bad pseudo-header value")
     head = RequestHead(method, scheme, authority or host, path, regular, length)
     head.takes_trailers = takes_trailers
+    head.version = HTTP_2
+    head.has_host = has_host
+    head.has_l5d = has_l5d
     return head
 
 
