@@ -25,7 +25,7 @@ _refused: Final[set[str]] = set()
 
 
 class Tuning(Protocol):
-    """What `tune` reads; `None` leaves the kernel's setting (reference: configuration, section 4.3)."""
+    """What `tune` reads; `None` leaves the kernel's setting (reference: configuration, section 4.1)."""
 
     @property
     def keepalive_s(self) -> float | None:
@@ -51,10 +51,10 @@ class DialOptions(NamedTuple):
 
 
 def tune(sock: Any, options: Tuning) -> None:
-    """TCP_NODELAY always; keepalive and user timeout as asked."""
+    """TCP_NODELAY and SO_KEEPALIVE always; idle time and user timeout as asked."""
     _set(sock, "TCP_NODELAY", socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    _set(sock, "SO_KEEPALIVE", socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if options.keepalive_s is not None:
-        _set(sock, "SO_KEEPALIVE", socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         _set(sock, "TCP_KEEPIDLE", socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, max(1, round(options.keepalive_s)))
     if options.user_timeout_s is not None:
         timeout_ms = max(1, round(options.user_timeout_s * 1000))

@@ -1,11 +1,24 @@
-"""Our certificate and the trust anchors, as contexts that rotate."""
+"""Our certificate and the trust anchors, as contexts that rotate (reference: identity-and-tls, sections 2, 3 and 5).
+
+Law: contexts are replaced as a set, never changed: what began with an old
+one ends with it, the next handshake takes the new one. A certificate that
+our own verifier would refuse, or that is not ours, is never installed.
+"""
 
 from __future__ import annotations
 
+import logging
+import re
 import ssl
 from collections.abc import Sequence
+from typing import Final
 
 from proxy.core.watch import Watch
+from proxy.tls import context
+from proxy.tls.peer import identities, normalise
+
+_log: Final = logging.getLogger(__name__)
+_CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----(.*?)(?:-----END CERTIFICATE-----|\Z)", re.DOTALL)
 
 
 class CredentialsError(Exception):
@@ -13,22 +26,90 @@ class CredentialsError(Exception):
 
 
 class Credentials:
-    is_ready: Watch[bool]
-    local_name: str
-    expires_at: float
-    """Wall clock, seconds since the epoch; 0 before the first certificate."""
+    __slots__ = ("local_name", "local_id", "is_ready", "expires_at", "_anchors", "_clients", "_servers")
 
     def __init__(self, local_name: str, trust_anchors_pem: str, local_id: str = "") -> None:
         """`local_id` is the identity that our certificate must name (SPIFFE); the server name if empty."""
-        raise NotImplementedError
+        self.local_name = local_name.lower()
+        """What peers ask for by SNI."""
+        try:
+            self.local_id = normalise(local_id or local_name)
+        except ValueError as error:
+            raise CredentialsError(f"invalid local identity: {error}") from None
+        self.is_ready: Watch[bool] = Watch(False)
+        self.expires_at = 0.0
+        """Wall clock, seconds since the epoch; 0 before the first certificate."""
+        self._anchors = usable_anchors(trust_anchors_pem)
+        # By "is direct" and "offers the transport header".
+        self._servers = [context.server_context(self._anchors, is_direct) for is_direct in (False, True)]
+        self._clients = [context.client_context(self._anchors, offers) for offers in (False, True)]
 
     def install(self, leaf_der: bytes, intermediates: Sequence[bytes], key_der: bytes, expires_at: float) -> None:
         """Check (chain to the anchors, name, key) and use from now on. CredentialsError if it will not do: the old one stays."""
+        chain = [leaf_der, *intermediates]
+        servers = [context.server_context(self._anchors, is_direct) for is_direct in (False, True)]
+        clients = [context.client_context(self._anchors, offers) for offers in (False, True)]
+        try:
+            for each in [*servers, *clients]:
+                context.load_chain(each, chain, key_der)
+        except (OSError, ValueError) as error:
+            raise CredentialsError(f"certificate and key cannot be loaded: {_text_of(error)}") from None
+        names = _proven(servers[0], clients[0])
+        if self.local_id not in names:
+            raise CredentialsError(f"certificate is for {', '.join(names) or 'nobody'}, not for {self.local_id}")
+        self._servers = servers
+        self._clients = clients
+        self.expires_at = expires_at
+        self.is_ready.set(True)
 
     def server_context(self, is_direct: bool) -> ssl.SSLContext:
-        """For accepting; before the first certificate one whose handshakes fail."""
-        raise NotImplementedError
+        """For accepting; before the first certificate one whose handshakes fail. Ask anew for each connection."""
+        return self._servers[is_direct]
 
     def client_context(self, offers_transport_header: bool) -> ssl.SSLContext:
-        """For dialling; before the first certificate one without a client certificate. Ask anew for each dial: it rotates."""
-        raise NotImplementedError
+        """For dialling; before the first certificate one without a client certificate. Ask anew for each dial."""
+        return self._clients[offers_transport_header]
+
+
+def usable_anchors(pem: str) -> list[bytes]:
+    """The DER of every certificate in the bundle that OpenSSL takes. CredentialsError if there is none."""
+    blocks = _CERTIFICATE.findall(pem)
+    if not blocks:
+        raise CredentialsError("no trust roots in PEM file")
+    found: list[bytes] = []
+    for block in blocks:
+        try:
+            der = ssl.PEM_cert_to_DER_cert(f"-----BEGIN CERTIFICATE-----\n{block.strip()}\n-----END CERTIFICATE-----\n")
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=der)
+        except (OSError, ValueError):
+            continue
+        found.append(der)
+    if len(found) < len(blocks):
+        _log.warning("Skipped %d invalid trust anchors", len(blocks) - len(found))
+    if not found:
+        raise CredentialsError("no trust roots loaded")
+    return found
+
+
+def _proven(server: ssl.SSLContext, client: ssl.SSLContext) -> list[str]:
+    """The identities of the server's certificate, proved by one handshake in memory: just what a peer will do."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    near = client.wrap_bio(to_client, to_server)
+    far = server.wrap_bio(to_server, to_client, server_side=True)
+    for _ in range(3):
+        for side in (near, far):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                pass
+            except ssl.SSLError as error:
+                raise CredentialsError(f"certificate is not valid: {_text_of(error)}") from None
+    return identities(near.getpeercert())
+
+
+def _text_of(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or str(error)).replace("_", " ").lower()
+    return str(error)

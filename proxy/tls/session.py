@@ -1,315 +1,253 @@
-"""TLS connections: a non-blocking SSLSocket driven by the loop's reader and writer callbacks.
+"""From a TCP connection to an open TLS session: handshake, verification of the peer, and their one deadline.
 
-Law: the same behaviour as a plain connection, half-close included:
-close_notify is sent by `end` and reading goes on, which the loops' own ssl
-cannot do. Records at hand are read together and fed once, into one shared
-buffer; how long to look for more is learnt from what was found.
+Law: until the peer is verified no codec hears a byte and nothing written to
+the wire leaves. Whatever goes wrong ends as one text: `on_failed` of a
+served socket, the options' `on_failed` and then `lost` of a dialled one.
 """
 
 from __future__ import annotations
 
 import socket
 import ssl
-from asyncio import AbstractEventLoop
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Any, Final
 
-from proxy.core import limits
-from proxy.core.codec import Codec, Wire
+from proxy.core.addr import Addr
+from proxy.core.codec import Codec
+from proxy.core.dial import Connecting, DialOptions, errno_name
 from proxy.core.errors import report_fault
-from proxy.core.flusher import Flusher
+from proxy.core.meter import Meter
+from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
+from proxy.tls.connection import MakeCodec, Session
+from proxy.tls.context import ALPN, refusal_of
+from proxy.tls.peer import TlsPeer, TlsTarget, identities, normalise
 
-MakeCodec = Callable[[Wire], Codec]
+__all__ = ["MakeCodec", "Session", "dial_tls", "serve_tls"]
 
-_BUFFER_BYTES: Final = 262144
-_RECORD_BYTES: Final = 16384
-_PATIENCE: Final = 8
-"""Wake-ups with a single record until we stop looking for a second (the look that finds none costs 10 us),
-and then until we look once more: without that, two peers settle into one record per wake-up for good."""
-
-# One buffer for all: an allocation of this size per read would be mapped and unmapped every time.
-_buffer: Final = bytearray(_BUFFER_BYTES)
-_view: Final = memoryview(_buffer)
+_SERVER_TIMEOUT_S: Final = 10.0
+"""Linkerd's default detect timeout, which in Linkerd ends when the ClientHello is there; a handshake
+that never ends holds a descriptor for as long as its client likes (Envoy: 15 s, nginx: 60 s)."""
 
 
-def _read_nothing(size: int, buffer: memoryview) -> int:
-    raise ssl.SSLWantReadError
+class Handshake:
+    """One handshake under way; the wheel's target for its deadline."""
 
-
-_CONNECTING: Final = 0
-_HANDSHAKE: Final = 1
-_OPEN: Final = 2
-_CLOSED: Final = 3
-
-
-class Session:
     __slots__ = (
-        "codec", "_loop", "_flusher", "_context", "_server_name", "_is_server", "_raw", "_socket", "_fd", "_state",
-        "_output", "_unsent", "_read", "_patience", "_is_marked", "_is_paused", "_is_ending", "_has_ended", "_has_eof", "_is_full",
+        "session", "_reactor", "_loop", "_context", "_target", "_first_bytes", "_on_verified", "_on_failed",
+        "_connecting", "_tls", "_fd", "_deadline", "_is_writing",
     )  # fmt: skip
 
     def __init__(
         self,
-        loop: AbstractEventLoop,
-        flusher: Flusher,
-        context: ssl.SSLContext,
-        name: str | None,
-        make_codec: MakeCodec,
+        reactor: Reactor,
+        target: TlsTarget | ssl.SSLContext,
+        meter: Meter | None,
+        on_verified: Callable[[Session, TlsPeer], None],
+        on_failed: Callable[[Reason, str], None],
     ) -> None:
-        self._loop = loop
-        self._flusher = flusher
-        self._context = context
-        self._server_name = name
-        """The server that we dial, or None if we are the server."""
-        self._raw: socket.socket | None = None
-        self._socket: ssl.SSLSocket | None = None
+        self._reactor = reactor
+        self._loop = reactor.loop
+        self._target = target if isinstance(target, TlsTarget) else None
+        self._context = target.context if isinstance(target, TlsTarget) else target
+        self._first_bytes = b""
+        self._on_verified = on_verified
+        self._on_failed: Callable[[Reason, str], None] | None = on_failed
+        self._connecting: Connecting | None = None
+        self._tls: ssl.SSLSocket | None = None
         self._fd = -1
-        self._state = _CONNECTING
-        self._output: list[bytes] = []
-        self._unsent = b""
-        self._read: Callable[..., int] = _read_nothing
-        self._patience = _PATIENCE
-        self._is_marked = False
-        self._is_paused = False
-        self._is_ending = False
-        self._has_ended = False
-        self._has_eof = False
-        self._is_full = False
-        self.codec = make_codec(self)
+        self._deadline: set[Any] | None = None
+        self._is_writing = False
+        self.session = Session(reactor, meter, self._abandon)
 
-    # ---- beginning
+    def connect(self, addr: Addr, options: DialOptions) -> None:
+        self._first_bytes = options.first_bytes
+        self._arm(options.connect_timeout_s)
+        self._connecting = Connecting(self._reactor, addr, options, self._on_connected, self._on_connect_error)
 
-    def connect(self, address: tuple[str, int]) -> None:
-        raw = self._adopt(socket.socket())
+    def accept(self, sock: socket.socket) -> None:
+        self._arm(_SERVER_TIMEOUT_S)
         try:
-            raw.connect(address)
-        except BlockingIOError:
-            pass
-        except OSError:
-            self._loop.call_soon(self.abort, Reason.CONNECT_FAILED)
+            self._context = refusal_of(self._context, sock) or self._context
+        except OSError as error:
+            sock.close()
+            self._loop.call_soon(self._fail, Reason.CONNECT_FAILED, _text_of(error))
             return
-        self._loop.add_writer(self._fd, self._on_connected)
+        self._begin(sock)
 
-    def accept(self, raw: socket.socket) -> None:
-        self._adopt(raw)
-        self._begin_handshake()
+    def _arm(self, timeout_s: float) -> None:
+        wheel = self._reactor.wheel
+        self._deadline = wheel.arm(self, wheel.ticks(timeout_s))
 
-    def _adopt(self, raw: socket.socket) -> socket.socket:
-        raw.setblocking(False)
-        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._raw = raw
-        self._fd = raw.fileno()
-        return raw
+    def expired(self) -> None:
+        self._deadline = None
+        is_connecting = self._connecting is not None
+        self._fail(Reason.CONNECT_TIMEOUT, "connect timed out" if is_connecting else "TLS handshake timed out")
 
-    def _on_connected(self) -> None:
-        raw = self._raw
-        self._loop.remove_writer(self._fd)
-        if raw is None or raw.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            self.abort(Reason.CONNECT_FAILED)
+    def _on_connect_error(self, error: OSError) -> None:
+        self._fail(Reason.CONNECT_FAILED, f"{error.strerror} ({errno_name(error)})")
+
+    def _on_connected(self, sock: socket.socket) -> None:
+        self._connecting = None
+        self._begin(sock)
+
+    def _begin(self, sock: socket.socket) -> None:
+        target = self._target
+        try:
+            tls = self._context.wrap_socket(
+                sock,
+                server_side=target is None,
+                server_hostname=None if target is None else target.server_name,
+                do_handshake_on_connect=False,
+                suppress_ragged_eofs=False,
+            )
+        except (OSError, ValueError) as error:
+            sock.close()
+            self._loop.call_soon(self._fail, Reason.CONNECT_FAILED, _text_of(error))
             return
-        self._begin_handshake()
+        self._tls = tls
+        self._fd = tls.fileno()
+        self._loop.add_reader(self._fd, self._step)
+        if target is None:
+            # Not at once: the caller does not have the session yet, and other connections are waiting.
+            self._loop.call_soon(self._step)
+        else:
+            self._step()
 
-    def _begin_handshake(self) -> None:
-        raw = self._raw
-        assert raw is not None
-        name = self._server_name
-        self._socket = self._context.wrap_socket(
-            raw, server_side=name is None, server_hostname=name, do_handshake_on_connect=False
-        )
-        self._raw = None
-        self._read = cast("Callable[..., int]", self._socket.read)
-        self._state = _HANDSHAKE
-        self._loop.add_reader(self._fd, self._on_readable)
-        self._shake_hands()
-
-    def _shake_hands(self) -> None:
-        tls = self._socket
-        assert tls is not None
+    def _step(self) -> None:
+        tls = self._tls
+        if tls is None:
+            return
+        if self._is_writing:
+            self._is_writing = False
+            self._loop.remove_writer(self._fd)
         try:
             tls.do_handshake()
         except ssl.SSLWantReadError:
             return
         except ssl.SSLWantWriteError:
-            self._loop.add_writer(self._fd, self._on_writable)
+            self._is_writing = True
+            self._loop.add_writer(self._fd, self._step)
             return
-        except OSError:
-            self.abort(Reason.CONNECT_FAILED)
+        except (OSError, ValueError) as error:
+            self._fail(Reason.CONNECT_FAILED, _text_of(error))
             return
-        self._state = _OPEN
-        if self._is_paused:
-            self._loop.remove_reader(self._fd)
-        self.flush()
-        self._watch_level()
+        self._verify(tls)
 
-    # ---- Wire
-
-    def write(self, data: bytes) -> None:
-        self._output.append(data)
-        if not self._is_marked:
-            self._is_marked = True
-            self._flusher.mark(self)
-
-    def pause_reading(self) -> None:
-        if not self._is_paused:
-            self._is_paused = True
-            if self._state == _OPEN:
-                self._loop.remove_reader(self._fd)
-
-    def resume_reading(self) -> None:
-        if self._is_paused:
-            self._is_paused = False
-            if self._state == _OPEN and not self._has_eof:
-                self._loop.add_reader(self._fd, self._on_readable)
-
-    def end(self) -> None:
-        self._is_ending = True
-        if not self._is_marked:
-            self._is_marked = True
-            self._flusher.mark(self)
-
-    def abort(self, reason: Reason) -> None:
-        if self._state == _CLOSED:
+    def _verify(self, tls: ssl.SSLSocket) -> None:
+        target = self._target
+        try:
+            names = identities(tls.getpeercert())
+            if target is not None and normalise(target.server_id) not in names:
+                raise ssl.CertificateError("certificate does not match TLS identity")
+        except (OSError, ValueError) as error:
+            self._fail(Reason.CONNECT_FAILED, _text_of(error))
             return
-        if self._state == _OPEN and self._output:
-            self.flush()  # a GOAWAY should still leave
-        was_open = self._state != _CLOSED
-        self._state = _CLOSED
-        if was_open:
-            self._close_socket()
-            self._loop.call_soon(self.codec.lost, reason)
+        alpn = tls.selected_alpn_protocol() or ""
+        peer = TlsPeer((names[0] if names else "") if target is None else normalise(target.server_id), alpn)
+        self._open(tls, peer)
 
-    def hand_over(self, codec: Codec) -> None:
-        self.codec = codec
+    def _open(self, tls: ssl.SSLSocket, peer: TlsPeer) -> None:
+        self._disarm()
+        self._loop.remove_reader(self._fd)
+        self._tls = None
+        self._on_failed = None
+        try:
+            self._on_verified(self.session, peer)
+        except Exception:
+            report_fault()
+            tls.close()
+            self.session.not_opened(Reason.INTERNAL)
+            return
+        self.session.opened(tls, self._first_bytes if peer.alpn == ALPN else b"")
 
-    def _close_socket(self) -> None:
-        self._output = []
-        tls: socket.socket | None = self._socket or self._raw
+    def _abandon(self) -> None:
+        """The session was aborted; it says `lost` itself."""
+        self._on_failed = None
+        self._release()
+
+    def _fail(self, reason: Reason, text: str) -> None:
+        on_failed = self._on_failed
+        if on_failed is None:
+            return
+        self._on_failed = None
+        self._release()
+        try:
+            on_failed(reason, text)
+        except Exception:
+            report_fault()
+        self.session.not_opened(reason)
+
+    def _release(self) -> None:
+        self._disarm()
+        connecting = self._connecting
+        if connecting is not None:
+            self._connecting = None
+            connecting.cancel()
+        tls = self._tls
         if tls is not None:
+            self._tls = None
             self._loop.remove_reader(self._fd)
             self._loop.remove_writer(self._fd)
             tls.close()
-        self._socket = self._raw = None
 
-    # ---- Flusher
+    def _disarm(self) -> None:
+        deadline = self._deadline
+        if deadline is not None:
+            self._deadline = None
+            deadline.discard(self)
 
-    def flush(self) -> None:
-        self._is_marked = False
-        if self._state == _CLOSED:
-            self._output = []
-            return
-        if self._state != _OPEN or self._unsent:
-            self._watch_level()
-            return
-        output = self._output
-        if output:
-            self._output = []
-            self._send(output[0] if len(output) == 1 else b"".join(output))
-        if self._is_ending and not self._has_ended and not self._unsent:
-            self._send_close_notify()
 
-    def _send(self, data: bytes) -> None:
-        tls = self._socket
-        assert tls is not None
-        sent = 0
-        size = len(data)
-        try:
-            sent = tls.send(data)
-            if sent < size:
-                view = memoryview(data)
-                while sent < size:  # one record at a time
-                    sent += tls.send(view[sent:])
-        except (ssl.SSLWantWriteError, BlockingIOError):
-            self._unsent = data[sent:]
-            self._loop.add_writer(self._fd, self._on_writable)
-            self._watch_level()
-        except OSError:
-            self.abort(Reason.PEER_CLOSED)
+def _text_of(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"certificate verify failed: {error.verify_message}"
+    if isinstance(error, ssl.CertificateError) or not isinstance(error, OSError):
+        return str(error)
+    if isinstance(error, ssl.SSLEOFError):
+        return "the peer closed its connection during the TLS handshake"
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or str(error)).replace("_", " ").lower()
+    return f"{error.strerror} ({errno_name(error)})"
 
-    def _watch_level(self) -> None:
-        level = len(self._unsent) + sum(map(len, self._output))
-        if not self._is_full and level > limits.WRITE_HIGH_BYTES:
-            self._is_full = True
-            self.codec.writable(False)
-        elif self._is_full and level <= limits.WRITE_LOW_BYTES:
-            self._is_full = False
-            self.codec.writable(True)
 
-    def _send_close_notify(self) -> None:
-        self._has_ended = True
-        tls = self._socket
-        assert tls is not None
-        try:
-            tls.unwrap()
-        except ssl.SSLError:
-            pass  # ours is sent; the peer's has not come, or data came before it
-        except OSError:
-            self.abort(Reason.PEER_CLOSED)
-            return
-        if self._has_eof:
-            self.abort(Reason.COMPLETE)
+def serve_tls(
+    reactor: Reactor,
+    sock: socket.socket,
+    context: ssl.SSLContext,
+    on_established: Callable[[Session, TlsPeer], Codec],
+    on_failed: Callable[[str], None],
+    meter: Meter | None = None,
+) -> Session:
+    """Terminate TLS on an accepted socket, of which nothing was read but by MSG_PEEK, and which is ours from now on.
 
-    # ---- the loop
+    `on_established` makes the codec; it may set `session.meter`, whose labels often depend on the peer, before bytes
+    are counted. Otherwise `on_failed` says why. Neither is called before this returns.
+    """
 
-    def _on_writable(self) -> None:
-        self._loop.remove_writer(self._fd)
-        if self._state == _HANDSHAKE:
-            self._shake_hands()
-        elif self._state == _OPEN:
-            unsent = self._unsent
-            self._unsent = b""
-            if unsent:
-                self._send(unsent)
-            if not self._unsent and self._state == _OPEN:
-                self.flush()
-            self._watch_level()
+    def on_verified(session: Session, peer: TlsPeer) -> None:
+        session.codec = on_established(session, peer)
 
-    def _on_readable(self) -> None:
-        if self._state != _OPEN:
-            if self._state == _HANDSHAKE:
-                self._shake_hands()
-            return
-        filled = 0
-        has_eof = False
-        failure: Reason | None = None
-        try:
-            filled = self._read(_BUFFER_BYTES, _buffer)
-            has_eof = not filled
-            patience = self._patience
-            self._patience = patience - 1 if patience > -_PATIENCE else 1
-            if filled and (patience > 0 or filled == _RECORD_BYTES):
-                while filled <= _BUFFER_BYTES - _RECORD_BYTES:
-                    count = self._read(_RECORD_BYTES, _view[filled:])
-                    if not count:
-                        has_eof = True
-                        break
-                    filled += count
-                    self._patience = _PATIENCE
-        except ssl.SSLWantReadError:
-            pass
-        except ssl.SSLZeroReturnError:
-            has_eof = True  # what close_notify looks like once we have sent ours
-        except ssl.SSLError:
-            failure = Reason.PROTOCOL_ERROR
-        except OSError:
-            failure = Reason.PEER_CLOSED
-        self._deliver(filled, has_eof)
-        if failure is not None:
-            self.abort(failure)
+    handshake = Handshake(reactor, context, meter, on_verified, lambda reason, text: on_failed(text))
+    handshake.accept(sock)
+    return handshake.session
 
-    def _deliver(self, filled: int, has_eof: bool) -> None:
-        try:
-            if filled:
-                self.codec.feed(_view[:filled].tobytes())
-            if has_eof and self._state == _OPEN:
-                self._on_eof()
-        except Exception:
-            report_fault()
-            self.abort(Reason.INTERNAL)
 
-    def _on_eof(self) -> None:
-        self._has_eof = True
-        self._loop.remove_reader(self._fd)
-        self.codec.eof()
-        if self._has_ended:
-            self.abort(Reason.COMPLETE)
+def dial_tls(reactor: Reactor, addr: Addr, target: TlsTarget, make_codec: MakeCodec, options: DialOptions) -> Codec:
+    """The codec, which may write at once: it leaves when the server has proved to be `target.server_id`.
+
+    A failure is its `lost` (CONNECT_FAILED, CONNECT_TIMEOUT), never in this call; `options.on_failed` hears why.
+    """
+
+    def on_verified(session: Session, peer: TlsPeer) -> None:
+        """The codec is there already."""
+
+    def on_failed(reason: Reason, text: str) -> None:
+        if options.on_failed is not None:
+            options.on_failed(text)
+
+    handshake = Handshake(reactor, target, options.meter, on_verified, on_failed)
+    session = handshake.session
+    codec = make_codec(session)
+    session.codec = codec
+    handshake.connect(addr, options)
+    return codec

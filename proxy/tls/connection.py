@@ -1,0 +1,357 @@
+"""TLS connections: a non-blocking SSLSocket driven by the loop's reader and writer callbacks.
+
+Law: the same behaviour as a plain connection, half-close included:
+close_notify is sent by `end` and reading goes on, which the loops' own ssl
+cannot do. Only close_notify is a clean end: a bare FIN may be a truncation
+(RFC 8446, section 6.1) and is told as `lost(PEER_CLOSED)`, without `eof`.
+Records at hand are read together and fed once, into one shared buffer; how
+long to look for more is learnt from what was found.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from proxy.core import limits
+from proxy.core.codec import Codec, Wire
+from proxy.core.dial import errno_name
+from proxy.core.errors import report_fault
+from proxy.core.meter import Meter
+from proxy.core.reactor import Reactor
+from proxy.core.reason import Reason
+
+MakeCodec = Callable[[Wire], Codec]
+
+_BUFFER_BYTES: Final = 262144
+_RECORD_BYTES: Final = 16384
+_PATIENCE: Final = 8
+"""Wake-ups with a single record until we stop looking for a second (the look that finds none costs 10 us),
+and then until we look once more: without that, two peers settle into one record per wake-up for good."""
+
+_RESETS: Final = struct.pack("ii", 1, 0)
+"""SO_LINGER on, zero seconds: `close` sends RST."""
+
+_LINGER_S: Final = 5.0
+"""How long what was written before `abort` may take to leave (nginx lingering_timeout: 5 s)."""
+
+# One buffer for all: an allocation of this size per read would be mapped and unmapped every time.
+_buffer: Final = bytearray(_BUFFER_BYTES)
+_view: Final = memoryview(_buffer)
+
+_WAITING: Final = 0
+_OPEN: Final = 1
+_LINGERING: Final = 2
+_CLOSED: Final = 3
+
+
+def _read_nothing(size: int, buffer: memoryview) -> int:
+    raise ssl.SSLWantReadError
+
+
+class Session:
+    """A Wire that is waiting for its handshake (session.py), open, lingering (aborted, output still leaves), or closed."""
+
+    __slots__ = (
+        "codec", "meter", "_reactor", "_loop", "_socket", "_fd", "_state",
+        "_output", "_unsent", "_read", "_patience", "_deadline", "_on_abandoned", "_reason", "_errno",
+        "_is_marked", "_is_paused", "_is_ending", "_has_ended", "_has_eof", "_is_full",
+    )  # fmt: skip
+
+    def __init__(self, reactor: Reactor, meter: Meter | None, on_abandoned: Callable[[], None]) -> None:
+        """`codec` is set by whoever makes it, before `opened` at the latest. `on_abandoned`: aborted before it was open."""
+        self._reactor = reactor
+        self._loop = reactor.loop
+        self.meter = meter
+        self.codec: Codec = cast("Codec", None)
+        self._on_abandoned = on_abandoned
+        self._socket: ssl.SSLSocket | None = None
+        self._fd = -1
+        self._state = _WAITING
+        self._output: list[bytes] = []
+        self._unsent = b""
+        self._read: Callable[..., int] = _read_nothing
+        self._patience = _PATIENCE
+        self._deadline: set[Any] | None = None
+        self._reason = Reason.COMPLETE
+        self._errno = ""
+        self._is_marked = False
+        self._is_paused = False
+        self._is_ending = False
+        self._has_ended = False
+        self._has_eof = False
+        self._is_full = False
+
+    # ---- of the handshake
+
+    def opened(self, tls: ssl.SSLSocket, first_bytes: bytes) -> None:
+        """The handshake is done; nobody watches the socket but us from now on."""
+        self._socket = tls
+        self._fd = tls.fileno()
+        self._read = cast("Callable[..., int]", tls.read)
+        self._state = _OPEN
+        if self.meter is not None:
+            self.meter.open(self._reactor.clock())
+        if not self._is_paused:
+            self._loop.add_reader(self._fd, self._on_readable)
+        if first_bytes:
+            self._output.insert(0, first_bytes)
+        self.flush()
+        self._watch_level()
+
+    def not_opened(self, reason: Reason) -> None:
+        """There will be no connection: `lost` is said, if there is a codec to hear it."""
+        if self._state == _WAITING:
+            self._state = _CLOSED
+            self._reason = reason
+            self._output = []
+            self._lose()
+
+    # ---- Wire
+
+    def write(self, data: bytes) -> None:
+        self._output.append(data)
+        if not self._is_marked:
+            self._is_marked = True
+            self._reactor.flusher.mark(self)
+
+    def pause_reading(self) -> None:
+        if not self._is_paused:
+            self._is_paused = True
+            if self._state == _OPEN and not self._has_eof:
+                self._loop.remove_reader(self._fd)
+
+    def resume_reading(self) -> None:
+        if self._is_paused:
+            self._is_paused = False
+            if self._state == _OPEN and not self._has_eof:
+                self._loop.add_reader(self._fd, self._on_readable)
+
+    def end(self) -> None:
+        self._is_ending = True
+        if not self._is_marked:
+            self._is_marked = True
+            self._reactor.flusher.mark(self)
+
+    def abort(self, reason: Reason) -> None:
+        if self._state == _WAITING:
+            self._state = _CLOSED
+            self._reason = reason
+            self._on_abandoned()
+            self._loop.call_soon(self._lose)
+        elif self._state == _OPEN:
+            if reason is Reason.CONNECTION_RESET:
+                self._close(reason)
+                return
+            self.flush()  # a GOAWAY, a 400 should still leave
+            if self._state != _OPEN:
+                return
+            if self._unsent:
+                self._linger(reason)
+            else:
+                self._close(reason)
+
+    def hand_over(self, codec: Codec) -> None:
+        self.codec = codec
+
+    # ---- ending
+
+    def _linger(self, reason: Reason) -> None:
+        self._state = _LINGERING
+        self._reason = reason
+        self._loop.remove_reader(self._fd)
+        self._deadline = self._reactor.wheel.arm(self, self._reactor.wheel.ticks(_LINGER_S))
+
+    def expired(self) -> None:
+        """Of the wheel: the peer does not take what was written before an abort."""
+        self._deadline = None
+        if self._state == _LINGERING:
+            self._close(self._reason)
+
+    def _close(self, reason: Reason) -> None:
+        self._state = _CLOSED
+        self._reason = reason
+        self._output = []
+        self._unsent = b""
+        deadline = self._deadline
+        if deadline is not None:
+            self._deadline = None
+            deadline.discard(self)
+        tls = self._socket
+        if tls is not None:
+            self._socket = None
+            self._loop.remove_reader(self._fd)
+            self._loop.remove_writer(self._fd)
+            _shut(tls, reason, self._has_ended)
+        if self.meter is not None:
+            self.meter.close(self._errno, self._reactor.clock())
+        self._loop.call_soon(self._lose)
+
+    def _fail(self, error: OSError) -> None:
+        """A read or a write said that the connection is broken."""
+        if self._state == _OPEN or self._state == _LINGERING:
+            self._errno = "" if isinstance(error, ssl.SSLError) else errno_name(error)
+            self._close(_reason_of(error) if self._state == _OPEN else self._reason)
+
+    def _lose(self) -> None:
+        codec: Codec | None = self.codec
+        if codec is not None:
+            try:
+                codec.lost(self._reason)
+            except Exception:
+                report_fault()
+
+    def _give_up(self) -> None:
+        report_fault()
+        self.abort(Reason.INTERNAL)
+
+    # ---- Flusher
+
+    def flush(self) -> None:
+        self._is_marked = False
+        if self._state != _OPEN or self._unsent:
+            if self._state <= _OPEN:
+                self._watch_level()
+            else:
+                self._output = []
+            return
+        output = self._output
+        if output:
+            self._output = []
+            data = output[0] if len(output) == 1 else b"".join(output)
+            if self.meter is not None:
+                self.meter.written_bytes += len(data)
+            self._send(data)
+        if self._is_ending and not self._has_ended and not self._unsent and self._state == _OPEN:
+            self._send_close_notify()
+
+    def _send(self, data: bytes) -> None:
+        tls = self._socket
+        if tls is None:
+            return
+        sent = 0
+        size = len(data)
+        try:
+            sent = tls.send(data)
+            if sent < size:
+                view = memoryview(data)
+                while sent < size:  # one record at a time
+                    sent += tls.send(view[sent:])
+        except (ssl.SSLWantWriteError, BlockingIOError):
+            self._unsent = data[sent:]
+            self._loop.add_writer(self._fd, self._on_writable)
+            self._watch_level()
+        except OSError as error:
+            self._fail(error)
+
+    def _watch_level(self) -> None:
+        level = len(self._unsent) + sum(map(len, self._output))
+        is_full = level > limits.WRITE_HIGH_BYTES if not self._is_full else level > limits.WRITE_LOW_BYTES
+        if is_full is not self._is_full and self._state <= _OPEN:
+            self._is_full = is_full
+            codec: Codec | None = self.codec
+            if codec is not None:
+                try:
+                    codec.writable(not is_full)
+                except Exception:
+                    self._give_up()
+
+    def _send_close_notify(self) -> None:
+        tls = self._socket
+        if tls is None:
+            return
+        try:
+            tls.unwrap()
+        except ssl.SSLWantWriteError:
+            self._loop.add_writer(self._fd, self._on_writable)
+            return
+        except ssl.SSLError:
+            pass  # ours is sent; the peer's has not come, or data came before it
+        except OSError as error:
+            self._fail(error)
+            return
+        self._has_ended = True
+        if self._has_eof:
+            self._close(Reason.COMPLETE)
+
+    # ---- the loop
+
+    def _on_writable(self) -> None:
+        self._loop.remove_writer(self._fd)
+        unsent = self._unsent
+        self._unsent = b""
+        if unsent:
+            self._send(unsent)
+        if self._unsent:
+            return
+        if self._state == _OPEN:
+            self.flush()
+            self._watch_level()
+        elif self._state == _LINGERING:
+            self._close(self._reason)
+
+    def _on_readable(self) -> None:
+        if self._state != _OPEN:
+            return
+        filled = 0
+        has_eof = False
+        failure: OSError | None = None
+        try:
+            filled = self._read(_BUFFER_BYTES, _buffer)
+            has_eof = not filled
+            patience = self._patience
+            self._patience = patience - 1 if patience > -_PATIENCE else 1
+            if filled and (patience > 0 or filled == _RECORD_BYTES):
+                while filled <= _BUFFER_BYTES - _RECORD_BYTES:
+                    count = self._read(_RECORD_BYTES, _view[filled:])
+                    if not count:
+                        has_eof = True
+                        break
+                    filled += count
+                    self._patience = _PATIENCE
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            has_eof = True  # what close_notify looks like once we have sent ours
+        except OSError as error:
+            failure = error
+        self._deliver(filled, has_eof)
+        if failure is not None:
+            self._fail(failure)
+
+    def _deliver(self, filled: int, has_eof: bool) -> None:
+        try:
+            if filled:
+                if self.meter is not None:
+                    self.meter.read_bytes += filled
+                self.codec.feed(_view[:filled].tobytes())
+            if has_eof and self._state == _OPEN:
+                self._has_eof = True
+                self._loop.remove_reader(self._fd)
+                self.codec.eof()
+                if self._has_ended and self._state == _OPEN:
+                    self._close(Reason.COMPLETE)
+        except Exception:
+            self._give_up()
+
+
+def _reason_of(error: OSError) -> Reason:
+    if isinstance(error, ssl.SSLEOFError):
+        return Reason.PEER_CLOSED
+    if isinstance(error, ssl.SSLError):
+        return Reason.PROTOCOL_ERROR
+    return Reason.CONNECTION_RESET if errno_name(error) in ("ECONNRESET", "EPIPE") else Reason.PEER_CLOSED
+
+
+def _shut(tls: ssl.SSLSocket, reason: Reason, has_ended: bool) -> None:
+    try:
+        if reason is Reason.CONNECTION_RESET:
+            tls.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESETS)
+        elif not has_ended and (reason is Reason.COMPLETE or reason is Reason.SHUTDOWN):
+            tls.unwrap()
+    except OSError:
+        pass  # the peer was faster, or takes nothing more
+    tls.close()

@@ -1,0 +1,100 @@
+"""SSL contexts as the mesh wants them (reference: identity-and-tls, section 5).
+
+Law: TLS 1.3 only, no tickets, no host name check by the chain verifier.
+Anchors are roots whatever they are (partial chains end at them). Which
+cipher is used follows the client's order, since Linkerd's clients put the
+cheapest first; groups are OpenSSL's own, X25519MLKEM768 first where it has it.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import socket
+import ssl
+import textwrap
+from collections.abc import Sequence
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from proxy.tls.hello import HELLO_BYTES, Hello, read_hello
+
+ALPN: Final = "transport.l5d.io/v1"
+"""What a client offers, and the direct port selects, when a transport header is to follow."""
+
+_NO_APPLICATION_PROTOCOL: Final = 120
+"""RFC 7301, section 3.2; the ssl module has no name for it."""
+
+_refusals: Final[WeakKeyDictionary[ssl.SSLContext, ssl.SSLContext]] = WeakKeyDictionary()
+
+
+def client_context(anchors_der: Sequence[bytes], offers_transport_header: bool) -> ssl.SSLContext:
+    context = _context(ssl.PROTOCOL_TLS_CLIENT, anchors_der)
+    context.verify_mode = ssl.CERT_REQUIRED
+    if offers_transport_header:
+        context.set_alpn_protocols([ALPN])
+    return context
+
+
+def server_context(anchors_der: Sequence[bytes], is_direct: bool) -> ssl.SSLContext:
+    """Asks for a client certificate, does not insist. A direct one selects ALPN, and refuses who offers only others."""
+    context = _context(ssl.PROTOCOL_TLS_SERVER, anchors_der)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
+    context.num_tickets = 0
+    if is_direct:
+        context.set_alpn_protocols([ALPN])
+        refusal = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        refusal.sni_callback = _refuse
+        _refusals[context] = refusal
+    return context
+
+
+def _context(protocol: int, anchors_der: Sequence[bytes]) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.check_hostname = False
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | ssl.VERIFY_X509_TRUSTED_FIRST
+    for anchor in anchors_der:
+        context.load_verify_locations(cadata=anchor)
+    return context
+
+
+def _refuse(tls: object, server_name: str | None, context: ssl.SSLContext) -> int:
+    return _NO_APPLICATION_PROTOCOL
+
+
+def refusal_of(context: ssl.SSLContext, sock: socket.socket) -> ssl.SSLContext | None:
+    """The context that answers with an alert, if the ClientHello at hand offers only protocols foreign to `context`.
+
+    OpenSSL's callback, as Python sets it, would go on without a protocol there. OSError if the socket is broken.
+    """
+    refusal = _refusals.get(context)
+    if refusal is None:
+        return None
+    try:
+        hello = read_hello(sock.recv(HELLO_BYTES, socket.MSG_PEEK))
+    except BlockingIOError:
+        return None
+    if isinstance(hello, Hello) and hello.alpn and ALPN.encode() not in hello.alpn:
+        return refusal
+    return None
+
+
+def load_chain(context: ssl.SSLContext, chain_der: Sequence[bytes], key_der: bytes) -> None:
+    """Present this chain, leaf first, with its PKCS#8 key. OSError or ssl.SSLError if they are no certificates or no pair.
+
+    OpenSSL reads only files: this one is in memory, without a name, and gone when it is read.
+    """
+    pem = _pem("PRIVATE KEY", key_der) + "".join(_pem("CERTIFICATE", der) for der in chain_der)
+    fd = os.memfd_create("key", os.MFD_CLOEXEC)
+    try:
+        os.write(fd, pem.encode())
+        context.load_cert_chain(f"/proc/self/fd/{fd}")
+    finally:
+        os.close(fd)
+
+
+def _pem(label: str, der: bytes) -> str:
+    body = "\n".join(textwrap.wrap(base64.b64encode(der).decode(), 64))
+    return f"-----BEGIN {label}-----\n{body}\n-----END {label}-----\n"

@@ -1,0 +1,112 @@
+"""Real sockets on a real loop, for tests of transport and tls: a reactor, codecs that keep what they hear, waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import uvloop
+
+from proxy.core.codec import Codec, Wire
+from proxy.core.flusher import Flusher
+from proxy.core.reactor import Reactor
+from proxy.core.reason import Reason
+from proxy.core.timers import Wheel
+
+
+class Recorder:
+    """A codec that keeps what it is told."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self.received = bytearray()
+        self.has_eof = False
+        self.levels: list[bool] = []
+        self.lost_for: list[Reason] = []
+
+    def feed(self, data: bytes) -> None:
+        self.received += data
+
+    def eof(self) -> None:
+        self.has_eof = True
+
+    def writable(self, is_writable: bool) -> None:
+        self.levels.append(is_writable)
+
+    def lost(self, reason: Reason) -> None:
+        self.lost_for.append(reason)
+
+    def close(self) -> None:
+        pass
+
+
+def is_codec(recorder: Recorder) -> Codec:
+    """Says to the type checker that a Recorder is whole."""
+    return recorder
+
+
+class Ticking:
+    """A reactor whose wheel the test turns by hand; its clock is the loop's."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.now = 1000.0
+        self.wheel = Wheel(0.01, self.now)
+        self.reactor = Reactor(loop, Flusher(loop.call_soon), self.wheel, loop.time)
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        self.wheel.advance(self.now)
+
+
+def run(story: Callable[[Ticking], Coroutine[Any, Any, None]]) -> None:
+    """Run a test's story on uvloop; every descriptor that it opened must be closed at its end, and no fault reported."""
+
+    async def whole() -> None:
+        loop = asyncio.get_running_loop()
+        faults: list[Any] = []
+        loop.set_exception_handler(lambda _, context: faults.append(context))
+        socket.socket().close()
+        before = await steady_descriptors(loop)
+        await story(Ticking(loop))
+        await until(lambda: descriptors() <= before, "descriptors return to where they were")
+        assert not faults
+
+    uvloop.run(whole())
+
+
+async def steady_descriptors(loop: asyncio.AbstractEventLoop) -> int:
+    """After the loop has opened what it keeps for itself."""
+    near, far = socket.socketpair()
+    loop.add_reader(near.fileno(), lambda: None)
+    await asyncio.sleep(0)
+    loop.remove_reader(near.fileno())
+    near.close()
+    far.close()
+    await asyncio.sleep(0)
+    return descriptors()
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def until(condition: Callable[[], Any], what: str = "") -> None:
+    """Wait for a condition for ten seconds at most."""
+    for _ in range(5000):
+        if condition():
+            return
+        await asyncio.sleep(0.002)
+    raise AssertionError(f"it did not happen: {what or condition}")
+
+
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    """(client, accepted) over loopback TCP; both non-blocking."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = socket.create_connection(server.getsockname())
+        accepted, _ = server.accept()
+    client.setblocking(False)
+    accepted.setblocking(False)
+    return client, accepted
