@@ -23,6 +23,10 @@ class PortSet:
         self.ranges: Final = tuple(merged)
         self._lows: Final = [low for low, _ in merged]
 
+    @classmethod
+    def of(cls, *ports: int) -> PortSet:
+        return cls((port, port) for port in ports)
+
     def __contains__(self, port: int) -> bool:
         index = bisect_right(self._lows, port) - 1
         return index >= 0 and port <= self.ranges[index][1]
