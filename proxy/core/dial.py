@@ -20,6 +20,9 @@ from proxy.core.addr import Addr
 from proxy.core.meter import Meter
 from proxy.core.reactor import Reactor
 
+ALPN: Final = "transport.l5d.io/v1"
+"""What a client offers, and the direct port selects, when a transport header is to follow."""
+
 _log: Final = logging.getLogger(__name__)
 _refused: Final[set[str]] = set()
 

@@ -17,10 +17,8 @@ from collections.abc import Sequence
 from typing import Final
 from weakref import WeakKeyDictionary
 
+from proxy.core.dial import ALPN
 from proxy.tls.hello import HELLO_BYTES, Hello, read_hello
-
-ALPN: Final = "transport.l5d.io/v1"
-"""What a client offers, and the direct port selects, when a transport header is to follow."""
 
 _NO_APPLICATION_PROTOCOL: Final = 120
 """RFC 7301, section 3.2; the ssl module has no name for it."""

@@ -14,13 +14,13 @@ from typing import Any, Final
 
 from proxy.core.addr import Addr
 from proxy.core.codec import Codec
-from proxy.core.dial import Connecting, DialOptions, errno_name
+from proxy.core.dial import ALPN, Connecting, DialOptions, errno_name
 from proxy.core.errors import report_fault
 from proxy.core.meter import Meter
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
 from proxy.tls.connection import MakeCodec, Session
-from proxy.tls.context import ALPN, refusal_of
+from proxy.tls.context import refusal_of
 from proxy.tls.peer import TlsPeer, TlsTarget, identities, normalise
 
 __all__ = ["MakeCodec", "Session", "dial_tls", "serve_tls"]

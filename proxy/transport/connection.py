@@ -161,7 +161,8 @@ class PlainConnection:
             if transport is not None:
                 self._close_gently(transport)
         if transport is None and self._sock is None:
-            self._reactor.loop.call_soon(self._fail, reason, "cancelled")
+            self._on_failed = None
+            self._reactor.loop.call_soon(self._fail, reason, "")
 
     def _close_gently(self, transport: Transport) -> None:
         # Not `abort`: what is written (a GOAWAY, a 400) should still leave.

@@ -1,13 +1,24 @@
-"""Looking at the first bytes of an accepted socket without taking them (reference: identity-and-tls, section 6)."""
+"""Looking at the first bytes of an accepted socket without taking them (reference: identity-and-tls, section 6).
+
+Law: never spins. While the rest of something long is awaited the kernel is
+told to wake us only for more (SO_RCVLOWAT); if it wakes us for nothing all
+the same, the socket rests for a tick. `on_done` is said once, and then the
+socket is as it was: all bytes still to be read, nobody watching it.
+"""
 
 from __future__ import annotations
 
+import select
 import socket
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from proxy.core.errors import report_fault
 from proxy.core.reactor import Reactor
+
+LOOK_BYTES: Final = 8197
+"""The longest ClientHello that is taken for one, with its record header (tls/hello.py)."""
 
 
 class Outcome(Enum):
@@ -25,7 +36,149 @@ class Peeked(NamedTuple):
 
 
 class Peek:
-    def cancel(self) -> None: ...
+    """One look under way; made by `peek`."""
+
+    __slots__ = (
+        "_reactor",
+        "_sock",
+        "_fd",
+        "_judge",
+        "_on_done",
+        "_seen",
+        "_low_water",
+        "_is_watching",
+        "_deadline",
+        "_rest",
+    )
+
+    def __init__(
+        self, reactor: Reactor, sock: socket.socket, judge: Callable[[bytes], Any], on_done: Callable[[Peeked], None]
+    ) -> None:
+        self._reactor = reactor
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._judge = judge
+        self._on_done: Callable[[Peeked], None] | None = on_done
+        self._seen = 0
+        self._low_water = 1
+        self._is_watching = False
+        self._deadline: set[Any] | None = None
+        self._rest: _Rest | None = None
+
+    def begin(self, timeout_s: float) -> None:
+        self.look()
+        if self._on_done is not None:
+            self._deadline = self._reactor.wheel.arm(self, self._reactor.wheel.ticks(timeout_s))
+
+    def cancel(self) -> None:
+        """Stop looking; `on_done` will not be said. The socket is the caller's to close. Idempotent."""
+        self._on_done = None
+        self._release()
+
+    def expired(self) -> None:
+        self._deadline = None
+        self._finish(Outcome.TIMEOUT, None)
+
+    def look(self) -> None:
+        try:
+            data = self._sock.recv(LOOK_BYTES, socket.MSG_PEEK)
+        except BlockingIOError:
+            self._watch()
+            return
+        except OSError:
+            self._finish(Outcome.FAILED, None)
+            return
+        has_grown = len(data) > self._seen
+        self._seen = len(data)
+        if has_grown:
+            try:
+                verdict = self._judge(data)
+            except Exception:
+                report_fault()
+                self._finish(Outcome.FAILED, None)
+                return
+            if verdict is not None:
+                self._finish(Outcome.DECIDED, verdict)
+                return
+        if not data or len(data) == LOOK_BYTES or (not has_grown and self._has_hung_up()):
+            self._finish(Outcome.UNDECIDED, None)
+        elif has_grown and self._ask_for_more(len(data) + 1):
+            self._watch()
+        else:
+            self._take_a_rest()
+
+    def _has_hung_up(self) -> bool:
+        poller = select.poll()
+        poller.register(self._fd, select.POLLRDHUP)
+        return bool(poller.poll(0))
+
+    def _ask_for_more(self, low_water: int) -> bool:
+        self._low_water = low_water
+        try:
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water)
+        except OSError:
+            return False
+        return True
+
+    def _watch(self) -> None:
+        if not self._is_watching:
+            self._is_watching = True
+            self._reactor.loop.add_reader(self._fd, self.look)
+
+    def _unwatch(self) -> None:
+        if self._is_watching:
+            self._is_watching = False
+            self._reactor.loop.remove_reader(self._fd)
+
+    def _take_a_rest(self) -> None:
+        self._unwatch()
+        self._rest = _Rest(self)
+        self._rest.bucket = self._reactor.wheel.arm(self._rest, 1)
+
+    def rested(self) -> None:
+        self._rest = None
+        if self._on_done is not None:
+            self.look()
+            if self._on_done is not None and self._rest is None:
+                self._watch()
+
+    def _finish(self, outcome: Outcome, verdict: Any) -> None:
+        on_done = self._on_done
+        if on_done is None:
+            return
+        self._on_done = None
+        self._release()
+        try:
+            on_done(Peeked(outcome, verdict, self._seen > 0))
+        except Exception:
+            report_fault()
+            self._sock.close()
+
+    def _release(self) -> None:
+        self._unwatch()
+        deadline = self._deadline
+        if deadline is not None:
+            self._deadline = None
+            deadline.discard(self)
+        rest = self._rest
+        if rest is not None:
+            self._rest = None
+            rest.bucket.discard(rest)
+        if self._low_water > 1:
+            self._ask_for_more(1)
+
+
+class _Rest:
+    """The wheel's target for the end of a rest."""
+
+    __slots__ = ("_peek", "bucket")
+
+    def __init__(self, peek: Peek) -> None:
+        self._peek = peek
+        self.bucket: set[Any] = set()
+
+    def expired(self) -> None:
+        self._peek.rested()
 
 
 def peek(
@@ -35,6 +188,11 @@ def peek(
     timeout_s: float,
     on_done: Callable[[Peeked], None],
 ) -> Peek:
-    """Ask `judge` (None: not enough bytes yet) about all bytes at hand, whenever there are more. `on_done` is called
-    once, perhaps before this returns; the socket stays the caller's, to serve or to close."""
-    raise NotImplementedError
+    """Ask `judge` (None: not enough bytes yet) about all bytes at hand, whenever there are more.
+
+    `on_done` is called once, perhaps before this returns; the socket stays the caller's, to serve or to close.
+    UNDECIDED is "no TLS": what came is passed on, at an end without bytes only the end (`has_bytes`).
+    """
+    looking = Peek(reactor, sock, judge, on_done)
+    looking.begin(timeout_s)
+    return looking

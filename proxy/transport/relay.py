@@ -1,4 +1,10 @@
-"""Opaque TCP: bytes both ways between an accepted and a dialled connection."""
+"""Opaque TCP: bytes both ways between an accepted and a dialled connection, each plain or TLS.
+
+Law: each direction ends on its own; a reset, a truncation or a failed connect
+on one side is a reset on the other, never a clean end. Neither side reads
+faster than the other takes: what is held is one watermark and one read per
+direction. `on_ended` is told once, when both connections are gone.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +12,140 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from proxy.core.codec import Codec, Wire
+from proxy.core.errors import report_fault
 from proxy.core.reason import Reason
 
 
 class RelayEnd(NamedTuple):
     reason: Reason
+    """COMPLETE, or why the first of the two connections ended."""
     sent_bytes: int
     """From the accepted connection to the dialled one."""
     received_bytes: int
 
 
 class Relay:
-    """`relay = Relay(wire, on_ended)`; `wire.hand_over(relay.accepted)`; `relay.accepted.feed(first_bytes)`;
-    `dial_plain(reactor, addr, relay.dial, options)` (or dial_tls)."""
+    """`relay = Relay(wire, on_ended)`; `wire.hand_over(relay.accepted)`; `dial_plain(reactor, addr, relay.dial, options)`
+    (or dial_tls); then `relay.accepted.feed(first_bytes)`, and `eof()` if the client has ended already."""
 
-    accepted: Codec
+    __slots__ = ("accepted", "dialled", "_on_ended")
 
     def __init__(self, wire: Wire, on_ended: Callable[[RelayEnd], None]) -> None:
-        raise NotImplementedError
+        self.accepted = Side(wire, self._on_side_lost)
+        self.dialled: Side | None = None
+        self._on_ended: Callable[[RelayEnd], None] | None = on_ended
 
     def dial(self, wire: Wire) -> Codec:
         """The MakeCodec of the dialled side."""
-        raise NotImplementedError
+        dialled = Side(wire, self._on_side_lost)
+        self.dialled = dialled
+        dialled.join(self.accepted)
+        self.accepted.join(dialled)
+        if self.accepted.lost_for is not None:
+            wire.abort(Reason.CANCELLED)
+        return dialled
 
-    def abort(self, reason: Reason) -> None: ...
+    def abort(self, reason: Reason) -> None:
+        """End both now, by reset (policy no longer allows it, the grace period is over)."""
+        for side in (self.accepted, self.dialled):
+            if side is not None:
+                side.break_off(reason)
 
     def close(self) -> None:
-        """Graceful shutdown leaves it running."""
+        """Graceful shutdown leaves a relay running: only its ends know what a good moment is."""
+
+    def _on_side_lost(self) -> None:
+        accepted, dialled = self.accepted, self.dialled
+        if accepted.lost_for is None or (dialled is not None and dialled.lost_for is None):
+            return
+        on_ended = self._on_ended
+        if on_ended is None:
+            return
+        self._on_ended = None
+        first = accepted if dialled is None or accepted.is_culprit else dialled
+        try:
+            on_ended(RelayEnd(first.why, accepted.received_bytes, 0 if dialled is None else dialled.received_bytes))
+        except Exception:
+            report_fault()
+
+
+class Side:
+    """The codec of one of a relay's two connections: what it hears it says to the other."""
+
+    __slots__ = ("received_bytes", "lost_for", "is_culprit", "why", "_wire", "_other", "_held", "_has_eof", "_on_lost")
+
+    def __init__(self, wire: Wire, on_lost: Callable[[], None]) -> None:
+        self._wire = wire
+        self._other: Side | None = None
+        self._held: list[bytes] = []
+        self._has_eof = False
+        self._on_lost = on_lost
+        self.received_bytes = 0
+        self.lost_for: Reason | None = None
+        self.why = Reason.COMPLETE
+        self.is_culprit = False
+        """It was lost by itself, not because the other was."""
+
+    def join(self, other: Side) -> None:
+        self._other = other
+        if self._held:
+            for data in self._held:
+                other.send(data)
+            self._held.clear()
+            self._wire.resume_reading()
+        if self._has_eof:
+            other.send_end()
+
+    # ---- of the other side
+
+    def send(self, data: bytes) -> None:
+        self._wire.write(data)
+
+    def send_end(self) -> None:
+        self._wire.end()
+
+    def let_read(self, may_read: bool) -> None:
+        if may_read:
+            self._wire.resume_reading()
+        else:
+            self._wire.pause_reading()
+
+    def break_off(self, reason: Reason) -> None:
+        if self.lost_for is None:
+            self.why = reason
+            self._wire.abort(Reason.CONNECTION_RESET)
+
+    # ---- Codec
+
+    def feed(self, data: bytes) -> None:
+        self.received_bytes += len(data)
+        other = self._other
+        if other is not None:
+            other.send(data)
+        else:
+            self._held.append(data)
+            self._wire.pause_reading()
+
+    def eof(self) -> None:
+        self._has_eof = True
+        other = self._other
+        if other is not None:
+            other.send_end()
+
+    def writable(self, is_writable: bool) -> None:
+        other = self._other
+        if other is not None:
+            other.let_read(is_writable)
+
+    def lost(self, reason: Reason) -> None:
+        self.lost_for = reason
+        other = self._other
+        if reason is not Reason.COMPLETE and self.why is Reason.COMPLETE:
+            self.why = reason
+            self.is_culprit = other is None or other.lost_for is None
+            if other is not None:
+                other.break_off(reason)
+        self._on_lost()
+
+    def close(self) -> None:
+        """See Relay.close."""
