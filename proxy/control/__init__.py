@@ -1,1 +1,1 @@
-"""Clients of the control plane. What they learn leaves here as a Watch of policy and balance models, never as protobuf."""
+"""Clients of the control plane: gRPC over our own HTTP/2, answers as Watches of policy and balance models."""

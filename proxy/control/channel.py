@@ -1,0 +1,184 @@
+"""Channel: gRPC calls to one controller, over connections of our own.
+
+Law: callers see `call` and `watch` and callbacks, never a connection; no
+task, future or queue per call. A call waits in the channel's one bounded
+line while no address can be asked, and fails when it waited too long. The
+addresses come from the resolver and each call goes to the less loaded of two.
+Source: reference balancing section 9, configuration section 4.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from google.protobuf.message import Message
+
+from proxy.api.services import Method
+from proxy.balance.p2c import P2c
+from proxy.control.call import Call
+from proxy.control.member import CallScope, Member
+from proxy.core.addr import Addr
+from proxy.core.backoff import Backoff
+from proxy.core.codec import Codec, Wire
+from proxy.core.control_addr import ControlAddr
+from proxy.core.dial import DialOptions
+from proxy.core.log import logger
+from proxy.core.reactor import Reactor
+from proxy.http import grpc
+from proxy.http.grpc import Status
+
+if TYPE_CHECKING:
+    from proxy.control.resolve import Names
+
+_log: Final = logger(__name__)
+
+LINE_CALLS: Final = 1000
+LINE_WAIT_S: Final = 30.0
+"""The line of a control client, and how long one may stand in it (reference: configuration, section 4.6)."""
+
+Q = TypeVar("Q", bound=Message)
+A = TypeVar("A", bound=Message)
+
+
+class Dial(Protocol):
+    def __call__(self, addr: Addr, make_codec: Callable[[Wire], Codec], options: DialOptions, /) -> Codec:
+        """Begin a connection (plain or TLS) and return its codec; a failure is the codec's `lost`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSettings:
+    client: str
+    """Whose channel it is, for logs and metrics: `destination`, `policy`, `identity`."""
+    target: ControlAddr
+    backoff: Backoff
+    """Between attempts to connect to one address, and to resolve the name."""
+    dial: DialOptions = DialOptions()
+    line_wait_s: float = LINE_WAIT_S
+
+
+class Channel:
+    def __init__(
+        self, reactor: Reactor, settings: ChannelSettings, dial: Dial, names: Names, scope: CallScope | None = None
+    ) -> None:
+        self.settings: Final = settings
+        self.authority: Final = settings.target.authority.encode()
+        self.loop: Final[Any] = reactor.loop
+        self.clock: Final = reactor.clock
+        self.dial: Final = dial
+        self.scope: Final = scope
+        self._members: dict[Addr, Member] = {}
+        self._ready: P2c[Member] = P2c()
+        self._line: dict[Call, None] = {}
+        """Calls that no address can take now, longest waiting first."""
+        self._calls: dict[Call, None] = {}
+        """All that are not over."""
+        self._is_closed = False
+        self._resolution = names.resolve(settings.target, settings.backoff, settings.client, self._on_addresses)
+
+    # ---- callers
+
+    def call(self, method: Method[Q, A], request: Q, on_reply: Callable[[A | Status], None]) -> Call:
+        """One answer: the message, or the status that stands in its place."""
+        replies: list[A] = []
+
+        def on_end(status: Status) -> None:
+            if status.code != grpc.OK:
+                on_reply(status)
+            elif len(replies) != 1:
+                on_reply(Status(grpc.INTERNAL, f"{len(replies)} messages where one was due"))
+            else:
+                on_reply(replies[0])
+
+        return self.watch(method, request, replies.append, on_end)
+
+    def watch(
+        self, method: Method[Q, A], request: Q, on_message: Callable[[A], None], on_end: Callable[[Status], None]
+    ) -> Call:
+        """Messages until the end, which is told once; nothing is told within this call."""
+        call = Call(self, method, request, on_message, on_end)
+        self._calls[call] = None
+        if self._is_closed:
+            self.loop.call_soon(call.end, Status(grpc.UNAVAILABLE, "the channel is closed"))
+        else:
+            self.enqueue(call)
+        return call
+
+    def close(self) -> None:
+        """Cancel every call, of which nothing more is told, and drop every connection. Idempotent."""
+        self._is_closed = True
+        self._resolution.close()
+        for call in list(self._calls):
+            call.cancel()
+        self._on_addresses(())
+
+    # ---- the line
+
+    def enqueue(self, call: Call) -> None:
+        """Send it when an address can take it; at once if one can now, but never within the caller's call."""
+        if len(self._line) >= LINE_CALLS:
+            self.loop.call_soon(call.end, Status(grpc.RESOURCE_EXHAUSTED, "too many calls wait for the controller"))
+            return
+        if not self._line:
+            self.loop.call_soon(self._send_line)
+        self._line[call] = None
+        wait_s = call.began_waiting_at + self.settings.line_wait_s - self.clock()
+        call.timer = self.loop.call_later(max(wait_s, 0.0), self._on_waited, call)
+
+    def _send_line(self) -> None:
+        """To the addresses that can be asked now; the rest stay."""
+        while self._line:
+            now = self.clock()
+            member = self._ready.pick(now)
+            if member is None:
+                return
+            call = next(iter(self._line))
+            self._leave_line(call)
+            try:
+                call.send(member, now)
+            except OSError as error:
+                _log.warning("%s: cannot connect to %s: %s", self, member.addr, error)
+                member.failed()
+                call.try_again()
+
+    def _on_waited(self, call: Call) -> None:
+        call.timer = None
+        self._leave_line(call)
+        call.end(Status(grpc.UNAVAILABLE, f"no connection to {self.settings.target} in {self.settings.line_wait_s:g}s"))
+
+    def _leave_line(self, call: Call) -> None:
+        self._line.pop(call, None)
+        if call.timer is not None:
+            call.timer.cancel()
+            call.timer = None
+
+    def forget(self, call: Call) -> None:
+        """The call is over."""
+        self._leave_line(call)
+        self._calls.pop(call, None)
+
+    # ---- addresses
+
+    def _on_addresses(self, addrs: Iterable[Addr]) -> None:
+        wanted = dict.fromkeys(addrs)
+        for addr in list(self._members):
+            if addr not in wanted:
+                member = self._members.pop(addr)
+                self._ready.remove(member)
+                member.close()
+        for addr in wanted:
+            if addr not in self._members:
+                member = self._members[addr] = Member(self, addr, self._on_ready)
+                self._ready.add(member)
+        self._send_line()
+
+    def _on_ready(self, member: Member, is_ready: bool) -> None:
+        if not is_ready:
+            self._ready.remove(member)
+        elif self._members.get(member.addr) is member:
+            self._ready.add(member)
+            self._send_line()
+
+    def __repr__(self) -> str:
+        return f"{self.settings.client} controller {self.settings.target}"

@@ -1,0 +1,341 @@
+"""OutboundPolicy → ClientPolicy (reference: outbound section 6).
+
+Law: any violation makes the whole message invalid; the error names the place
+(`HTTP route 0: rule 1: backend 0: …`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
+
+from proxy.api import outbound_pb2
+from proxy.control.convert.accrual import accrual_of
+from proxy.control.convert.endpoint import endpoint_of
+from proxy.control.convert.fields import InvalidMessageError, backoff_of, duration_s, kind_of, meta_of, required_s
+from proxy.control.convert.route import (
+    grpc_failure_of,
+    grpc_match_of,
+    host_of,
+    http_failure_of,
+    http_match_of,
+    modifier_of,
+    redirect_of,
+    suffix_of,
+)
+from proxy.http import grpc
+from proxy.policy import client
+from proxy.policy.client import (
+    Backend,
+    Balance,
+    ClientPolicy,
+    ClientRoute,
+    ClientRule,
+    Distribution,
+    Fail,
+    Forward,
+    PeakEwmaLoad,
+    PenaltyLoad,
+    Retry,
+    RouteBackend,
+    StreamRoute,
+    Timeouts,
+)
+from proxy.policy.meta import Meta
+from proxy.policy.route import Filter, HostMatch, Unusable
+
+T = TypeVar("T")
+
+_MAX_RETRIES: Final = 65535
+_RETRY_CODES: Final = {
+    "cancelled": grpc.CANCELLED,
+    "deadine_exceeded": grpc.DEADLINE_EXCEEDED,  # the contract's spelling
+    "resource_exhausted": grpc.RESOURCE_EXHAUSTED,
+    "internal": grpc.INTERNAL,
+    "unavailable": grpc.UNAVAILABLE,
+}
+
+
+def client_policy_of(message: outbound_pb2.OutboundPolicy) -> ClientPolicy:
+    """InvalidMessageError if any part of it breaks a rule."""
+    meta = meta_of(message, "policy", True)
+    if not message.HasField("protocol"):
+        raise InvalidMessageError("policy: missing protocol")
+    protocol = message.protocol
+    kind = kind_of(protocol, "kind", "protocol")
+    if kind == "detect":
+        return _detect_of(meta, protocol.detect)
+    if kind == "http1":
+        http1 = protocol.http1
+        return ClientPolicy(meta, client.HTTP_1, http1_routes=_http_routes(http1.routes), http1_accrual=_accrual(http1))
+    if kind == "http2":
+        http2 = protocol.http2
+        return ClientPolicy(meta, client.HTTP_2, http2_routes=_http_routes(http2.routes), http2_accrual=_accrual(http2))
+    if kind == "grpc":
+        routes = _each("gRPC route", protocol.grpc.routes, _grpc_route)
+        return ClientPolicy(meta, client.GRPC, http2_routes=routes, http2_accrual=_accrual(protocol.grpc))
+    if kind == "tls":
+        return ClientPolicy(meta, client.TLS, tls_routes=_each("TLS route", protocol.tls.routes, _stream_route))
+    return ClientPolicy(meta, client.OPAQUE, opaque_routes=_opaque_routes(protocol.opaque))
+
+
+def _detect_of(meta: Meta, detect: outbound_pb2.ProxyProtocol.Detect) -> ClientPolicy:
+    """Its timeout must be there, and is not used: the proxy's own is."""
+    for part in ("timeout", "http1", "http2", "opaque"):
+        if not detect.HasField(part):
+            raise InvalidMessageError(f"detect: missing {part}")
+    duration_s(detect, "timeout")
+    return ClientPolicy(
+        meta,
+        client.DETECT,
+        http1_routes=_http_routes(detect.http1.routes),
+        http2_routes=_http_routes(detect.http2.routes),
+        opaque_routes=_opaque_routes(detect.opaque),
+        http1_accrual=_accrual(detect.http1),
+        http2_accrual=_accrual(detect.http2),
+    )
+
+
+def _each(what: str, messages: Iterable[Any], convert: Callable[[Any], T]) -> tuple[T, ...]:
+    """All of them converted; a fault is named by its place in the list."""
+    found: list[T] = []
+    for index, message in enumerate(messages):
+        try:
+            found.append(convert(message))
+        except InvalidMessageError as error:
+            raise InvalidMessageError(f"{what} {index}: {error}") from None
+    return tuple(found)
+
+
+def _accrual(
+    protocol: outbound_pb2.ProxyProtocol.Http1 | outbound_pb2.ProxyProtocol.Http2 | outbound_pb2.ProxyProtocol.Grpc,
+) -> client.FailureAccrual | None:
+    return accrual_of(protocol.failure_accrual) if protocol.HasField("failure_accrual") else None
+
+
+# ---- HTTP and gRPC routes
+
+
+def _http_routes(routes: Iterable[outbound_pb2.HttpRoute]) -> tuple[ClientRoute, ...]:
+    return _each("HTTP route", routes, _http_route)
+
+
+def _http_route(route: outbound_pb2.HttpRoute) -> ClientRoute:
+    return ClientRoute(
+        meta_of(route, "route", True), _each("host", route.hosts, host_of), _each("rule", route.rules, _http_rule)
+    )
+
+
+def _grpc_route(route: outbound_pb2.GrpcRoute) -> ClientRoute:
+    return ClientRoute(
+        meta_of(route, "route", True),
+        _each("host", route.hosts, host_of),
+        _each("rule", route.rules, _grpc_rule),
+        is_grpc=True,
+    )
+
+
+def _http_rule(rule: outbound_pb2.HttpRoute.Rule) -> ClientRule:
+    return ClientRule(
+        matches=_each("match", rule.matches, http_match_of),
+        filters=_each("filter", rule.filters, _http_filter),
+        distribution=_distribution_of(rule, _http_filter),
+        timeouts=_timeouts_of(rule),
+        retry=_http_retry(rule.retry) if rule.HasField("retry") else None,
+        allows_l5d_headers=rule.allow_l5d_request_headers,
+    )
+
+
+def _grpc_rule(rule: outbound_pb2.GrpcRoute.Rule) -> ClientRule:
+    return ClientRule(
+        matches=_each("match", rule.matches, grpc_match_of),
+        filters=_each("filter", rule.filters, _grpc_filter),
+        distribution=_distribution_of(rule, _grpc_filter),
+        timeouts=_timeouts_of(rule),
+        retry=_grpc_retry(rule.retry) if rule.HasField("retry") else None,
+        allows_l5d_headers=rule.allow_l5d_request_headers,
+    )
+
+
+def _http_filter(message: outbound_pb2.HttpRoute.Filter) -> Filter:
+    kind = kind_of(message, "kind", "filter")
+    if kind == "failure_injector":
+        return http_failure_of(message.failure_injector)
+    if kind == "redirect":
+        return redirect_of(message.redirect)
+    if kind == "request_header_modifier":
+        return modifier_of(message.request_header_modifier, False)
+    return modifier_of(message.response_header_modifier, True)
+
+
+def _grpc_filter(message: outbound_pb2.GrpcRoute.Filter) -> Filter:
+    if kind_of(message, "kind", "filter") == "failure_injector":
+        return grpc_failure_of(message.failure_injector)
+    return modifier_of(message.request_header_modifier, False)
+
+
+def _timeouts_of(rule: outbound_pb2.HttpRoute.Rule | outbound_pb2.GrpcRoute.Rule) -> Timeouts:
+    """The rule's old `requestTimeout` counts only where the new one is unset."""
+    request_s = duration_s(rule.timeouts, "request")
+    legacy_s = duration_s(rule, "requestTimeout")
+    return Timeouts(
+        request_s=legacy_s if request_s is None else request_s,
+        response_s=duration_s(rule.timeouts, "response"),
+        idle_s=duration_s(rule.timeouts, "idle"),
+    )
+
+
+def _http_retry(message: outbound_pb2.HttpRoute.Retry) -> Retry:
+    if not message.HasField("conditions"):
+        raise InvalidMessageError("retry: missing conditions")
+    if message.max_retries > _MAX_RETRIES:
+        raise InvalidMessageError(f"retry: {message.max_retries} retries")
+    statuses = tuple((one.start, one.end) for one in message.conditions.status_ranges)
+    for start, end in statuses:
+        if not 1 <= start <= end <= 599:
+            raise InvalidMessageError(f"retry: statuses {start} to {end}")
+    return Retry(
+        message.max_retries,
+        message.max_request_bytes,
+        statuses=statuses,
+        timeout_s=duration_s(message, "timeout"),
+        backoff=backoff_of(message.backoff) if message.HasField("backoff") else None,
+    )
+
+
+def _grpc_retry(message: outbound_pb2.GrpcRoute.Retry) -> Retry:
+    if not message.HasField("conditions"):
+        raise InvalidMessageError("retry: missing conditions")
+    conditions = message.conditions
+    return Retry(
+        message.max_retries,
+        message.max_request_bytes,
+        grpc_codes=frozenset(code for name, code in _RETRY_CODES.items() if getattr(conditions, name)),
+        timeout_s=duration_s(message, "timeout"),
+        backoff=backoff_of(message.backoff) if message.HasField("backoff") else None,
+    )
+
+
+# ---- opaque and TLS routes
+
+
+def _opaque_routes(opaque: outbound_pb2.ProxyProtocol.Opaque) -> tuple[StreamRoute, ...]:
+    if len(opaque.routes) > 1:
+        raise InvalidMessageError(f"opaque: {len(opaque.routes)} routes where at most one may be")
+    return _each("opaque route", opaque.routes, _stream_route)
+
+
+def _stream_route(route: outbound_pb2.OpaqueRoute | outbound_pb2.TlsRoute) -> StreamRoute:
+    meta = meta_of(route, "route", True)
+    if len(route.rules) != 1:
+        raise InvalidMessageError(f"{len(route.rules)} rules where one must be")
+    rule = route.rules[0]
+    snis: tuple[HostMatch, ...] = ()
+    if isinstance(route, outbound_pb2.TlsRoute):
+        snis = _each("SNI", route.snis, _sni_of)
+    refusal = ("", "")
+    for one in rule.filters:
+        refused = _refusal_of(one)
+        refusal = refusal if refusal[0] else refused
+    return StreamRoute(meta, _distribution_of(rule, _stream_filter), snis, *refusal)
+
+
+def _sni_of(message: Any) -> HostMatch:
+    """Patterns of SNI are compared as they are (reference: outbound section 7.3)."""
+    if kind_of(message, "match", "SNI") == "exact":
+        return HostMatch(message.exact)
+    return suffix_of(message.suffix.reverse_labels)
+
+
+def _refusal_of(message: outbound_pb2.OpaqueRoute.Filter | outbound_pb2.TlsRoute.Filter) -> tuple[str, str]:
+    if kind_of(message, "kind", "filter") == "forbidden":
+        return client.FORBIDDEN, "forbidden"
+    return client.INVALID_BACKEND, message.invalid.message
+
+
+def _stream_filter(message: outbound_pb2.OpaqueRoute.Filter | outbound_pb2.TlsRoute.Filter) -> Filter:
+    return Unusable(_refusal_of(message)[1])
+
+
+# ---- backends
+
+
+def _distribution_of(rule: Any, convert_filter: Callable[[Any], Filter]) -> Distribution:
+    if not rule.HasField("backends"):
+        raise InvalidMessageError("missing distribution")
+    distribution = rule.backends
+    kind = kind_of(distribution, "kind", "distribution")
+    if kind == "empty":
+        return Distribution(client.EMPTY)
+    weighted: Sequence[tuple[Any, int]]
+    if kind == "first_available":
+        name = client.FIRST_AVAILABLE
+        weighted = [(one, 1) for one in distribution.first_available.backends]
+    else:
+        name = client.RANDOM_AVAILABLE
+        weighted = [(_unwrapped(one), one.weight) for one in distribution.random_available.backends]
+    if not weighted:
+        raise InvalidMessageError(f"a {name} distribution may not be empty")
+    return Distribution(name, _each("backend", weighted, lambda pair: _route_backend(pair[0], pair[1], convert_filter)))
+
+
+def _unwrapped(weighted: Any) -> Any:
+    if not weighted.HasField("backend"):
+        raise InvalidMessageError("a weighted backend has no backend")
+    return weighted.backend
+
+
+def _route_backend(message: Any, weight: int, convert_filter: Callable[[Any], Filter]) -> RouteBackend:
+    if not message.HasField("backend"):
+        raise InvalidMessageError("missing backend")
+    return RouteBackend(backend_of(message.backend), weight, _each("filter", message.filters, convert_filter))
+
+
+def backend_of(message: outbound_pb2.Backend) -> Backend:
+    """Its queue must be there, and is not used: the proxy's own settings are."""
+    meta = meta_of(message, "backend", True)
+    dispatch: Balance | Forward | Fail
+    kind = message.WhichOneof("kind")
+    if kind == "balancer":
+        dispatch = _balance_of(message.balancer)
+    elif kind == "forward":
+        dispatch = Forward(*endpoint_of(message.forward, {}))
+    else:
+        namespace = f"{meta.namespace}/" if meta.namespace else ""
+        dispatch = Fail(f"backend for {meta.kind} {namespace}{meta.name} has no dispatcher")
+    if not message.HasField("queue"):
+        raise InvalidMessageError("backend: missing queue")
+    required_s(message.queue, "failfast_timeout", "queue")
+    return Backend(meta, dispatch)
+
+
+def _balance_of(message: outbound_pb2.Backend.BalanceP2c) -> Balance:
+    if not message.HasField("discovery"):
+        raise InvalidMessageError("balancer: missing discovery")
+    kind_of(message.discovery, "kind", "discovery")
+    path = message.discovery.dst.path
+    host, _, port = path.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise InvalidMessageError(f"discovery: {path!r} is not host:port")
+    return Balance(path, _load_of(message))
+
+
+def _load_of(message: outbound_pb2.Backend.BalanceP2c) -> PeakEwmaLoad | PenaltyLoad:
+    if kind_of(message, "load", "balancer") == "peak_ewma":
+        return PeakEwmaLoad(
+            required_s(message.peak_ewma, "default_rtt", "load"), required_s(message.peak_ewma, "decay", "load")
+        )
+    penalty = message.penalty_peak_ewma
+    duration_s(penalty, "penalty_decay")
+
+    def or_default(field: str, default_s: float) -> float:
+        found_s = duration_s(penalty, field)
+        return default_s if found_s is None else found_s
+
+    usual = PenaltyLoad()
+    return PenaltyLoad(
+        default_rtt_s=or_default("default_rtt", usual.default_rtt_s),
+        decay_s=or_default("decay", usual.decay_s),
+        penalty_s=or_default("penalty", usual.penalty_s),
+        max_retry_after_s=or_default("max_retry_after", usual.max_retry_after_s),
+    )

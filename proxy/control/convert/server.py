@@ -1,0 +1,219 @@
+"""inbound.Server → ServerPolicy (reference: inbound section 5).
+
+Law: any violation makes the whole message invalid. Clients on localhost are
+always let in, by an authorization of ours at the end of each list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Network, IPv6Network
+from typing import Final
+
+from proxy.api import inbound_pb2
+from proxy.control.convert.fields import InvalidMessageError, kind_of, meta_of, network_of, required_s
+from proxy.control.convert.route import (
+    grpc_failure_of,
+    grpc_match_of,
+    host_of,
+    http_failure_of,
+    http_match_of,
+    modifier_of,
+    redirect_of,
+)
+from proxy.policy import server
+from proxy.policy.meta import Meta, default_meta
+from proxy.policy.route import Filter, Unusable
+from proxy.policy.server import (
+    Authentication,
+    Authorization,
+    NetworkMatch,
+    RateLimit,
+    ServerPolicy,
+    ServerRoute,
+    ServerRule,
+)
+
+_LOCALHOST: Final = Authorization(
+    default_meta("localhost"),
+    (NetworkMatch(IPv4Network("127.0.0.1/32")), NetworkMatch(IPv6Network("::1/128"))),
+    Authentication(),
+)
+_UNKNOWN_FILTER: Final = Unusable("invalid server policy: server policy configured with unknown filter")
+
+Authorizations = tuple[Authorization, ...]
+
+
+def server_policy_of(message: inbound_pb2.Server) -> ServerPolicy:
+    """InvalidMessageError if any part of it breaks a rule."""
+    if not message.HasField("protocol"):
+        raise InvalidMessageError("server: missing protocol")
+    protocol = message.protocol
+    kind = kind_of(protocol, "kind", "protocol")
+    authorizations = (*(authorization_of(one) for one in message.authorizations), _LOCALHOST)
+    meta = _meta_of_labels(message.labels, "server")
+    if kind == "detect":
+        detect = protocol.detect
+        return ServerPolicy(
+            meta,
+            server.DETECT,
+            authorizations,
+            _http_routes(detect.http_routes, authorizations),
+            required_s(detect, "timeout", "detect"),
+            _rate_limit_of(detect.http_local_rate_limit),
+        )
+    if kind == "http1":
+        routes = _http_routes(protocol.http1.routes, authorizations)
+        limit = _rate_limit_of(protocol.http1.local_rate_limit)
+        return ServerPolicy(meta, server.HTTP_1, (), routes, rate_limit=limit)
+    if kind == "http2":
+        routes = _http_routes(protocol.http2.routes, authorizations)
+        limit = _rate_limit_of(protocol.http2.local_rate_limit)
+        return ServerPolicy(meta, server.HTTP_2, (), routes, rate_limit=limit)
+    if kind == "grpc":
+        return ServerPolicy(meta, server.GRPC, (), _grpc_routes(protocol.grpc.routes, authorizations))
+    return ServerPolicy(meta, server.TLS if kind == "tls" else server.OPAQUE, authorizations)
+
+
+# ---- routes
+
+
+def _http_routes(routes: Sequence[inbound_pb2.HttpRoute], parents: Authorizations) -> tuple[ServerRoute, ...]:
+    if not routes:
+        return (ServerRoute(default_meta("default"), (), parents, (ServerRule(()),)),)
+    return tuple(
+        ServerRoute(
+            meta_of(route, "HTTP route", False),
+            tuple(host_of(host) for host in route.hosts),
+            (*(authorization_of(one) for one in route.authorizations), *parents),
+            tuple(_http_rule(rule) for rule in route.rules),
+        )
+        for route in routes
+    )
+
+
+def _grpc_routes(routes: Sequence[inbound_pb2.GrpcRoute], parents: Authorizations) -> tuple[ServerRoute, ...]:
+    if not routes:
+        return (ServerRoute(default_meta("default"), (), parents, (ServerRule(()),), is_grpc=True),)
+    return tuple(
+        ServerRoute(
+            meta_of(route, "gRPC route", False),
+            tuple(host_of(host) for host in route.hosts),
+            (*(authorization_of(one) for one in route.authorizations), *parents),
+            tuple(_grpc_rule(rule) for rule in route.rules),
+            is_grpc=True,
+        )
+        for route in routes
+    )
+
+
+def _http_rule(rule: inbound_pb2.HttpRoute.Rule) -> ServerRule:
+    return ServerRule(
+        tuple(http_match_of(one) for one in rule.matches), tuple(_http_filter(one) for one in rule.filters)
+    )
+
+
+def _grpc_rule(rule: inbound_pb2.GrpcRoute.Rule) -> ServerRule:
+    return ServerRule(
+        tuple(grpc_match_of(one) for one in rule.matches), tuple(_grpc_filter(one) for one in rule.filters)
+    )
+
+
+def _http_filter(message: inbound_pb2.HttpRoute.Filter) -> Filter:
+    kind = message.WhichOneof("kind")
+    if kind == "failure_injector":
+        return http_failure_of(message.failure_injector)
+    if kind == "request_header_modifier":
+        return modifier_of(message.request_header_modifier, False)
+    if kind == "redirect":
+        return redirect_of(message.redirect)
+    return _UNKNOWN_FILTER
+
+
+def _grpc_filter(message: inbound_pb2.GrpcRoute.Filter) -> Filter:
+    kind = message.WhichOneof("kind")
+    if kind == "failure_injector":
+        return grpc_failure_of(message.failure_injector)
+    if kind == "request_header_modifier":
+        return modifier_of(message.request_header_modifier, False)
+    return _UNKNOWN_FILTER
+
+
+# ---- authorizations
+
+
+def authorization_of(message: inbound_pb2.Authz) -> Authorization:
+    if not message.networks:
+        raise InvalidMessageError("authorization: missing networks")
+    if message.HasField("metadata"):
+        meta = meta_of(message, "authorization", False)
+    else:
+        meta = _meta_of_labels(message.labels, "serverauthorization")
+    networks = tuple(_network_match_of(one) for one in message.networks)
+    return Authorization(meta, networks, _authentication_of(message))
+
+
+def _network_match_of(message: inbound_pb2.Network) -> NetworkMatch:
+    if not message.HasField("net"):
+        raise InvalidMessageError("authorization: missing net")
+    excepted: Sequence[inbound_pb2.Network] = getattr(message, "except")
+    return NetworkMatch(network_of(message.net), tuple(network_of(one) for one in excepted))  # type: ignore[arg-type]
+
+
+def _authentication_of(message: inbound_pb2.Authz) -> Authentication:
+    if not message.HasField("authentication"):
+        raise InvalidMessageError("authorization: missing authentication")
+    if kind_of(message.authentication, "permit", "authentication") == "unauthenticated":
+        return Authentication()
+    mesh_tls = message.authentication.meshTLS
+    if kind_of(mesh_tls, "clients", "meshTLS") == "unauthenticated":
+        return Authentication(needs_tls=True)
+    return Authentication(
+        needs_tls=True,
+        any_client=False,
+        identities=frozenset(_identity_of(one.name) for one in mesh_tls.identities.identities),
+        suffixes=tuple(_suffix_of(one.parts) for one in mesh_tls.identities.suffixes),
+    )
+
+
+def _identity_of(name: str) -> str:
+    """DNS-like identities are compared in lower case, URIs as they are."""
+    return name if "://" in name else name.lower()
+
+
+def _suffix_of(parts: Sequence[str]) -> str:
+    """Empty for every DNS-like identity."""
+    return "".join("." + part for part in parts).lower()
+
+
+def _meta_of_labels(labels: Mapping[str, str], default_kind: str) -> Meta:
+    """The older way of saying metadata."""
+    if "name" not in labels:
+        raise InvalidMessageError("labels: missing name")
+    name = labels["name"]
+    group = labels.get("group", "policy.linkerd.io")
+    if "kind" in labels:
+        kind = labels["kind"]
+        return default_meta(name) if not group and kind == "default" else Meta(group, kind, name)
+    prefix, colon, rest = name.partition(":")
+    if not colon:
+        return Meta(group, default_kind, name)
+    return default_meta(rest) if prefix == "default" else Meta(group, prefix, rest)
+
+
+# ---- rate limits
+
+
+def _rate_limit_of(message: inbound_pb2.HttpLocalRateLimit) -> RateLimit | None:
+    """None if it limits nothing; an override without a limit is dropped."""
+    limit = RateLimit(
+        meta_of(message, "rate limit", False) if message.HasField("metadata") else None,
+        message.total.requestsPerSecond,
+        message.identity.requestsPerSecond,
+        tuple(
+            (frozenset(_identity_of(client.name) for client in one.clients.identities), one.limit.requestsPerSecond)
+            for one in message.overrides
+            if one.limit.requestsPerSecond
+        ),
+    )
+    return limit if limit.total or limit.per_identity or limit.overrides else None

@@ -1,0 +1,95 @@
+"""Questions to the name servers of resolv.conf, and to the system's resolver behind them.
+
+Law: every failure is a DnsError, with the TTL of the negative answer if there was one.
+dnspython is imported on the first question: most proxies' controllers are addresses in tests and names in clusters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+SYSTEM_TTL_S: Final = 30.0
+"""What an address from the system's resolver is good for; it tells no TTL."""
+
+
+class DnsError(Exception):
+    """A name has no such records, or nobody could be asked; the text says which."""
+
+    def __init__(self, text: str, ttl_s: float | None = None) -> None:
+        super().__init__(text)
+        self.ttl_s: Final = ttl_s
+        """How long the answer "there is none" holds; None if there was no answer."""
+
+
+class Client:
+    """`servers` instead of resolv.conf's, as (ip, port)."""
+
+    def __init__(self, servers: Sequence[tuple[str, int]] = (), lifetime_s: float = 5.0) -> None:
+        self._servers = servers
+        self._lifetime_s = lifetime_s
+        self._resolver: Any = None
+
+    async def srv(self, name: str) -> tuple[list[tuple[str, int]], float]:
+        answer = await self._ask(name, "SRV")
+        return [(record.target.to_text(), record.port) for record in answer], float(answer.rrset.ttl)
+
+    async def addresses(self, name: str) -> tuple[list[str], float]:
+        """A and AAAA, asked at once; what DNS does not know, the hosts file may."""
+        answers = await asyncio.gather(self._ask(name, "A"), self._ask(name, "AAAA"), return_exceptions=True)
+        ips: list[str] = []
+        ttls: list[float] = []
+        for answer in answers:
+            if not isinstance(answer, BaseException):
+                ips.extend(record.address for record in answer)
+                ttls.append(float(answer.rrset.ttl))
+            elif not isinstance(answer, DnsError):
+                raise answer
+        if ips:
+            return ips, min(ttls)
+        try:
+            return await system_addresses(name), SYSTEM_TTL_S
+        except DnsError:
+            raise answers[0] if isinstance(answers[0], DnsError) else DnsError(f"{name}: no addresses") from None
+
+    async def _ask(self, name: str, kind: str) -> Any:
+        import dns.exception
+        import dns.resolver
+
+        try:
+            return await self._configured().resolve(name, kind, search=True, lifetime=self._lifetime_s)
+        except dns.resolver.NXDOMAIN as error:
+            responses = error.kwargs["responses"].values()
+            raise DnsError(f"{name}: no such name", _negative_ttl_s(responses)) from None
+        except dns.resolver.NoAnswer as error:
+            raise DnsError(f"{name}: no {kind} records", _negative_ttl_s([error.kwargs["response"]])) from None
+        except (dns.exception.DNSException, OSError) as error:
+            raise DnsError(f"{name}: {error}") from None
+
+    def _configured(self) -> Any:
+        """Made on first use: NoResolverConfiguration (a DNSException) where there is no resolv.conf."""
+        if self._resolver is None:
+            import dns.asyncresolver
+
+            resolver = dns.asyncresolver.Resolver(configure=not self._servers)
+            if self._servers:
+                resolver.nameservers = [ip for ip, _ in self._servers]
+                resolver.port = self._servers[0][1]
+            self._resolver = resolver
+        return self._resolver
+
+
+def _negative_ttl_s(responses: Iterable[Any]) -> float:
+    """How long "there is none" holds, as the zone's SOA says; 0 without one."""
+    return float(min((response.resolve_chaining().minimum_ttl for response in responses), default=0))
+
+
+async def system_addresses(name: str) -> list[str]:
+    """By getaddrinfo, in a thread of the loop's; DnsError if it finds none."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise DnsError(f"{name}: {error.strerror or error}") from None
+    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))

@@ -1,0 +1,162 @@
+"""Identity: our certificate, asked for before it is needed and again before it runs out.
+
+Law: what is installed has been checked by Credentials (chain, name, key); any
+failure keeps the certificate in use and counts. The key and its CSR are made
+once per process, the token is read anew for each call, and each call has a
+channel of its own.
+Source: reference identity-and-tls sections 1 and 2, metrics section 9.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from proxy.api import identity_pb2, services
+from proxy.control.channel import Channel
+from proxy.core.log import logger
+from proxy.core.reactor import Clock
+from proxy.http.grpc import Status
+from proxy.tls.credentials import Credentials, CredentialsError
+from proxy.tls.csr import KeyAndCsr
+
+_log: Final = logger(__name__)
+
+_REFRESH_SHARE: Final = 0.7
+"""Of the lifetime that is left."""
+
+CALL_TIMEOUT_S: Final = 60.0
+"""A service that takes the call and never answers must not keep us from asking another."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdentitySettings:
+    name: str
+    """The DNS name to certify."""
+    token_file: str
+    min_refresh_s: float
+    max_refresh_s: float
+    call_timeout_s: float = CALL_TIMEOUT_S
+
+
+class Identity:
+    def __init__(
+        self,
+        loop: Any,
+        settings: IdentitySettings,
+        key_and_csr: KeyAndCsr,
+        credentials: Credentials,
+        make_channel: Callable[[], Channel],
+        wall_clock: Clock = time.time,
+    ) -> None:
+        self.refreshes: Final = {"ok": 0, "error": 0}
+        """`control_identity_cert_refreshes_total`; errors are certificates that were refused here, not failed calls."""
+        self.expires_at = 0.0
+        """Seconds since the epoch; 0 before the first certificate."""
+        self.refreshed_at = 0.0
+        self._loop = loop
+        self._settings = settings
+        self._key_and_csr = key_and_csr
+        self._credentials = credentials
+        self._make_channel = make_channel
+        self._wall_clock = wall_clock
+        self._channel: Channel | None = None
+        self._timer: Any = None
+        self._is_closed = False
+
+    def start(self) -> None:
+        """Certify now, and from then on in time."""
+        self._certify()
+
+    def close(self) -> None:
+        """Ask no more. Idempotent."""
+        self._is_closed = True
+        self._settle()
+
+    # ---- one attempt
+
+    def _certify(self) -> None:
+        self._timer = None
+        settings = self._settings
+        try:
+            token = Path(settings.token_file).read_bytes()
+        except OSError as error:
+            self._fail(f"token file {settings.token_file}: {error.strerror}")
+            return
+        if not token:
+            self._fail(f"token file {settings.token_file} is empty")
+            return
+        request = identity_pb2.CertifyRequest(
+            identity=settings.name, token=token, certificate_signing_request=self._key_and_csr.csr_der
+        )
+        channel = self._channel = self._make_channel()
+        self._timer = self._loop.call_later(settings.call_timeout_s, self._on_late)
+        channel.call(services.CERTIFY, request, self._on_reply)
+
+    def _on_late(self) -> None:
+        self._fail(f"no answer within {self._settings.call_timeout_s:g}s")
+
+    def _on_reply(self, reply: identity_pb2.CertifyResponse | Status) -> None:
+        if isinstance(reply, Status):
+            self._fail(str(reply))
+            return
+        try:
+            self._install(reply)
+        except CredentialsError as error:
+            self.refreshes["error"] += 1
+            self._fail(str(error))
+
+    def _install(self, reply: identity_pb2.CertifyResponse) -> None:
+        """CredentialsError if the certificate will not do."""
+        if not reply.HasField("valid_until"):
+            raise CredentialsError("identity certification missing expiration")
+        now = self._wall_clock()
+        expires_at = reply.valid_until.seconds + reply.valid_until.nanos / 1e9
+        if expires_at <= now:
+            raise CredentialsError("certificate already expired")
+        is_first = not self.expires_at
+        self.expires_at, self.refreshed_at, before = expires_at, now, (self.expires_at, self.refreshed_at)
+        try:
+            self._credentials.install(
+                reply.leaf_certificate,
+                list(reply.intermediate_certificates),
+                self._key_and_csr.key_der,
+                expires_at,
+            )
+        except CredentialsError:
+            self.expires_at, self.refreshed_at = before
+            raise
+        self.refreshes["ok"] += 1
+        _log.debug("Identity certified until %s", expires_at)
+        if is_first:
+            _log.info("Certified identity id=%s", self._settings.name)
+        self._settle()
+        self._wait()
+
+    def _fail(self, text: str) -> None:
+        _log.error("Failed to obtain identity: %s", text)
+        self._settle()
+        self._wait()
+
+    # ---- between attempts
+
+    def _settle(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        channel = self._channel
+        self._channel = None
+        if channel is not None:
+            channel.close()
+
+    def _wait(self) -> None:
+        if not self._is_closed:
+            self._timer = self._loop.call_later(self.refresh_in_s(), self._certify)
+
+    def refresh_in_s(self) -> float:
+        """Until the next attempt: a share of what is left of the last good certificate, within the configured bounds."""
+        left_s = max(self.expires_at - self._wall_clock(), 0.0)
+        return min(max(left_s * _REFRESH_SHARE, self._settings.min_refresh_s), self._settings.max_refresh_s)

@@ -1,0 +1,111 @@
+"""Member: one address of a controller: its connections, its load, and whether it may be asked now.
+
+Law: a member whose connection could not be made waits for its next backoff
+step and is not picked meanwhile; connecting starts the steps anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from proxy.balance.ewma import PeakEwma
+from proxy.core.addr import Addr
+from proxy.core.codec import Wire
+from proxy.core.log import logger
+from proxy.core.reason import Reason
+from proxy.http import grpc
+from proxy.http.grpc import Status
+from proxy.http.h2.client import H2Client
+from proxy.http.pool import ClientConnection, Pool
+
+if TYPE_CHECKING:
+    from proxy.control.channel import Channel
+
+_log: Final = logger(__name__)
+
+_DEFAULT_RTT_S: Final = 0.03
+_DECAY_S: Final = 10.0
+
+
+class CallScope(Protocol):
+    """What counts calls (reference: metrics, section 3.2); metrics.RequestScope is one."""
+
+    def request(self) -> None: ...
+
+    def response_began(self, status: int, latency_s: float) -> None: ...
+
+    def ended(self, status: int, is_success: bool, grpc_status: str, error: str) -> None: ...
+
+
+class Member:
+    __slots__ = ("addr", "pool", "load", "_channel", "_on_ready", "_failures", "_timer", "_is_gone")
+
+    def __init__(self, channel: Channel, addr: Addr, on_ready: Callable[[Member, bool], None]) -> None:
+        self.addr = addr
+        self.pool = Pool(self._dial)
+        self.load = PeakEwma(_DEFAULT_RTT_S, _DECAY_S, channel.clock())
+        self._channel = channel
+        self._on_ready = on_ready
+        self._failures = 0
+        self._timer: Any = None
+        """While it waits to be tried again."""
+        self._is_gone = False
+
+    def _dial(self, pool: Pool) -> ClientConnection:
+        options = self._channel.settings.dial._replace(on_connected=self.succeeded, on_failed=self._say_why)
+
+        def make_codec(wire: Wire) -> H2Client:
+            return H2Client(wire, pool)
+
+        return cast(H2Client, self._channel.dial(self.addr, make_codec, options))
+
+    def _say_why(self, text: str) -> None:
+        _log.warning("%s: failed to connect to %s: %s", self._channel, self.addr, text)
+
+    def succeeded(self) -> None:
+        self._failures = 0
+
+    def failed(self) -> None:
+        """A connection could not be made. Many calls may say so of the same one."""
+        if self._timer is None and not self._is_gone:
+            wait_s = self._channel.settings.backoff.wait_s(self._failures)
+            self._failures += 1
+            self._timer = self._channel.loop.call_later(wait_s, self._on_backoff_over)
+            self._on_ready(self, False)
+
+    def _on_backoff_over(self) -> None:
+        self._timer = None
+        self._on_ready(self, True)
+
+    def close(self) -> None:
+        """It is no address of the controller any more; calls that run, run on."""
+        self._is_gone = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.pool.close(Reason.SHUTDOWN)
+
+    # ---- load and counts
+
+    def sent(self) -> None:
+        self.load.pending += 1
+        scope = self._channel.scope
+        if scope is not None:
+            scope.request()
+
+    def answered(self, sent_at: float) -> None:
+        now = self._channel.clock()
+        self.load.pending -= 1
+        self.load.observe(now - sent_at, now)
+
+    def count_began(self, http_status: int, sent_at: float) -> None:
+        scope = self._channel.scope
+        if scope is not None:
+            scope.response_began(http_status, self._channel.clock() - sent_at)
+
+    def count_end(self, http_status: int, status: Status) -> None:
+        scope = self._channel.scope
+        if scope is not None:
+            error = "" if http_status else "unclassified"
+            scope.ended(http_status, status.code == grpc.OK, "" if error else str(status.code), error)

@@ -1,0 +1,111 @@
+"""ControlPlane: everything that a sidecar asks of its controllers, made from its configuration.
+
+Law: the one place where settings of variables become settings of clients.
+Controllers on loopback take the inbound side's connect settings and no
+stream limits (reference: configuration sections 4.5 and 4.6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from proxy.config import Config
+from proxy.control.channel import Channel, ChannelSettings
+from proxy.control.destination import Destinations
+from proxy.control.dial import dial_to
+from proxy.control.identity import Identity, IdentitySettings
+from proxy.control.inbound_policy import InboundPolicies
+from proxy.control.member import CallScope
+from proxy.control.outbound_policy import OutboundPolicies
+from proxy.control.resolve import Names
+from proxy.control.subscription import StreamLimits, StreamSettings
+from proxy.core.control_addr import ControlAddr
+from proxy.core.dial import DialOptions
+from proxy.core.reactor import Reactor
+from proxy.tls.credentials import Credentials
+from proxy.tls.csr import KeyAndCsr
+
+MakeScope = Callable[[str, ControlAddr], CallScope | None]
+"""Counters for the calls of a client (`destination`, `policy`, `identity`) to its controller."""
+
+
+class ControlPlane:
+    """`make_scope` gives the metrics of calls; without it they are not counted."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        config: Config,
+        credentials: Credentials,
+        key_and_csr: KeyAndCsr,
+        make_scope: MakeScope | None = None,
+    ) -> None:
+        self._reactor = reactor
+        self._config = config
+        self._credentials = credentials
+        self._make_scope = make_scope
+        self.names: Final = Names(reactor.loop, None, config.dns_min_ttl_s, config.dns_max_ttl_s)
+        destination = self._channel("destination", config.destination_svc)
+        policy = self._channel("policy", config.policy_svc)
+        self._channels = (destination, policy)
+        self.destinations: Final = Destinations(
+            destination, self._streams(config.destination_svc), config.destination_context
+        )
+        policy_streams = self._streams(config.policy_svc)
+        self.outbound_policies: Final = OutboundPolicies(policy, policy_streams, config.policy_workload)
+        self.inbound_policies: Final = InboundPolicies(
+            policy, policy_streams, config.policy_workload, config.inbound_detect_timeout_s
+        )
+        self.identity: Final = self._identity(reactor.loop, key_and_csr)
+
+    def close(self) -> None:
+        """Cancel everything that is asked. Idempotent."""
+        self.identity.close()
+        for channel in self._channels:
+            channel.close()
+
+    def _identity(self, loop: Any, key_and_csr: KeyAndCsr) -> Identity:
+        """ValueError if the configuration names no identity service (SPIRE is not spoken)."""
+        config = self._config
+        target = config.identity_svc
+        if target is None or config.identity_token_file is None:
+            raise ValueError("identity by SPIRE is not supported: set LINKERD2_PROXY_IDENTITY_SVC_ADDR and _NAME")
+        settings = IdentitySettings(
+            config.identity_server_name,
+            config.identity_token_file,
+            config.identity_min_refresh_s,
+            config.identity_max_refresh_s,
+        )
+        return Identity(loop, settings, key_and_csr, self._credentials, lambda: self._channel("identity", target))
+
+    def _channel(self, client: str, target: ControlAddr) -> Channel:
+        config = self._config
+        if target.is_loopback:
+            backoff = config.inbound_connect_backoff
+            options = DialOptions(
+                config.inbound_connect_timeout_s,
+                config.inbound_connect_keepalive_s,
+                config.inbound_connect_user_timeout_s,
+            )
+        else:
+            backoff = config.outbound_connect_backoff
+            options = DialOptions(
+                config.outbound_connect_timeout_s,
+                config.outbound_connect_keepalive_s,
+                config.outbound_connect_user_timeout_s,
+            )
+        scope = self._make_scope(client, target) if self._make_scope is not None else None
+        settings = ChannelSettings(client, target, backoff, options)
+        return Channel(self._reactor, settings, dial_to(self._reactor, target, self._credentials), self.names, scope)
+
+    def _streams(self, target: ControlAddr) -> StreamSettings:
+        config = self._config
+        if target.is_loopback:
+            return StreamSettings(config.inbound_connect_backoff)
+        limits = StreamLimits(
+            config.control_stream_initial_timeout_s,
+            config.control_stream_idle_timeout_s,
+            config.control_stream_lifetime_s,
+        )
+        return StreamSettings(config.outbound_connect_backoff, limits)

@@ -1,0 +1,197 @@
+"""gRPC's words on top of HTTP/2: frames, statuses, the percent-encoding of messages, deadlines.
+
+Law: pure functions and values over bytes and fields; what a status means for
+a route, a retry or a watch is decided elsewhere.
+Source: the gRPC HTTP/2 mapping (PROTOCOL-HTTP2), RFC 9110 for what HTTP statuses stand for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import Final, NamedTuple
+
+from proxy.core.errors import ProtocolError
+from proxy.core.reason import Reason
+from proxy.http.headers import Field
+
+OK: Final = 0
+CANCELLED: Final = 1
+UNKNOWN: Final = 2
+INVALID_ARGUMENT: Final = 3
+DEADLINE_EXCEEDED: Final = 4
+NOT_FOUND: Final = 5
+ALREADY_EXISTS: Final = 6
+PERMISSION_DENIED: Final = 7
+RESOURCE_EXHAUSTED: Final = 8
+FAILED_PRECONDITION: Final = 9
+ABORTED: Final = 10
+OUT_OF_RANGE: Final = 11
+UNIMPLEMENTED: Final = 12
+INTERNAL: Final = 13
+UNAVAILABLE: Final = 14
+DATA_LOSS: Final = 15
+UNAUTHENTICATED: Final = 16
+
+NAMES: Final = (
+    "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
+    "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED",
+    "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
+)  # fmt: skip
+
+CONTENT_TYPE: Final = b"application/grpc"
+STATUS: Final = b"grpc-status"
+MESSAGE: Final = b"grpc-message"
+TIMEOUT: Final = b"grpc-timeout"
+
+MESSAGE_BYTES: Final = 4 << 20
+"""The largest message that we take (grpcio, tonic and Go: 4 MiB)."""
+
+_prefix: Final = Struct(">BI")
+"""Whether the message is compressed, and its length."""
+
+
+class Status(NamedTuple):
+    code: int
+    message: str = ""
+
+    @property
+    def name(self) -> str:
+        return NAMES[self.code] if self.code < len(NAMES) else f"code {self.code}"
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.message}" if self.message else self.name
+
+
+def frame(message: bytes) -> bytes:
+    """A message, uncompressed, behind its five octets."""
+    return _prefix.pack(0, len(message)) + message
+
+
+class Deframer:
+    """Messages out of a body's bytes, however they were cut."""
+
+    __slots__ = ("_buffer",)
+
+    def __init__(self) -> None:
+        self._buffer = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The messages that are whole now; ProtocolError if one is compressed or too large."""
+        buffer = self._buffer + data if self._buffer else data
+        messages: list[bytes] = []
+        position = 0
+        while len(buffer) - position >= _prefix.size:
+            compressed, size = _prefix.unpack_from(buffer, position)
+            if compressed:
+                raise ProtocolError("compressed gRPC message, although no encoding was offered")
+            if size > MESSAGE_BYTES:
+                raise ProtocolError(f"gRPC message of {size} bytes", Reason.OVER_LIMIT)
+            end = position + _prefix.size + size
+            if end > len(buffer):
+                break
+            messages.append(buffer[position + _prefix.size : end])
+            position = end
+        self._buffer = buffer[position:]
+        return messages
+
+    @property
+    def is_between_messages(self) -> bool:
+        return not self._buffer
+
+
+def status_of(fields: Iterable[Field]) -> Status | None:
+    """The status that trailers (or the head of an answer without a body) carry; None if they carry none.
+
+    A code that is not a number becomes UNKNOWN, as gRPC clients read it.
+    """
+    code = -1
+    message = ""
+    for one in fields:
+        if one.name == STATUS:
+            code = parse_code(one.value)
+            if code < 0:
+                code = UNKNOWN
+        elif one.name == MESSAGE:
+            message = decode_message(one.value)
+    return Status(code, message) if code >= 0 else None
+
+
+def parse_code(value: bytes) -> int:
+    """A `grpc-status`: -1 if it is no unsigned 16-bit decimal, UNKNOWN for numbers without a name."""
+    if not value.isdigit() or len(value) > 5:
+        return -1
+    code = int(value)
+    if code > 0xFFFF:
+        return -1
+    return code if code < len(NAMES) else UNKNOWN
+
+
+def encode_message(text: str) -> bytes:
+    """Percent-encoded UTF-8: printable ASCII except `%` stays."""
+    return b"".join(
+        [bytes((octet,)) if 0x20 <= octet <= 0x7E and octet != 0x25 else b"%%%02X" % octet for octet in text.encode()]
+    )
+
+
+def decode_message(value: bytes) -> str:
+    """What `encode_message` made; a bad escape stays as it is, bad UTF-8 becomes U+FFFD: a message is never lost."""
+    if b"%" not in value:
+        return value.decode(errors="replace")
+    first, *rest = value.split(b"%")
+    parts = [first]
+    for piece in rest:
+        digits = piece[:2]
+        if len(digits) == 2 and all(digit in b"0123456789abcdefABCDEF" for digit in digits):
+            parts.append(bytes((int(digits, 16),)) + piece[2:])
+        else:
+            parts.append(b"%" + piece)
+    return b"".join(parts).decode(errors="replace")
+
+
+_UNITS: Final = ((b"n", 1e-9), (b"u", 1e-6), (b"m", 1e-3), (b"S", 1.0), (b"M", 60.0), (b"H", 3600.0))
+
+
+def timeout_value(timeout_s: float) -> bytes:
+    """A `grpc-timeout`: at most eight digits and the finest unit that holds them, never longer than asked."""
+    for unit, size_s in _UNITS:
+        count = int(timeout_s / size_s + 1e-6)
+        if count < 100_000_000:
+            return b"%d%s" % (max(count, 0), unit)
+    return b"99999999H"
+
+
+def parse_timeout(value: bytes) -> float | None:
+    """Seconds of a `grpc-timeout`; None if it is none."""
+    digits = value[:-1]
+    if not digits.isdigit() or len(digits) > 8:
+        return None
+    for unit, size_s in _UNITS:
+        if value[-1:] == unit:
+            return int(digits) * size_s
+    return None
+
+
+_OF_HTTP: Final[dict[int, int]] = {
+    400: INTERNAL,
+    401: UNAUTHENTICATED,
+    403: PERMISSION_DENIED,
+    404: UNIMPLEMENTED,
+    429: UNAVAILABLE,
+    502: UNAVAILABLE,
+    503: UNAVAILABLE,
+    504: UNAVAILABLE,
+}
+
+
+def code_of_http(status: int) -> int:
+    """What an answer without `grpc-status` stands for."""
+    return _OF_HTTP.get(status, UNKNOWN)
+
+
+_OF_RESET: Final[dict[int, int]] = {7: UNAVAILABLE, 8: CANCELLED, 11: RESOURCE_EXHAUSTED, 12: PERMISSION_DENIED}
+
+
+def code_of_reset(error_code: int) -> int:
+    """What an RST_STREAM with this HTTP/2 error code stands for."""
+    return _OF_RESET.get(error_code, INTERNAL)
