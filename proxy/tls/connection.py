@@ -56,7 +56,7 @@ class Session:
     """A Wire that is waiting for its handshake (session.py), open, lingering (aborted, output still leaves), or closed."""
 
     __slots__ = (
-        "codec", "meter", "_reactor", "_loop", "_socket", "_fd", "_state",
+        "codec", "meter", "on_lost", "_reactor", "_loop", "_socket", "_fd", "_state",
         "_output", "_unsent", "_read", "_patience", "_deadline", "_on_abandoned", "_reason", "_errno",
         "_is_marked", "_is_paused", "_is_ending", "_has_ended", "_has_eof", "_is_full",
     )  # fmt: skip
@@ -66,6 +66,8 @@ class Session:
         self._reactor = reactor
         self._loop = reactor.loop
         self.meter = meter
+        self.on_lost: Callable[[], None] | None = None
+        """Told after the codec's `lost`: whoever keeps books of connections (Drain)."""
         self.codec: Codec = cast("Codec", None)
         self._on_abandoned = on_abandoned
         self._socket: ssl.SSLSocket | None = None
@@ -89,6 +91,9 @@ class Session:
 
     def opened(self, tls: ssl.SSLSocket, first_bytes: bytes) -> None:
         """The handshake is done; nobody watches the socket but us from now on."""
+        if self._state == _CLOSED:
+            _shut(tls, self._reason, False)  # whoever made the codec has refused this peer
+            return
         self._socket = tls
         self._fd = tls.fileno()
         self._read = cast("Callable[..., int]", tls.read)
@@ -203,6 +208,9 @@ class Session:
                 codec.lost(self._reason)
             except Exception:
                 report_fault()
+        on_lost = self.on_lost
+        if on_lost is not None:
+            on_lost()
 
     def _give_up(self) -> None:
         report_fault()
