@@ -216,7 +216,10 @@ class PlainConnection:
         self._transport = transport
         self._disarm()
         if self._reason is not None:
-            self._reset(transport)
+            if self._reason is Reason.CONNECTION_RESET:
+                self._reset(transport)
+            else:
+                transport.close()  # refused before a byte was read
             return
         self._is_open = True
         if self.meter is not None:
