@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.http.headers import HOST, Field
+from proxy.http.headers import HOST, PLAIN, Field
 
 UNKNOWN: Final = -1
 """body_size: only the end will tell (chunked, until close, HTTP/2 without content-length)."""
@@ -31,7 +31,7 @@ class RequestHead:
 
     __slots__ = (
         "method", "scheme", "authority", "path", "fields", "body_size", "target", "upgrade", "takes_trailers", "version",
-        "is_absolute", "has_host", "has_l5d", "wants_tunnel", "is_lonely",
+        "is_absolute", "has_host", "has_l5d", "has_crumbs", "wants_tunnel", "is_lonely",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +57,8 @@ class RequestHead:
         """A HOST field is among the fields; else HTTP/1.1 makes one from `authority`."""
         self.has_l5d = False
         """Fields of the mesh's own names are among the fields: worth a stage's look."""
+        self.has_crumbs = False
+        """HTTP/2 brought its cookie in pieces, which HTTP/1 takes as one field."""
         self.wants_tunnel = False
         """CONNECT or an upgrade: the answer may turn both sides into a byte tunnel."""
         self.is_lonely = False
@@ -70,6 +72,19 @@ class RequestHead:
             self.has_host = False
             self.fields = [one for one in self.fields if one.kind != HOST]
 
+    def join_crumbs(self) -> None:
+        """One cookie field, in the place of the first crumb (RFC 9113 section 8.2.3)."""
+        crumbs = [one.value for one in self.fields if one.name == b"cookie"]
+        joined = Field(b"cookie", b"; ".join(crumbs), PLAIN, False, b"", b"")
+        fields: list[Field] = []
+        for one in self.fields:
+            if one.name != b"cookie":
+                fields.append(one)
+            elif self.has_crumbs:
+                self.has_crumbs = False
+                fields.append(joined)
+        self.fields = fields
+
     def copy(self) -> RequestHead:
         head = RequestHead(self.method, self.scheme, self.authority, self.path, self.fields.copy(), self.body_size)
         head.target = self.target
@@ -79,6 +94,7 @@ class RequestHead:
         head.is_absolute = self.is_absolute
         head.has_host = self.has_host
         head.has_l5d = self.has_l5d
+        head.has_crumbs = self.has_crumbs
         head.wants_tunnel = self.wants_tunnel
         head.is_lonely = self.is_lonely
         return head

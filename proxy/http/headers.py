@@ -31,6 +31,8 @@ L5D: Final = 9
 MALFORMED: Final = 10
 DATE: Final = 11
 """Travels; a response that has none gets one."""
+COOKIE: Final = 12
+"""Travels; a crumb, if HTTP/2 brought it (RFC 9113 section 8.2.3). In a field made from an HTTP/1 line it is PLAIN."""
 
 _KINDS: Final[dict[bytes, int]] = {
     b"host": HOST,
@@ -42,6 +44,7 @@ _KINDS: Final[dict[bytes, int]] = {
     b"keep-alive": HOP,
     b"proxy-connection": HOP,
     b"date": DATE,
+    b"cookie": COOKIE,
 }
 
 is_authority: Final = re.compile(
@@ -149,7 +152,8 @@ def _judge_line(line: bytes) -> Field:
     value = line[colon + 1 :].strip(b" \t")
     if _is_line(line) is None:
         return Field(name, value, MALFORMED, False, b"", b"")
-    return Field(name, value, kind_of(name, value), False, line + b"\r\n", b"")
+    kind = kind_of(name, value)
+    return Field(name, value, PLAIN if kind == COOKIE else kind, False, line + b"\r\n", b"")
 
 
 def field_of_literal(name: bytes, literal: bytes) -> Field:

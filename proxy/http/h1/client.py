@@ -111,6 +111,8 @@ class H1Client:
         self._method = head.method
         self._is_chunked = head.body_size == UNKNOWN
         self._request_ended = end or bool(head.upgrade)
+        if head.has_crumbs:
+            head.join_crumbs()
         self._wire.write(h1.write_request(head))
         if end and self._is_chunked:
             self._wire.write(LAST_CHUNK)
