@@ -35,41 +35,31 @@ def endpoints_of(request: pb.GetDestination) -> Answer[pb.Update]:
 
 
 class _Endpoints:
-    """One open Get: says what was added and removed since it last spoke."""
+    """One open Get: says what was added and removed since it last spoke; nothing while there is nothing."""
 
-    __slots__ = ("_namespace", "_name", "_port", "_told", "_has_spoken")
+    __slots__ = ("_namespace", "_name", "_port", "_told", "_has_begun")
 
     def __init__(self, namespace: str, name: str, port: int) -> None:
         self._namespace = namespace
         self._name = name
         self._port = port
-        self._told: dict[Addr, pb.WeightedAddr] | None = None
-        """None: told that there are no endpoints at all."""
-        self._has_spoken = False
+        self._told: dict[Addr, pb.WeightedAddr] = {}
+        self._has_begun = False
 
     def __call__(self, model: Model) -> Iterator[pb.Update]:
         service = model.services.get((self._namespace, self._name))
-        first = not self._has_spoken
-        self._has_spoken = True
-        if service is None and first:
+        if service is None and not self._has_begun:
             raise Refusal(NOT_FOUND, f"Service {self._name}.{self._namespace} not found")
-        if service is None or not model.has_endpoint_objects(service):
-            if first or self._told is not None:
-                self._told = None
-                yield pb.Update(no_endpoints=pb.NoEndpoints(exists=service is not None))
-            return
-        yield from self._differences(model, service)
-
-    def _differences(self, model: Model, service: Service) -> Iterator[pb.Update]:
-        told = self._told or {}
-        now = {one.addr: weighted(one) for one in model.endpoints(service, self._port)}
-        self._told = now
+        self._has_begun = True
+        endpoints = model.endpoints(service, self._port) if service is not None else ()
+        now = {one.addr: weighted(one) for one in endpoints}
+        told, self._told = self._told, now
         gone = [address_message(addr) for addr in told if addr not in now]
         if gone:
             yield pb.Update(remove=pb.AddrSet(addrs=gone))
         new = [message for addr, message in now.items() if told.get(addr) != message]
         if new:
-            labels = {"service": service.name, "namespace": service.namespace}
+            labels = {"service": self._name, "namespace": self._namespace}
             yield pb.Update(add=pb.WeightedAddrSet(addrs=new, metric_labels=labels))
 
 

@@ -164,12 +164,6 @@ class Model:
             found.setdefault(endpoint.addr, endpoint)
         return tuple(found.values())
 
-    def has_endpoint_objects(self, service: Service) -> bool:
-        """Whether anything could give the service endpoints, ready or not."""
-        return any(piece.service == service.name for piece in self._slices_of(service.namespace)) or any(
-            True for _ in self._workloads_of(service)
-        )
-
     def endpoint_at(self, addr: Addr) -> Endpoint:
         """What is known of an address: the workload that has it, if any.
 

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import subprocess
+from datetime import UTC, datetime, timedelta
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.verification import PolicyBuilder, Store
+
+from proxy.mesh.ca import CsrError, MalformedCsrError, open_ca
+from proxy.mesh.state import State, StateError
+from tests.mesh.kit import WEB
+
+
+def csr(*names: str, key: ec.EllipticCurvePrivateKey | None = None, common_name: str = "") -> bytes:
+    key = key or ec.generate_private_key(ec.SECP256R1())
+    subject = [x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)] if common_name else []
+    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(subject))
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(name) for name in names]), False)
+    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.DER)
+
+
+def test_keys_and_directory_are_their_owners_alone(tmp_path: Path) -> None:
+    directory = tmp_path / "a" / "state"
+    open_ca(State(directory))
+    assert directory.stat().st_mode & 0o777 == 0o700
+    assert (directory / "ca.key").stat().st_mode & 0o777 == 0o600
+    assert (directory / "ca.crt").stat().st_mode & 0o777 == 0o644
+    (directory / "ca.key").chmod(0o604)
+    with pytest.raises(StateError, match="mode 0604"):
+        open_ca(State(directory))
+
+
+def test_it_is_the_same_ca_the_next_time(tmp_path: Path) -> None:
+    assert open_ca(State(tmp_path)).anchors_pem == open_ca(State(tmp_path)).anchors_pem
+
+
+def anchors(directory: Path) -> bytes:
+    return open_ca(State(directory)).anchors_pem
+
+
+def test_processes_that_begin_at_once_share_one_ca(tmp_path: Path) -> None:
+    with get_context("spawn").Pool(3) as pool:
+        assert len(set(pool.map(anchors, [tmp_path] * 3))) == 1
+
+
+def test_a_key_that_is_not_the_certificates_is_refused(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        open_ca(State(tmp_path / name))
+    (tmp_path / "one" / "ca.crt").write_bytes((tmp_path / "two" / "ca.crt").read_bytes())
+    with pytest.raises(StateError, match="is not the key of"):
+        open_ca(State(tmp_path / "one"))
+    (tmp_path / "one" / "ca.key").write_bytes(b"nonsense")
+    with pytest.raises(StateError, match=r"ca\.key"):
+        open_ca(State(tmp_path / "one"))
+
+
+def test_a_leaf_chains_to_the_anchors_and_carries_one_name(tmp_path: Path) -> None:
+    authority = open_ca(State(tmp_path))
+    key = ec.generate_private_key(ec.SECP256R1())
+    signed = authority.sign(csr(WEB, key=key, common_name=WEB), WEB)
+    leaf = x509.load_der_x509_certificate(signed.leaf_der)
+    (issuer,) = [x509.load_der_x509_certificate(der) for der in signed.intermediates_der]
+    roots = Store(x509.load_pem_x509_certificates(authority.anchors_pem))
+    verified = PolicyBuilder().store(roots).build_client_verifier().verify(leaf, [issuer])
+    assert [name.value for name in verified.subjects or ()] == [WEB]
+    assert leaf.public_key() == key.public_key()
+    assert list(leaf.subject) == []
+    assert signed.valid_until == leaf.not_valid_after_utc
+    assert issuer.extensions.get_extension_for_class(x509.BasicConstraints).value.path_length == 0
+
+
+def test_openssl_accepts_the_chain_for_both_ends(tmp_path: Path) -> None:
+    authority = open_ca(State(tmp_path))
+    signed = authority.sign(csr(WEB), WEB)
+    for name, der in (("leaf", signed.leaf_der), ("issuer", signed.intermediates_der[0])):
+        pem = x509.load_der_x509_certificate(der).public_bytes(serialization.Encoding.PEM)
+        (tmp_path / name).write_bytes(pem)
+    for purpose in ("sslclient", "sslserver"):
+        command = [
+            "openssl",
+            "verify",
+            "-x509_strict",
+            "-purpose",
+            purpose,
+            "-CAfile",
+            "ca.crt",
+            "-untrusted",
+            "issuer",
+            "leaf",
+        ]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=20, check=False)
+        assert done.stdout == "leaf: OK\n", done.stderr
+
+
+def test_an_issuer_is_replaced_before_a_certificate_would_outlive_it(tmp_path: Path) -> None:
+    now = [datetime(2030, 1, 1, tzinfo=UTC)]
+    authority = open_ca(State(tmp_path), lambda: now[0])
+    issuers = set()
+    for _ in range(5):
+        signed = authority.sign(csr(WEB), WEB)
+        (issuer,) = [x509.load_der_x509_certificate(der) for der in signed.intermediates_der]
+        assert signed.valid_until < issuer.not_valid_after_utc <= now[0] + timedelta(hours=50)
+        issuers.add(issuer.serial_number)
+        now[0] += timedelta(hours=20)
+    assert 2 <= len(issuers) < 5
+
+
+@pytest.mark.parametrize(
+    ("request_der", "text"),
+    [
+        (csr("other.name"), "does not match requested identity: csr=other.name"),
+        (csr(WEB, "other.name"), "exactly one DNSName"),
+        (csr(), "exactly one DNSName"),
+        (csr(WEB, common_name="other"), "common name does not match"),
+    ],
+)
+def test_a_request_for_another_name_is_refused(request_der: bytes, text: str, tmp_path: Path) -> None:
+    with pytest.raises(CsrError, match=text):
+        open_ca(State(tmp_path)).sign(request_der, WEB)
+
+
+def test_a_request_that_was_tampered_with_is_refused(tmp_path: Path) -> None:
+    der = bytearray(csr(WEB))
+    der[-1] ^= 1
+    with pytest.raises(MalformedCsrError):
+        open_ca(State(tmp_path)).sign(bytes(der), WEB)

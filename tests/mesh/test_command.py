@@ -1,0 +1,151 @@
+"""`sponson mesh` as processes: serve, kill and restart, token, env."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from proxy.api import destination_pb2, services
+from tests.mesh.kit import SERVICE, WEB, workload
+
+SPONSON = (sys.executable, "-m", "proxy")
+DEADLINE_S = 20
+
+
+def sponson(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*SPONSON, *arguments], capture_output=True, text=True, timeout=DEADLINE_S, **options)
+
+
+@contextmanager
+def serving(directory: Path, addr: str = "127.0.0.1:0") -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A control plane and the address that it says it serves at."""
+    command = [
+        *SPONSON,
+        "mesh",
+        "serve",
+        "--dir",
+        str(directory),
+        "--state-dir",
+        str(directory / "state"),
+        "--addr",
+        addr,
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            told = next((line for line in process.stderr if "serving at" in line), "")
+            yield process, told.partition("serving at ")[2].partition(",")[0]
+        finally:
+            process.kill()
+
+
+def first_endpoint(addr: str) -> int:
+    with grpc.insecure_channel(addr) as channel:
+        method: Any = services.DESTINATION_GET
+        call: Any = channel.unary_stream(
+            method.path, lambda message: message.SerializeToString(), method.response.FromString
+        )
+        request = destination_pb2.GetDestination(path="web.default.svc.cluster.local:80")
+        stream = call(request, timeout=DEADLINE_S, wait_for_ready=True)
+        port = next(iter(stream)).add.addrs[0].addr.port
+        stream.cancel()
+        return int(port)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / "mesh.yaml").write_text(SERVICE + workload("web-0", 5000))
+    return tmp_path
+
+
+def test_sigterm_ends_it_cleanly_with_open_streams(directory: Path) -> None:
+    with serving(directory) as (process, addr):
+        assert first_endpoint(addr) == 5000
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE_S) == 0
+
+
+def test_killed_and_started_again_it_serves_the_same_mesh_at_the_same_port(directory: Path) -> None:
+    with serving(directory) as (process, addr):
+        assert first_endpoint(addr) == 5000
+        anchors = (directory / "state" / "ca.crt").read_bytes()
+        process.kill()
+        process.wait(DEADLINE_S)
+    with serving(directory, addr) as (_, again):
+        assert again == addr
+        assert first_endpoint(addr) == 5000
+        assert (directory / "state" / "ca.crt").read_bytes() == anchors
+
+
+def test_a_port_that_is_taken_is_an_error(directory: Path) -> None:
+    with serving(directory) as (_, addr):
+        done = sponson("mesh", "serve", "--dir", str(directory), "--state-dir", str(directory / "b"), "--addr", addr)
+        assert done.returncode == 1
+        assert f"cannot listen at {addr}" in done.stderr
+
+
+def test_it_does_not_start_on_broken_manifests(directory: Path) -> None:
+    (directory / "more.yaml").write_text("kind: Service\n")
+    done = sponson("mesh", "serve", "--dir", str(directory), "--state-dir", str(directory / "state"))
+    assert done.returncode == 1
+    assert done.stderr == f"{directory}/more.yaml:1: apiVersion is missing\n"
+
+
+def test_env_runs_a_command_with_the_whole_environment_of_a_workload(directory: Path) -> None:
+    state = str(directory / "state")
+    arguments = ("--service-account", "web", "--workload", "web-0", "--state-dir", state, "--addr", "127.0.0.1:7777")
+    program = "import os; print(os.environ['LINKERD2_PROXY_IDENTITY_LOCAL_NAME'], os.environ['LINKERD2_PROXY_POLICY_SVC_ADDR'])"
+    done = sponson("mesh", "env", *arguments, "--", sys.executable, "-c", program)
+    assert done.stdout == f"{WEB} 127.0.0.1:7777\n"
+    assert sponson("mesh", "env", *arguments, "--", "/no/such/program").returncode == 127
+
+
+def variables(text: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in text.splitlines())
+
+
+def test_env_prints_lines_for_a_shell_and_for_an_env_file(directory: Path) -> None:
+    state = str(directory / "state")
+    ports = ("--inbound-port", "1", "--outbound-port", "2", "--admin-port", "3", "--tap-port", "4")
+    arguments = ("mesh", "env", "--service-account", "web", "--namespace", "blue", "--state-dir", state, *ports)
+    exports, file = sponson(*arguments).stdout, sponson(*arguments, "--format", "env-file").stdout
+    assert all(line.startswith("export ") for line in exports.splitlines())
+    listed = {name: shlex.split(value)[0] for name, value in variables(exports.replace("export ", "")).items()}
+    assert listed == variables(file)
+    assert listed["SPONSON_ALLOW_LOOPBACK"] == "true"
+    assert listed["LINKERD2_PROXY_INBOUND_LISTEN_ADDR"] == "127.0.0.1:1"
+    assert Path(listed["SPONSON_IDENTITY_TRUST_ANCHORS_FILE"]).read_text().startswith("-----BEGIN CERTIFICATE")
+    token = Path(listed["LINKERD2_PROXY_IDENTITY_TOKEN_FILE"])
+    assert token.stat().st_mode & 0o777 == 0o600
+    assert token.read_text().count(".") == 2
+
+
+def test_a_token_is_printed_and_lives_as_long_as_asked(tmp_path: Path) -> None:
+    from proxy.mesh.state import State
+    from proxy.mesh.tokens import Account, open_tokens
+
+    done = sponson(
+        "mesh", "token", "--service-account", "web", "--namespace", "blue", "--ttl", "10m", "--state-dir", str(tmp_path)
+    )
+    now = (tmp_path / "token.key").stat().st_mtime
+    assert open_tokens(State(tmp_path)).verify(done.stdout.strip().encode(), now) == Account("web", "blue")
+
+
+def test_what_cannot_be_is_said_in_one_line(tmp_path: Path) -> None:
+    os.mkdir(tmp_path / "m")
+    outside = sponson(
+        "mesh", "serve", "--dir", str(tmp_path / "m"), "--state-dir", str(tmp_path), "--addr", "192.0.2.1:1"
+    )
+    assert (outside.returncode, outside.stderr.count("\n")) == (1, 1)
+    assert "192.0.2.1:1" in outside.stderr
+    assert sponson("mesh", "token", "--service-account", "web", "--ttl", "soon").returncode == 2

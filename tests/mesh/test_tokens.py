@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.mesh.state import State, StateError
+from proxy.mesh.tokens import AUDIENCE, Account, TokenError, Tokens, open_tokens
+
+NOW = 1_000_000.0
+WEB = Account("web", "default")
+TOKENS = Tokens(b"k" * 32)
+
+
+def refused(token: bytes, tokens: Tokens = TOKENS, now: float = NOW) -> str:
+    with pytest.raises(TokenError) as caught:
+        tokens.verify(token, now)
+    return str(caught.value)
+
+
+def signed(claims: dict[str, Any], tokens: Tokens = TOKENS) -> bytes:
+    """A token with other claims but a right signature."""
+    head = TOKENS.issue(WEB, NOW, 60).partition(".")[0]
+    body = f"{head}.{urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b'=').decode()}"
+    return f"{body}.{tokens._signature(body.encode())}".encode()
+
+
+def test_a_token_proves_its_account_until_it_expires() -> None:
+    token = TOKENS.issue(WEB, NOW, 60).encode()
+    assert TOKENS.verify(token, NOW) == WEB
+    assert TOKENS.verify(token, NOW + 60) == WEB
+    assert refused(token, now=NOW + 63) == "it expired 3 s ago"
+    assert refused(token, now=NOW - 30) == "it is not valid yet"
+
+
+def test_a_token_of_another_key_is_refused() -> None:
+    assert "signature" in refused(TOKENS.issue(WEB, NOW, 60).encode(), Tokens(b"x" * 32))
+
+
+def test_every_changed_byte_is_refused() -> None:
+    token = TOKENS.issue(WEB, NOW, 60).encode()
+    for index in range(len(token)):
+        changed = b"A" if token[index : index + 1] != b"A" else b"B"
+        assert "signature" in refused(token[:index] + changed + token[index + 1 :])
+
+
+@pytest.mark.parametrize("token", [b"", b".", b"..", b"nonsense", b"a.b.c", b"\xff.\xff", b"x" * 5000])
+def test_garbage_is_refused(token: bytes) -> None:
+    assert refused(token)
+
+
+def test_a_header_cannot_choose_the_algorithm() -> None:
+    _, body, _ = TOKENS.issue(WEB, NOW, 60).split(".")
+    head = urlsafe_b64encode(b'{"alg":"none"}').decode().rstrip("=")
+    assert "signature" in refused(f"{head}.{body}.".encode())
+
+
+GOOD = json.loads(urlsafe_b64decode(TOKENS.issue(WEB, NOW, 60).split(".")[1] + "=="))
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"aud": ["another"]}, "audience"),
+        ({"aud": AUDIENCE}, "audience"),
+        ({"exp": None}, "no time limit"),
+        ({"sub": "web"}, "no service account"),
+        ({"sub": "system:serviceaccount:default"}, "no service account"),
+        ({"sub": "system:serviceaccount:default:web:x"}, "no service account"),
+        ({"sub": 5}, "no service account"),
+    ],
+)
+def test_claims_that_do_not_prove_an_account_are_refused(change: dict[str, Any], text: str) -> None:
+    assert TOKENS.verify(signed(GOOD), NOW) == WEB
+    assert text in refused(signed({**GOOD, **change}))
+
+
+def test_the_key_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
+    state = State(tmp_path / "state")
+    token = open_tokens(state).issue(WEB, NOW, 60).encode()
+    assert open_tokens(state).verify(token, NOW) == WEB
+    file = tmp_path / "state" / "token.key"
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.chmod(0o640)
+    with pytest.raises(StateError, match="mode 0640 lets others read it"):
+        open_tokens(state)
