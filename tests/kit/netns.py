@@ -17,8 +17,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-PROXY_UID = 2102
-APP_UID = 1000
+PROXY_GID = 2102
+"""What exempts a sidecar from its own rules: the group, so that it can read a checkout that belongs to root."""
+APP_GID = 1000
 OUTBOUND_PORT, INBOUND_PORT, ADMIN_PORT = 4140, 4143, 4191
 
 _CLONE_NEWNET = 0x40000000
@@ -87,15 +88,14 @@ class Pod:
         made.connect((ip, port))
         return made
 
-    def command(self, *command: str, uid: int = APP_UID) -> list[str]:
-        user = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
-        return ["ip", "netns", "exec", self.space, *user, *command]
+    def command(self, *command: str, gid: int = APP_GID) -> list[str]:
+        return ["ip", "netns", "exec", self.space, "setpriv", f"--regid={gid}", "--clear-groups", *command]
 
     def run(self, *command: str, timeout_s: float = 30.0) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(self.command(*command), capture_output=True, timeout=timeout_s)
 
     def start(
-        self, name: str, *command: str, env: dict[str, str] | None = None, uid: int = APP_UID
+        self, name: str, *command: str, env: dict[str, str] | None = None, gid: int = APP_GID
     ) -> subprocess.Popen[bytes]:
         log = (self.network.folder / f"{self.name}-{name}.log").open("wb")
         base = {
@@ -105,7 +105,7 @@ class Pod:
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         process = subprocess.Popen(
-            self.command(*command, uid=uid),
+            self.command(*command, gid=gid),
             env={**base, **(env or {})},
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -123,7 +123,7 @@ table ip sidecar {{
     meta l4proto tcp redirect to :{INBOUND_PORT}
   }}
   chain outbound {{ type nat hook output priority -100;
-    meta skuid {PROXY_UID} accept
+    meta skgid {PROXY_GID} accept
     oifname "lo" accept
     meta l4proto tcp redirect to :{OUTBOUND_PORT}
   }}
