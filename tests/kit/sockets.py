@@ -49,12 +49,13 @@ def is_codec(recorder: Recorder) -> Codec:
 
 
 class Ticking:
-    """A reactor whose wheel the test turns by hand; its clock is the loop's."""
+    """A reactor whose time passes when the test says so; without a loop it can only wait."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.now = 1000.0
         self.wheel = Wheel(0.01, self.now)
-        self.reactor = Reactor(loop, Flusher(loop.call_soon), self.wheel, loop.time)
+        call_soon = loop.call_soon if loop is not None else lambda callback: callback()
+        self.reactor = Reactor(loop, Flusher(call_soon), self.wheel, lambda: self.now)
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds

@@ -55,8 +55,8 @@ class Pair:
     def _established(self, session: Session, peer: TlsPeer) -> Recorder:
         self.sessions.append(session)
         self.peers.append(peer)
-        self.server = Recorder(session)
-        return self.server
+        server = self.server = Recorder(session)
+        return server
 
     async def open(self) -> None:
         await until(lambda: self.server is not None, "server side open")
