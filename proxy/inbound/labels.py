@@ -77,3 +77,10 @@ def authorization(meta: Meta) -> Labels:
 def accepted(addr: Addr, tls: Tls, server_labels: Labels) -> Labels:
     """Of a connection's Meter."""
     return (("direction", "inbound"), ("peer", "src"), *target(addr), *tls.labels, *server_labels)
+
+
+DIRECTION: Final = ("direction", "inbound")
+
+
+def rate_limit(meta: Meta) -> Labels:
+    return (("ratelimit_group", meta.group), ("ratelimit_kind", meta.kind), ("ratelimit_name", meta.name))

@@ -8,9 +8,11 @@ Law: the order below is the order of events; each step is one file.
     server      which bytes does it speak                    server.py    (TLS by ClientHello, HTTP by its first bytes)
     authorize   may this client                              authorize.py (connections; requests by route)
     opaque      bytes both ways                              opaque.py
-    http        what is a request told on its way            http.py      (orig-proto, l5d-client-id, rescue)
-    router      which route of the policy is it              router.py
+    http        what happens to a request on its way         http.py      (orig-proto, l5d-client-id; rescue.py)
+    router      which route of the policy is it              router.py    (filters.py)
     local       over which connection to the app             local.py
+
+The admin port's connections come the same way (admin.py), but for the app at its end.
 """
 
 from __future__ import annotations
@@ -18,41 +20,93 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Final
 
+from proxy.config import Config
 from proxy.core.addr import Addr
 from proxy.core.drain import Drain
+from proxy.core.errors import report_fault
 from proxy.core.reactor import Reactor
 from proxy.core.watch import Watch
 from proxy.http.exchange import Stage
+from proxy.inbound.accept import Accept, destination
+from proxy.inbound.admin import AdminServer
+from proxy.inbound.arrival import Arrival
+from proxy.inbound.direct import DirectServer
+from proxy.inbound.local import Local
+from proxy.inbound.parts import Parts
+from proxy.inbound.policies import Policies
+from proxy.inbound.server import AppServer
+from proxy.metrics import Registry
+from proxy.policy.defaults import default_policy, opaque_form
 from proxy.policy.server import ServerPolicy
+from proxy.tls.credentials import Credentials
+
+OnAccept = Callable[[socket.socket, Addr], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Lookups:
-    """Whom the inbound side asks; each answer is a Watch, and `close()` on it cancels the question."""
+    """Whom the inbound side asks; each Watch's `close()` cancels its question."""
 
     policy: Callable[[int, ServerPolicy], Watch[ServerPolicy]]
     """Of a port of this workload, with what holds until the first answer."""
+    destination: Callable[[socket.socket, Addr], Addr] = destination
+    """Where the client of an accepted socket wanted to go; OSError if nobody knows."""
 
 
 class Inbound:
     """One worker's inbound proxy; app.py makes it and gives its `accept` to the listener."""
 
     def __init__(
-        self, reactor: Reactor, config: Any, credentials: Any, lookups: Lookups, registry: Any, drain: Drain
+        self,
+        reactor: Reactor,
+        config: Config,
+        credentials: Credentials,
+        lookups: Lookups,
+        registry: Registry,
+        drain: Drain,
     ) -> None:
-        raise NotImplementedError
+        self.policies: Final = Policies(
+            reactor,
+            lookups.policy,
+            _initial(config),
+            config.inbound_ports,
+            config.inbound_discovery_idle_timeout_s,
+        )
+        self._parts: Final = Parts(reactor, config, credentials, self.policies, registry, drain)
+        self._local: Final = Local(self._parts)
+        direct = DirectServer(self._parts, self._app)
+        app = AppServer(self._parts, self._app)
+        self._accept: Final = Accept(self._parts, direct, app, lookups.destination)
 
     def accept(self, sock: socket.socket, peer: Addr) -> None:
         """Take over an accepted connection. Never raises: what fails ends this connection only."""
-        raise NotImplementedError
+        try:
+            self._accept.accept(sock, peer)
+        except Exception:
+            report_fault()
+            sock.close()
 
-    def admin(self, stage: Stage) -> Callable[[socket.socket, Addr], None]:
-        """The `accept` of the admin listener: TLS and HTTP are detected within a second each, the admin port's policy applies,
-        and what it permits goes to this stage instead of the app."""
-        raise NotImplementedError
+    def admin(self, addr: Addr, pages: Callable[[Addr], Stage]) -> OnAccept:
+        """The `accept` of the admin listener at this address: TLS and HTTP are detected within a second each, the admin
+        port's policy applies, and what it permits goes to `pages(the client's address)` instead of the app."""
+        return AdminServer(self._parts, addr, pages).accept
 
     def close(self) -> None:
         """Cancel every question and drop every idle connection to the app; connections that work are Drain's."""
-        raise NotImplementedError
+        self.policies.close()
+        self._local.close()
+
+    def _app(self, arrival: Arrival) -> Stage:
+        return self._local.app(arrival.target)
+
+
+def _initial(config: Config) -> Callable[[int], ServerPolicy]:
+    """What holds for a port before the control plane has spoken of it."""
+    default = default_policy(
+        config.inbound_default_policy, config.policy_cluster_networks.blocks, config.inbound_detect_timeout_s
+    )
+    opaque = opaque_form(default)
+    undetected = config.inbound_ports_disable_protocol_detection
+    return lambda port: opaque if port in undetected else default

@@ -1,0 +1,75 @@
+"""Accept: where did this connection want to go, and is it ours to take there (reference: inbound, section 1).
+
+Law: a connection whose destination cannot be learnt, or is not this
+workload's, is closed before a byte of it is read; the listener goes on.
+
+Without redirection there is no original destination: a kernel that tracks no
+connections has no such socket option (ENOPROTOOPT), one that does not track
+this connection no entry (ENOENT). Nothing can have been redirected then, so
+the socket's own address is where the client went: the inbound port itself,
+which is the direct port. That is how peers reach an app where no rule can be
+set (docs/design.md, section 6).
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from proxy.core.addr import Addr, addr
+from proxy.core.log import logger
+from proxy.inbound.arrival import Arrival, Service
+from proxy.inbound.parts import UNEXPECTED, Parts
+from proxy.transport.orig_dst import original_dst
+
+_NOT_REDIRECTED: Final = frozenset((errno.ENOPROTOOPT, errno.ENOENT, errno.EOPNOTSUPP))
+
+_log: Final = logger(__name__)
+
+
+def destination(sock: socket.socket, peer: Addr) -> Addr:
+    """Where the client of an accepted socket meant to go; OSError if the kernel does not say."""
+    try:
+        return original_dst(sock, peer)
+    except OSError as error:
+        if error.errno not in _NOT_REDIRECTED:
+            raise
+    name = sock.getsockname()
+    return addr(name[0].partition("%")[0], name[1])
+
+
+class Accept:
+    """The inbound listener's `on_accept`."""
+
+    __slots__ = ("_parts", "_direct", "_app", "_destination", "_direct_port", "_ips")
+
+    def __init__(
+        self, parts: Parts, direct: Service, app: Service, destination: Callable[[socket.socket, Addr], Addr]
+    ) -> None:
+        self._parts: Final = parts
+        self._direct: Final = direct
+        self._app: Final = app
+        self._destination: Final = destination
+        self._direct_port: Final = parts.config.inbound_listen_addr.port
+        self._ips: Final = parts.config.inbound_ips
+
+    def accept(self, sock: socket.socket, peer: Addr) -> None:
+        try:
+            original = self._destination(sock, peer)
+        except (OSError, ValueError) as error:
+            _log.warning("Server failed to accept connection: %s", error)
+            sock.close()
+            return
+        if self._ips and original.ip not in self._ips:
+            text = f"inbound connections are not allowed on this IP address ({original.ip})"
+            self._parts.count_tcp_error(UNEXPECTED, peer, original, text)
+            sock.close()
+            return
+        if original.port == self._direct_port:
+            Arrival(self._parts, self._direct, peer, original).begin(sock)
+            return
+        arrival = Arrival(self._parts, self._app, peer, original)
+        arrival.settle(original)
+        arrival.begin(sock)

@@ -1,0 +1,62 @@
+"""Admin: the admin port's connections, which are inbound ones of their own kind (reference: admin-tap-tracing-shutdown, section 1).
+
+Law: TLS and HTTP have a second each; what is not HTTP is closed; a request
+meets the policy of the admin port before it meets a page.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from proxy.core.addr import Addr
+from proxy.core.codec import Codec, Wire
+from proxy.http.exchange import Stage
+from proxy.inbound import labels
+from proxy.inbound.arrival import Arrival
+from proxy.inbound.http import serve_http1, serve_http2
+from proxy.inbound.parts import IO, UNEXPECTED, Parts
+from proxy.inbound.server import detect
+from proxy.transport.detect import Detection
+
+_DETECT_TIMEOUT_S: Final = 1.0
+
+
+class AdminServer:
+    """The Service of the admin port."""
+
+    __slots__ = ("tls_timeout_s", "is_direct", "_parts", "_addr", "_pages")
+
+    def __init__(self, parts: Parts, addr: Addr, pages: Callable[[Addr], Stage]) -> None:
+        """`pages` gives the stage that answers a client of this address."""
+        self.tls_timeout_s: float = _DETECT_TIMEOUT_S
+        self.is_direct: bool = False
+        self._parts: Final = parts
+        self._addr: Final = addr
+        self._pages: Final = pages
+
+    def accept(self, sock: socket.socket, peer: Addr) -> None:
+        arrival = Arrival(self._parts, self, peer, self._addr)
+        arrival.settle(self._addr)
+        arrival.begin(sock)
+
+    def skips_tls(self, arrival: Arrival) -> bool:
+        return False
+
+    def serve(self, arrival: Arrival, wire: Wire) -> Codec:
+        return detect(arrival, wire, _DETECT_TIMEOUT_S, self._detected)
+
+    def _detected(self, arrival: Arrival, wire: Wire, detection: Detection, first_bytes: bytes) -> Codec | None:
+        tls = arrival.tls
+        if detection is Detection.ERROR:
+            arrival.fail(IO, "socket closed before protocol detection")
+            return None
+        if detection is Detection.NOT_HTTP:
+            is_foreign = tls.state == labels.PASSED_THROUGH
+            what = f"Unexpected TLS connection to {tls.sni}" if is_foreign else "non-HTTP connection"
+            arrival.fail(UNEXPECTED, f"{what} from {arrival.peer}")
+            return None
+        speaks_http2 = detection is Detection.HTTP2 or (detection is Detection.READ_TIMEOUT and tls.is_established)
+        serve = serve_http2 if speaks_http2 else serve_http1
+        return serve(arrival, wire, self._pages(arrival.peer))

@@ -1,0 +1,205 @@
+"""Arrival: one accepted connection, from its first byte to its end.
+
+Law: nothing is read before it is known whether the connection is TLS for us;
+every way to end before a codec has taken over is counted with its reason. It
+is the connection's entry in Drain from accept to `lost` (reference: inbound,
+sections 1 and 2; identity-and-tls, section 6).
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Final, Protocol
+
+from proxy.core.addr import Addr
+from proxy.core.codec import Codec, Connection, Wire
+from proxy.core.meter import Meter
+from proxy.core.reason import Reason
+from proxy.inbound import labels
+from proxy.inbound.authorize import Arrived
+from proxy.inbound.labels import ESTABLISHED, NO_TLS_FROM_REMOTE, NONE, PASSED_THROUGH, PORT_SKIPPED, Tls
+from proxy.inbound.parts import IO, TLS_TIMEOUT, Parts
+from proxy.inbound.policies import PortPolicy
+from proxy.tls.connection import Session
+from proxy.tls.hello import Hello, judge_hello
+from proxy.tls.peer import TlsPeer
+from proxy.tls.session import serve_tls
+from proxy.transport.connection import serve_plain
+from proxy.transport.peek import Outcome, Peek, Peeked, peek
+
+
+class Service(Protocol):
+    """What an arrival is handed to once its TLS is settled: the app's ports, the direct port, the admin port."""
+
+    tls_timeout_s: float
+    is_direct: bool
+    """The transport header's ALPN protocol is offered."""
+
+    def skips_tls(self, arrival: Arrival) -> bool:
+        """Bytes are not looked at on this port, even if they are TLS."""
+
+    def serve(self, arrival: Arrival, wire: Wire) -> Codec:
+        """The connection's first codec. It may abort the wire."""
+
+
+class Arrival:
+    __slots__ = (
+        "peer", "original", "target", "tls", "alpn", "parts",
+        "_port", "_service", "_sock", "_peek", "_connection", "_is_closing",
+    )  # fmt: skip
+
+    def __init__(self, parts: Parts, service: Service, peer: Addr, original: Addr) -> None:
+        self.parts: Final = parts
+        self.peer: Final = peer
+        self.original: Final = original
+        """The original destination."""
+        self.target = original
+        """Where in this workload it goes."""
+        self._port: PortPolicy | None = None
+        self.tls = Tls(NONE, reason=PORT_SKIPPED)
+        self.alpn = ""
+        self._service: Final = service
+        self._sock: socket.socket | None = None
+        self._peek: Peek | None = None
+        self._connection: Connection | None = None
+        self._is_closing = False
+
+    @property
+    def port(self) -> PortPolicy:
+        """Of the target; there once `settle` was called."""
+        port = self._port
+        assert port is not None
+        return port
+
+    def settle(self, target: Addr) -> None:
+        """This is where it goes: its port's policy is kept until the connection ends."""
+        self.target = target
+        self._port = self.parts.policies.take(target.port)
+
+    def arrived(self) -> Arrived:
+        """For authorization; complete once TLS is settled too."""
+        return Arrived(self.peer, self.target, self.tls, self.port)
+
+    def meter(self) -> Meter:
+        """The numbers that the connection adds to; complete once TLS and target are settled."""
+        server_labels = labels.server(self.port.policy.meta, self.port.port)
+        return self.parts.registry.meter(labels.accepted(self.target, self.tls, server_labels))
+
+    def measure(self) -> None:
+        """Count this connection from now on: its target became known after it was open."""
+        connection = self._connection
+        if connection is not None and connection.meter is None:
+            connection.meter = self.meter()
+            connection.meter.open(self.parts.reactor.clock())
+
+    @property
+    def is_direct(self) -> bool:
+        return self._service.is_direct
+
+    def begin(self, sock: socket.socket) -> None:
+        """The socket is ours from now on."""
+        self._sock = sock
+        self.parts.drain.enter(self)
+        if self._is_closing:
+            return
+        if self._service.skips_tls(self):
+            self._serve_plain()
+            return
+        # The answer may come inside the call.
+        waiting = peek(self.parts.reactor, sock, judge_hello, self._service.tls_timeout_s, self._on_peeked)
+        if self._connection is None and self._sock is not None:
+            self._peek = waiting
+
+    def fail(self, error: str, text: str) -> None:
+        """Count why this connection ends."""
+        self.parts.count_tcp_error(error, self.peer, self.original, text)
+
+    # ---- Drain
+
+    def close(self) -> None:
+        """Shutting down: what nobody has understood yet ends now, the rest is its codec's to finish."""
+        self._is_closing = True
+        connection = self._connection
+        if connection is not None:
+            # A connection whose handshake still runs has no codec to ask.
+            codec: Codec | None = connection.codec
+            if codec is not None:
+                codec.close()
+            else:
+                connection.abort(Reason.SHUTDOWN)
+            return
+        if self._peek is not None:
+            self._peek.cancel()
+        self._drop()
+
+    # ---- TLS
+
+    def _on_peeked(self, peeked: Peeked) -> None:
+        self._peek = None
+        if peeked.outcome is Outcome.TIMEOUT:
+            self.fail(TLS_TIMEOUT, "TLS detection timed out")
+            self._drop()
+        elif peeked.outcome is Outcome.FAILED:
+            self.fail(IO, "connection reset during TLS detection")
+            self._drop()
+        elif not isinstance(peeked.verdict, Hello):
+            self.tls = Tls(NONE, reason=NO_TLS_FROM_REMOTE)
+            self._serve_plain()
+        elif peeked.verdict.sni == self.parts.credentials.local_name:
+            self._terminate()
+        else:
+            self.tls = Tls(PASSED_THROUGH, sni=peeked.verdict.sni)
+            self._serve_plain()
+
+    def _terminate(self) -> None:
+        sock = self._taken()
+        context = self.parts.credentials.server_context(self._service.is_direct)
+        self._watch(serve_tls(self.parts.reactor, sock, context, self._on_established, self._on_tls_failed))
+
+    def _on_established(self, session: Session, peer: TlsPeer) -> Codec:
+        self.tls = Tls(ESTABLISHED, client_id=peer.client_id)
+        self.alpn = peer.alpn
+        if self._port is not None:
+            session.meter = self.meter()
+        return self._service.serve(self, session)
+
+    def _on_tls_failed(self, text: str) -> None:
+        self.fail(IO, f"TLS handshake failed: {text}")
+
+    # ---- serving
+
+    def _serve_plain(self) -> None:
+        meter = self.meter() if self._port is not None else None
+        self._watch(serve_plain(self.parts.reactor, self._taken(), self._first_codec, meter))
+
+    def _first_codec(self, wire: Wire) -> Codec:
+        return self._service.serve(self, wire)
+
+    def _watch(self, connection: Connection) -> None:
+        self._connection = connection
+        connection.on_lost = self._leave
+
+    def _taken(self) -> socket.socket:
+        sock = self._sock
+        assert sock is not None
+        self._sock = None
+        return sock
+
+    # ---- ending
+
+    def _drop(self) -> None:
+        """Close a socket that no connection serves."""
+        sock = self._sock
+        if sock is not None:
+            self._sock = None
+            sock.close()
+            self._leave()
+
+    def _leave(self) -> None:
+        port = self._port
+        if port is not None:
+            port.release()
+        self.parts.drain.leave(self)
+
+    def __repr__(self) -> str:
+        return f"Arrival {self.peer} to {self.target} tls:{self.tls}"

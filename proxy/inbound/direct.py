@@ -1,0 +1,87 @@
+"""Direct: a peer's proxy connects to ours itself, and says in a transport header which port it wants.
+
+Law: only mutual TLS with the header's ALPN protocol is served; the address is
+the original destination's, the port the header's, and what holds is that
+port's policy (reference: inbound, section 4; identity-and-tls, section 8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from proxy.core.addr import Addr
+from proxy.core.codec import Codec, Wire
+from proxy.core.dial import ALPN
+from proxy.core.reason import Reason
+from proxy.http.exchange import Stage
+from proxy.inbound.arrival import Arrival
+from proxy.inbound.http import serve_http1, serve_http2
+from proxy.inbound.opaque import Closed, forward
+from proxy.inbound.parts import GATEWAY_DOMAIN, IO, UNEXPECTED, Parts
+from proxy.transport.header import HeaderCodec, TransportHeader
+
+
+class DirectServer:
+    """The Service of the inbound port itself."""
+
+    __slots__ = ("tls_timeout_s", "is_direct", "_parts", "_app")
+
+    def __init__(self, parts: Parts, app: Callable[[Arrival], Stage]) -> None:
+        self.tls_timeout_s: float = parts.config.inbound_detect_timeout_s
+        self.is_direct: bool = True
+        self._parts: Final = parts
+        self._app: Final = app
+
+    def skips_tls(self, arrival: Arrival) -> bool:
+        return False
+
+    def serve(self, arrival: Arrival, wire: Wire) -> Codec:
+        if not arrival.tls.is_meshed:
+            return _refuse(arrival, wire, "direct connections must be mutually authenticated")
+        if arrival.alpn != ALPN:
+            return _refuse(arrival, wire, "direct connections require transport header negotiation")
+
+        def on_header(header: TransportHeader, rest: bytes) -> None:
+            codec = self._route(arrival, wire, header)
+            if codec is None:
+                wire.abort(Reason.CANCELLED)
+                return
+            wire.hand_over(codec)
+            if rest:
+                codec.feed(rest)
+
+        def on_failed(text: str) -> None:
+            arrival.fail(IO, text)
+
+        return HeaderCodec(wire, self._parts.reactor, self.tls_timeout_s, on_header, on_failed)
+
+    def _route(self, arrival: Arrival, wire: Wire, header: TransportHeader) -> Codec | None:
+        """Whom the header names; None if nobody, which was counted."""
+        self._count(arrival, header)
+        if header.name:
+            # A gateway serves names of its suffixes; this proxy is configured to be none.
+            arrival.fail(GATEWAY_DOMAIN, f"bad gateway domain {header.name}")
+            return None
+        arrival.settle(Addr(arrival.original.ip, header.port))
+        arrival.measure()
+        if header.session_protocol == "http/1":
+            return serve_http1(arrival, wire, self._app(arrival))
+        if header.session_protocol == "http/2":
+            return serve_http2(arrival, wire, self._app(arrival))
+        return forward(arrival, wire)
+
+    def _count(self, arrival: Arrival, header: TransportHeader) -> None:
+        labels = (
+            ("session_protocol", header.session_protocol),
+            ("target_port", str(header.port)),
+            ("target_name", header.name),
+            ("client_id", arrival.tls.client_id),
+        )
+        self._parts.registry.counter("inbound_tcp_transport_header_connections_total", labels).add()
+
+
+def _refuse(arrival: Arrival, wire: Wire, text: str) -> Codec:
+    arrival.fail(UNEXPECTED, text)
+    wire.abort(Reason.CANCELLED)
+    return Closed()

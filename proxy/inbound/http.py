@@ -1,0 +1,178 @@
+"""Http: the requests of one accepted connection, on their way to the app.
+
+Law: `HttpConnection.dispatch` is the order of what happens to a request
+(reference: inbound, section 3); each step is one line there, and what does
+not depend on the request was found when the connection or its route was
+first met.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.core.codec import Codec, Wire
+from proxy.http.exchange import Exchange, Stage
+from proxy.http.h1.server import H1Server
+from proxy.http.h2.server import H2Server
+from proxy.http.head import HTTP_2, RequestHead
+from proxy.http.headers import field
+from proxy.http.orig_proto import downgrade
+from proxy.inbound import labels
+from proxy.inbound.arrival import Arrival
+from proxy.inbound.authorize import RoutePermit
+from proxy.inbound.filters import apply_filters
+from proxy.inbound.rescue import DENIED, NO_ROUTE, RATE_LIMITED, InboundRescue
+from proxy.inbound.router import Router
+from proxy.metrics import HttpMetrics, RequestScope
+from proxy.policy.classify import classify
+from proxy.policy.match import Found
+
+_CLIENT_ID: Final = b"l5d-client-id"
+
+
+class HttpConnection:
+    """The Stage that one accepted connection's codec dispatches to."""
+
+    __slots__ = (
+        "_arrival", "_arrived", "_next", "_rescue", "_client_id", "_needs_authority", "_router", "_permits",
+    )  # fmt: skip
+
+    def __init__(self, arrival: Arrival, next_: Stage) -> None:
+        """`next_` takes what the policy permits: the app, or the admin pages."""
+        self._arrival: Final = arrival
+        self._arrived: Final = arrival.arrived()
+        self._next: Final = next_
+        self._rescue: Final = InboundRescue(self._arrived, arrival.parts.registry)
+        self._client_id: Final = field(_CLIENT_ID, arrival.tls.client_id.encode()) if arrival.tls.is_meshed else None
+        self._needs_authority: Final = arrival.is_direct
+        self._router: Router = arrival.port.router
+        self._permits: Final[dict[int, Permitted]] = {}
+
+    def dispatch(self, exchange: Exchange) -> None:
+        exchange.rescue = self._rescue
+        request = exchange.request
+        if request.version == HTTP_2:
+            downgrade(exchange)
+        self._name_client(request)
+        if self._needs_authority and not request.authority and request.version != HTTP_2:
+            text = "failed to normalize URI because no authority could be determined"
+            self._rescue.unexpected(exchange, text)
+            return
+        router = self._current_router()
+        found = router.find(request)
+        if found is None:
+            self._not_found(exchange)
+            return
+        permitted = self._permits.get(found.route) or self._permit(router, found)
+        permit = permitted.permit
+        permit.count()
+        if permit.authorization is None:
+            self._rescue.fail(exchange, DENIED, "unauthorized request on route")
+            return
+        rule = permit.route.rules[found.rule]
+        if rule.filters and not apply_filters(exchange, rule.filters, found.match, self._rescue):
+            return
+        if router.limiter is not None and self._is_limited(router, exchange):
+            return
+        permitted.begin(exchange)
+        self._next.dispatch(exchange)
+
+    # ---- steps
+
+    def _name_client(self, request: RequestHead) -> None:
+        """The app may believe `l5d-client-id`: what a client says there itself is dropped."""
+        if request.has_l5d:
+            request.fields = [one for one in request.fields if one.name != _CLIENT_ID]
+        client_id = self._client_id
+        if client_id is not None:
+            request.fields.append(client_id)
+
+    def _current_router(self) -> Router:
+        router = self._arrival.port.router
+        if router is not self._router:
+            self._router = router
+            self._permits.clear()
+        return router
+
+    def _permit(self, router: Router, found: Found) -> Permitted:
+        permit = RoutePermit(self._arrived, router.route(found), self._arrival.parts.registry)
+        permitted = self._permits[found.route] = Permitted(permit, self._arrival)
+        return permitted
+
+    def _not_found(self, exchange: Exchange) -> None:
+        arrived = self._arrived
+        counted = (*labels.target(arrived.target), *arrived.server_labels(), *arrived.tls.labels)
+        self._arrival.parts.registry.counter("inbound_http_route_not_found_total", counted).add()
+        self._rescue.fail(exchange, NO_ROUTE, "no route found for request")
+
+    def _is_limited(self, router: Router, exchange: Exchange) -> bool:
+        limiter = router.limiter
+        assert limiter is not None
+        arrived = self._arrived
+        limited = limiter.check(arrived.tls.client_id, exchange.started_at)
+        if limited is None:
+            return False
+        meta = limiter.meta
+        named = labels.rate_limit(meta) if meta is not None else ()
+        counted = (
+            *labels.target(arrived.target),
+            *arrived.server_labels(),
+            *named,
+            ("ratelimit_scope", limited.label),
+            *arrived.tls.labels,
+        )
+        self._arrival.parts.registry.counter("inbound_http_local_ratelimit_total", counted).add()
+        self._rescue.fail(exchange, RATE_LIMITED, str(limited))
+        return True
+
+
+class Permitted:
+    """A route that one connection's client may take, and the numbers of its requests. Their Observer."""
+
+    __slots__ = ("permit", "_scope", "_scopes", "_metrics", "_clock")
+
+    def __init__(self, permit: RoutePermit, arrival: Arrival) -> None:
+        parts = arrival.parts
+        self.permit: Final = permit
+        self._metrics: Final = HttpMetrics(parts.registry)
+        self._clock: Final = parts.reactor.clock
+        self._scopes: Final[dict[bytes, RequestScope] | None] = (
+            {} if parts.config.inbound_metrics_authority_labels else None
+        )
+        self._scope: RequestScope = self._metrics.scope((labels.DIRECTION, *permit.request_labels))
+
+    def begin(self, exchange: Exchange) -> None:
+        """The request is passed on."""
+        exchange.observer = self
+        self._scope_of(exchange).request()
+
+    def _scope_of(self, exchange: Exchange) -> RequestScope:
+        scopes = self._scopes
+        if scopes is None:
+            return self._scope
+        authority = exchange.request.authority
+        found = scopes.get(authority)
+        if found is None:
+            named = (labels.DIRECTION, ("authority", authority.decode("latin-1")), *self.permit.request_labels)
+            found = scopes[authority] = self._metrics.scope(named)
+        return found
+
+    # ---- http.exchange.Observer
+
+    def response_began(self, exchange: Exchange) -> None:
+        response = exchange.response
+        if response is not None:
+            self._scope_of(exchange).response_began(response.status, self._clock() - exchange.started_at)
+
+    def exchange_ended(self, exchange: Exchange) -> None:
+        found = classify(exchange)
+        if found is not None:
+            self._scope_of(exchange).ended(*found)
+
+
+def serve_http1(arrival: Arrival, wire: Wire, next_: Stage) -> Codec:
+    return H1Server(wire, HttpConnection(arrival, next_), arrival.parts.reactor.clock)
+
+
+def serve_http2(arrival: Arrival, wire: Wire, next_: Stage) -> Codec:
+    return H2Server(wire, HttpConnection(arrival, next_), arrival.parts.reactor.clock)

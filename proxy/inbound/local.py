@@ -1,0 +1,211 @@
+"""Local: the app's own connections, by port and by how a request is written (reference: inbound, section 3).
+
+Law: HTTP/1 is pooled per authority and form, as if each were an upstream of
+its own; a request that names no host, or that HTTP/1.0 made, gets a
+connection to itself. HTTP/2 has one connection per port: it is made again
+with backoff, and requests wait for it at most the failfast time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+from proxy.balance.reconnect import Reconnect
+from proxy.balance.waiting import Waiting
+from proxy.core.addr import Addr
+from proxy.core.codec import Codec, Wire
+from proxy.core.dial import DialOptions
+from proxy.core.log import logger
+from proxy.core.reason import Reason
+from proxy.http.exchange import Exchange
+from proxy.http.h1.client import H1Client
+from proxy.http.h2.client import H2Client
+from proxy.http.head import HTTP_2
+from proxy.http.pool import Pool
+from proxy.inbound import labels
+from proxy.inbound.parts import Parts
+from proxy.transport.connection import dial_plain
+
+_log: Final = logger(__name__)
+
+
+class TurnsAway(Protocol):
+    """Made per accepted connection: how a request that waited too long, or found the line full, is answered."""
+
+    def fail_fast(self, exchange: Exchange) -> None: ...
+
+    def shed(self, exchange: Exchange) -> None: ...
+
+
+class Local:
+    """All ports of this workload."""
+
+    __slots__ = ("_parts", "_options", "_apps")
+
+    def __init__(self, parts: Parts) -> None:
+        config = parts.config
+        self._parts: Final = parts
+        self._options: Final = DialOptions(
+            config.inbound_connect_timeout_s,
+            config.inbound_connect_keepalive_s,
+            config.inbound_connect_user_timeout_s,
+            parts.registry.meter(labels.APP),
+        )
+        self._apps: Final[dict[Addr, App]] = {}
+
+    def app(self, target: Addr) -> App:
+        found = self._apps.get(target)
+        if found is None:
+            found = self._apps[target] = App(self._parts, target, self._options)
+        return found
+
+    def close(self) -> None:
+        for app in self._apps.values():
+            app.close()
+
+
+class App:
+    """What listens on one address of this workload. A Stage, shared by all connections to it."""
+
+    __slots__ = ("target", "_parts", "_options", "_pools", "_http2")
+
+    def __init__(self, parts: Parts, target: Addr, options: DialOptions) -> None:
+        self.target: Final = target
+        self._parts: Final = parts
+        self._options: Final = options._replace(on_failed=self._dial_failed)
+        self._pools: Final[dict[tuple[bytes, bool], Pool]] = {}
+        self._http2: Http2App | None = None
+
+    def dispatch(self, exchange: Exchange) -> None:
+        request = exchange.request
+        if request.version == HTTP_2:
+            http2 = self._http2
+            if http2 is None:
+                http2 = self._http2 = Http2App(self._parts, self.target, self._options)
+            http2.dispatch(exchange)
+        elif not request.is_lonely:
+            key = (request.authority, request.is_absolute)
+            pool = self._pools.get(key)
+            if pool is None:
+                pool = self._pools[key] = Pool(self._dial)
+                pool.on_empty = lambda: self._forget(key)
+            pool.open(exchange)
+        else:
+            once = Pool(self._dial)
+            once.open(exchange)
+            once.close(Reason.COMPLETE)
+
+    def close(self) -> None:
+        for pool in list(self._pools.values()):
+            pool.close(Reason.SHUTDOWN)
+        if self._http2 is not None:
+            self._http2.close()
+
+    def _forget(self, key: tuple[bytes, bool]) -> None:
+        self._pools.pop(key, None)
+
+    def _dial(self, pool: Pool) -> H1Client:
+        def make_codec(wire: Wire) -> Codec:
+            return H1Client(wire, pool)
+
+        dialled: Any = dial_plain(self._parts.reactor, self.target, make_codec, self._options)
+        client: H1Client = dialled
+        return client
+
+    def _dial_failed(self, text: str) -> None:
+        _log.info("Failed to connect to the app at %s: %s", self.target, text)
+
+
+class Http2App:
+    """The one HTTP/2 connection to an app, and who waits for it."""
+
+    __slots__ = (
+        "_parts", "_target", "_options", "_pool", "_reconnect", "_waiting", "_idle_s",
+        "_is_ready", "_is_trying", "_wanted_at",
+    )  # fmt: skip
+
+    def __init__(self, parts: Parts, target: Addr, options: DialOptions) -> None:
+        config = parts.config
+        wheel = parts.reactor.wheel
+        self._parts: Final = parts
+        self._target: Final = target
+        self._options: Final = options._replace(on_connected=self._connected)
+        self._pool: Final = Pool(self._dial)
+        self._pool.on_empty = self._lost
+        self._reconnect: Final = Reconnect(wheel, config.inbound_connect_backoff, self._connect)
+        self._waiting: Final = Waiting(
+            self, wheel, config.inbound_http_queue_capacity, config.inbound_http_failfast_timeout_s
+        )
+        self._idle_s: Final = config.inbound_discovery_idle_timeout_s
+        self._is_ready = False
+        self._is_trying = False
+        self._wanted_at = 0.0
+
+    def dispatch(self, exchange: Exchange) -> None:
+        if self._is_ready:
+            self._pool.open(exchange)
+            return
+        self._wanted_at = exchange.started_at
+        if self._waiting.is_shut:
+            self.turn_away(exchange)
+        elif not self._waiting.is_ready:
+            _answerer(exchange).shed(exchange)
+            return
+        else:
+            self._waiting.join(exchange)
+        if not self._is_trying:
+            self._is_trying = True
+            self._reconnect.start()
+
+    def close(self) -> None:
+        self._reconnect.stop()
+        self._pool.close(Reason.SHUTDOWN)
+
+    # ---- balance.waiting.Counter
+
+    def has_ready(self) -> bool:
+        return self._is_ready
+
+    def serve(self, waiter: Exchange) -> None:
+        if waiter.reason is None:
+            self._pool.open(waiter)
+
+    def turn_away(self, waiter: Exchange) -> None:
+        if waiter.reason is None:
+            _answerer(waiter).fail_fast(waiter)
+
+    # ---- connecting
+
+    def _connect(self) -> None:
+        if self._parts.reactor.clock() - self._wanted_at > self._idle_s:
+            self._is_trying = False  # nobody has asked for a long time; the next request begins anew
+            return
+        self._pool.connect()
+
+    def _dial(self, pool: Pool) -> H2Client:
+        def make_codec(wire: Wire) -> Codec:
+            return H2Client(wire, pool)
+
+        dialled: Any = dial_plain(self._parts.reactor, self._target, make_codec, self._options)
+        client: H2Client = dialled
+        return client
+
+    def _connected(self) -> None:
+        self._is_ready = True
+        self._reconnect.succeeded()
+        self._waiting.became_ready()
+
+    def _lost(self) -> None:
+        was_ready = self._is_ready
+        self._is_ready = False
+        if was_ready and not self._waiting:
+            self._is_trying = False  # it may stay away until somebody asks
+        else:
+            self._reconnect.lost()
+
+
+def _answerer(exchange: Exchange) -> TurnsAway:
+    """Every exchange of the inbound side has its connection's rescue, which knows these too."""
+    rescue: Any = exchange.rescue
+    answerer: TurnsAway = rescue
+    return answerer

@@ -1,0 +1,94 @@
+"""Opaque: a connection forwarded to the app as bytes, both ways.
+
+Law: authorized when it begins and again at each update of its port's policy;
+either side's end is passed on alone (half-close). Nobody waits for it but
+Drain.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.core.codec import Codec, Wire
+from proxy.core.dial import DialOptions
+from proxy.core.reason import Reason
+from proxy.inbound import labels
+from proxy.inbound.arrival import Arrival
+from proxy.inbound.authorize import ConnectionGuard
+from proxy.inbound.parts import IO, UNEXPECTED
+from proxy.transport.connection import dial_plain
+from proxy.transport.relay import Relay, RelayEnd
+
+_FAULTS: Final = frozenset((Reason.CONNECT_FAILED, Reason.CONNECT_TIMEOUT, Reason.CONNECTION_RESET))
+
+
+class Closed:
+    """The codec of a wire that was aborted before it had one."""
+
+    __slots__ = ()
+
+    def feed(self, data: bytes) -> None: ...
+
+    def eof(self) -> None: ...
+
+    def writable(self, is_writable: bool) -> None: ...
+
+    def lost(self, reason: Reason) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Forwarding:
+    """One forwarded connection."""
+
+    __slots__ = ("_arrival", "_guard", "_relay", "_failure")
+
+    def __init__(self, arrival: Arrival, wire: Wire) -> None:
+        self._arrival: Final = arrival
+        self._guard: Final = ConnectionGuard(arrival.arrived(), arrival.parts.registry)
+        self._relay: Final = Relay(wire, self._ended)
+        self._failure = ""
+
+    def begin(self) -> Codec | None:
+        """Dial the app; None if this client may not."""
+        arrival = self._arrival
+        if not self._guard.admit(self._revoked):
+            return None
+        parts = arrival.parts
+        config = parts.config
+        if arrival.target.port == config.inbound_listen_addr.port:
+            self._guard.end()
+            arrival.fail(UNEXPECTED, f"inbound connection must not target port {arrival.target.port}")
+            return None
+        options = DialOptions(
+            config.inbound_connect_timeout_s,
+            config.inbound_connect_keepalive_s,
+            config.inbound_connect_user_timeout_s,
+            parts.registry.meter(labels.APP),
+            on_failed=self._dial_failed,
+        )
+        dial_plain(parts.reactor, arrival.target, self._relay.dial, options)
+        return self._relay.accepted
+
+    def _dial_failed(self, text: str) -> None:
+        self._failure = text
+
+    def _revoked(self) -> None:
+        self._relay.abort(Reason.CANCELLED)
+
+    def _ended(self, end: RelayEnd) -> None:
+        self._guard.end()
+        if self._failure:
+            error = UNEXPECTED if end.reason is Reason.CONNECT_TIMEOUT else IO
+            self._arrival.fail(error, f"app at {self._arrival.target}: {self._failure}")
+        elif end.reason in _FAULTS:
+            self._arrival.fail(IO, end.reason.value)
+
+
+def forward(arrival: Arrival, wire: Wire) -> Codec:
+    """The codec of a connection whose bytes go to the app; it is closed at once if its client may not."""
+    codec = Forwarding(arrival, wire).begin()
+    if codec is None:
+        wire.abort(Reason.CANCELLED)
+        return Closed()
+    return codec

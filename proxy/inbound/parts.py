@@ -1,0 +1,52 @@
+"""Parts: what every inbound connection is served with; made once by stack.py.
+
+Law: holds and counts; decides nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.config import Config
+from proxy.core.addr import Addr
+from proxy.core.drain import Drain
+from proxy.core.log import event, logger
+from proxy.core.reactor import Reactor
+from proxy.inbound import labels
+from proxy.inbound.policies import Policies
+from proxy.metrics import Labels, Registry
+from proxy.tls.credentials import Credentials
+
+IO: Final = "i/o"
+TLS_TIMEOUT: Final = "tls detection timeout"
+GATEWAY_DOMAIN: Final = "gateway domain invalid"
+UNEXPECTED: Final = "unexpected"
+
+_log: Final = logger(__name__)
+
+
+class Parts:
+    __slots__ = ("reactor", "config", "credentials", "policies", "registry", "drain")
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        config: Config,
+        credentials: Credentials,
+        policies: Policies,
+        registry: Registry,
+        drain: Drain,
+    ) -> None:
+        self.reactor: Final = reactor
+        self.config: Final = config
+        self.credentials: Final = credentials
+        self.policies: Final = policies
+        self.registry: Final = registry
+        self.drain: Final = drain
+
+    def count_tcp_error(self, error: str, peer: Addr, target: Addr, text: str) -> None:
+        """A connection ended by a fault, its own or the app's; `error` is one of the names above (reference: inbound, section 11)."""
+        counted: Labels = (("error", error), *labels.target(target))
+        self.registry.counter("inbound_tcp_errors_total", counted).add()
+        fields: dict[str, object] = {"client.addr": peer, "server.addr": target, "error": text}
+        _log.info("Connection closed", extra=event("inbound", **fields))

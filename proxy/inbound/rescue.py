@@ -1,0 +1,115 @@
+"""Rescue: how what failed becomes an answer (reference: inbound, section 11; recorded texts in tests/data).
+
+Law: one table says what each failure is over HTTP, over gRPC, and for the
+client's connection. Only a meshed client reads why; what happened at the
+app's side is told by itself, what was decided here behind the connection's
+name.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from proxy.core.log import event, logger
+from proxy.core.reason import Reason
+from proxy.http import grpc
+from proxy.http.exchange import Exchange
+from proxy.http.head import HTTP_2
+from proxy.http.replies import answer
+from proxy.inbound import labels
+from proxy.inbound.authorize import Arrived
+from proxy.metrics import Registry
+
+_log: Final = logger(__name__)
+
+
+class Failure(NamedTuple):
+    status: int
+    grpc_code: int
+    closes: bool
+    """The client's connection goes down after the answer."""
+    label: str
+    """Of inbound_http_errors_total; empty if it is not counted."""
+
+
+NO_ROUTE: Final = Failure(404, grpc.NOT_FOUND, False, "")
+DENIED: Final = Failure(403, grpc.PERMISSION_DENIED, False, "")
+RATE_LIMITED: Final = Failure(429, grpc.RESOURCE_EXHAUSTED, False, "unexpected")
+INVALID_POLICY: Final = Failure(500, grpc.INTERNAL, True, "unexpected")
+UNEXPECTED: Final = Failure(500, grpc.INTERNAL, True, "unexpected")
+FAILFAST: Final = Failure(504, grpc.DEADLINE_EXCEEDED, True, "failfast")
+LOAD_SHED: Final = Failure(503, grpc.UNAVAILABLE, True, "loadshed")
+
+_BAD_GATEWAY: Final = Failure(502, grpc.UNAVAILABLE, True, "")
+_APP_FAULT: Final = Failure(502, grpc.UNAVAILABLE, False, "")
+"""The app broke off or spoke no HTTP: its own connection pays, the client's stays (better than Linkerd's 500)."""
+
+_OF_REASON: Final[dict[Reason, tuple[Failure, str]]] = {
+    Reason.CONNECT_FAILED: (_BAD_GATEWAY, "client error (Connect)"),
+    Reason.CONNECT_TIMEOUT: (Failure(504, grpc.DEADLINE_EXCEEDED, True, ""), "client error (Connect)"),
+    Reason.CONNECTION_RESET: (_BAD_GATEWAY, "client error (SendRequest)"),
+    Reason.INTERNAL: (UNEXPECTED, "unexpected error"),
+}
+"""What the app's connection can end with before a response; a 502 that says why if not listed."""
+
+
+class InboundRescue:
+    """Made per accepted connection."""
+
+    __slots__ = ("is_meshed", "_arrived", "_registry")
+
+    def __init__(self, arrived: Arrived, registry: Registry) -> None:
+        self._arrived: Final = arrived
+        self._registry: Final = registry
+        self.is_meshed: bool = arrived.tls.is_meshed
+        """Only such a client is told why."""
+
+    def rescue(self, exchange: Exchange, reason: Reason) -> None:
+        """The app's connection or stream failed before its response began."""
+        if reason is Reason.PEER_RESET or reason is Reason.PEER_REFUSED:
+            # Over HTTP/2 with the app's own error code; an HTTP/1 client sees its connection close.
+            exchange.server.reset(reason)
+            exchange.request_reset(reason)
+            return
+        failure, text = _OF_REASON.get(reason, (_APP_FAULT, reason.value))
+        self._reply(exchange, failure, text, reason)
+
+    def fail(self, exchange: Exchange, failure: Failure, text: str) -> None:
+        """Answer for something that was decided here."""
+        arrived = self._arrived
+        if failure.label:
+            counted = (("error", failure.label), *labels.target(arrived.target), *arrived.server_labels())
+            self._registry.counter("inbound_http_errors_total", counted).add()
+        self._reply(exchange, failure, f"client {arrived.peer}: server: {arrived.target}: {text}", Reason.COMPLETE)
+
+    def unexpected(self, exchange: Exchange, text: str) -> None:
+        """Answer 500 without saying why; the log does."""
+        arrived = self._arrived
+        where = f"rescue{{client.addr={arrived.peer}}}"
+        error = f"client {arrived.peer}: server: {arrived.target}: {text}"
+        _log.warning("Unexpected error", extra=event("inbound", where, error=error))
+        counted = (("error", UNEXPECTED.label), *labels.target(arrived.target), *arrived.server_labels())
+        self._registry.counter("inbound_http_errors_total", counted).add()
+        self._reply(exchange, UNEXPECTED, "unexpected error", Reason.COMPLETE)
+
+    # ---- local.TurnsAway
+
+    def fail_fast(self, exchange: Exchange) -> None:
+        self.fail(exchange, FAILFAST, f"{self._service(exchange)}service in fail-fast")
+
+    def shed(self, exchange: Exchange) -> None:
+        self.fail(exchange, LOAD_SHED, f"{self._service(exchange)}service unavailable")
+
+    def _service(self, exchange: Exchange) -> str:
+        authority = exchange.request.authority.decode("latin-1")
+        return f"server {self._arrived.target}: service {authority}: " if authority else ""
+
+    def _reply(self, exchange: Exchange, failure: Failure, text: str, reason: Reason) -> None:
+        version = "HTTP/2" if exchange.request.version == HTTP_2 else "HTTP/1.1"
+        where = f"rescue{{client.addr={self._arrived.peer}}}"
+        _log.info("%s request failed", version, extra=event("inbound", where, error=text))
+        head = answer(exchange.request, failure.status, failure.grpc_code, text, self.is_meshed, failure.closes)
+        editor = exchange.editor
+        if editor is not None and not failure.label and reason is not Reason.COMPLETE:
+            editor.edit_response(exchange, head)  # the app's side speaks what the request was turned into
+        exchange.reply(head, reason, closes=failure.closes)

@@ -1,0 +1,106 @@
+"""Server: a connection to one of the app's ports, by the protocol that its policy says (reference: inbound, section 2).
+
+Law: the policy's protocol is read once, when the connection begins; who may
+do what is asked of the policy of the moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from proxy.core.codec import Codec, Wire
+from proxy.core.log import logger
+from proxy.core.reason import Reason
+from proxy.http.exchange import Stage
+from proxy.inbound import labels
+from proxy.inbound.arrival import Arrival
+from proxy.inbound.http import serve_http1, serve_http2
+from proxy.inbound.opaque import forward
+from proxy.inbound.parts import IO, Parts
+from proxy.policy.server import GRPC, HTTP_1, HTTP_2, OPAQUE, TLS, ServerPolicy
+from proxy.transport.detect import DetectCodec, Detection
+
+_log: Final = logger(__name__)
+
+
+class AppServer:
+    """The Service of every port but the proxy's own."""
+
+    __slots__ = ("tls_timeout_s", "is_direct", "_parts", "_app")
+
+    def __init__(self, parts: Parts, app: Callable[[Arrival], Stage]) -> None:
+        """`app` gives the stage that takes permitted requests to the app's port of a connection."""
+        self.tls_timeout_s: float = parts.config.inbound_detect_timeout_s
+        self.is_direct: bool = False
+        self._parts: Final = parts
+        self._app: Final = app
+
+    def skips_tls(self, arrival: Arrival) -> bool:
+        return arrival.port.policy.protocol == OPAQUE
+
+    def serve(self, arrival: Arrival, wire: Wire) -> Codec:
+        policy = arrival.port.policy
+        protocol = policy.protocol
+        if protocol in (OPAQUE, TLS):
+            return forward(arrival, wire)
+        if protocol in (HTTP_2, GRPC):
+            return serve_http2(arrival, wire, self._app(arrival))
+        if protocol == HTTP_1 and arrival.tls.state == labels.NONE:
+            return serve_http1(arrival, wire, self._app(arrival))
+        # A peer's proxy may carry HTTP/1 in HTTP/2 whatever the policy calls the port.
+        timeout_s = self._parts.config.inbound_detect_timeout_s if protocol == HTTP_1 else policy.detect_timeout_s
+        return detect(arrival, wire, timeout_s, self._detected)
+
+    def _detected(self, arrival: Arrival, wire: Wire, detection: Detection, first_bytes: bytes) -> Codec | None:
+        if detection is Detection.ERROR:
+            arrival.fail(IO, "socket closed before protocol detection")
+            return None
+        if detection is Detection.HTTP1:
+            return serve_http1(arrival, wire, self._app(arrival))
+        if detection is Detection.HTTP2:
+            return serve_http2(arrival, wire, self._app(arrival))
+        if detection is Detection.READ_TIMEOUT:
+            return self._undetected(arrival, wire, arrival.port.policy)
+        return forward(arrival, wire)
+
+    def _undetected(self, arrival: Arrival, wire: Wire, policy: ServerPolicy) -> Codec:
+        """The client has said nothing in time: the policy of now decides."""
+        if policy.protocol == HTTP_1:
+            _log.info("Handling connection as HTTP/1 due to policy")
+            return serve_http1(arrival, wire, self._app(arrival))
+        if policy.protocol in (HTTP_2, GRPC):
+            _log.info("Handling connection as HTTP/2 due to policy")
+            return serve_http2(arrival, wire, self._app(arrival))
+        _log.info("Handling connection as opaque due to policy")
+        return forward(arrival, wire)
+
+
+Detected = Callable[[Arrival, Wire, Detection, bytes], "Codec | None"]
+"""Whom the connection goes to; None: it is over, and was counted."""
+
+
+def detect(arrival: Arrival, wire: Wire, timeout_s: float, on_detected: Detected) -> Codec:
+    """The codec that waits for the first bytes, counts what they are, and hands over to whom `on_detected` says."""
+    registry = arrival.parts.registry
+    clock = arrival.parts.reactor.clock
+    began_at = clock()
+    server_labels = arrival.arrived().server_labels()
+    counters = {
+        result: registry.counter("inbound_tcp_detect_http_results_total", (("result", result.value), *server_labels))
+        for result in Detection
+    }
+    duration = registry.histogram("inbound_tcp_detect_http_duration_seconds", server_labels)
+
+    def detected(detection: Detection, first_bytes: bytes) -> None:
+        counters[detection].add()
+        duration.observe(clock() - began_at)
+        codec = on_detected(arrival, wire, detection, first_bytes)
+        if codec is None:
+            wire.abort(Reason.PEER_CLOSED)
+            return
+        wire.hand_over(codec)
+        if first_bytes:
+            codec.feed(first_bytes)
+
+    return DetectCodec(wire, arrival.parts.reactor, timeout_s, detected)

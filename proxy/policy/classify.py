@@ -1,0 +1,84 @@
+"""Classify: was this exchange a success, as response_total counts it (reference: service-profiles, section 4).
+
+Law: pure; asked once, when the exchange has ended.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from proxy.core.reason import Reason
+from proxy.http import grpc
+from proxy.http.exchange import Exchange
+
+_GRPC_FAILURES: Final = frozenset(
+    (
+        grpc.UNKNOWN,
+        grpc.DEADLINE_EXCEEDED,
+        grpc.PERMISSION_DENIED,
+        grpc.INTERNAL,
+        grpc.UNAVAILABLE,
+        grpc.DATA_LOSS,
+    )
+)
+"""Codes that speak against the server, as a 5xx does; the others are answers."""
+
+_BROKEN: Final = frozenset(
+    (
+        Reason.PEER_RESET,
+        Reason.PROTOCOL_ERROR,
+        Reason.FLOW_CONTROL,
+        Reason.OVER_LIMIT,
+        Reason.INTERNAL,
+        Reason.PEER_CLOSED,
+        Reason.CONNECTION_RESET,
+    )
+)
+"""Why a response that had begun did not end."""
+
+_RESETS: Final = (
+    "NO_ERROR", "PROTOCOL_ERROR", "INTERNAL_ERROR", "FLOW_CONTROL_ERROR", "SETTINGS_TIMEOUT", "STREAM_CLOSED",
+    "FRAME_SIZE_ERROR", "REFUSED_STREAM", "CANCEL", "COMPRESSION_ERROR", "CONNECT_ERROR", "ENHANCE_YOUR_CALM",
+    "INADEQUATE_SECURITY", "HTTP_1_1_REQUIRED",
+)  # fmt: skip
+"""By HTTP/2 error code."""
+
+
+class Class(NamedTuple):
+    """As `RequestScope.ended` takes it."""
+
+    status: int
+    """0: there was no response head."""
+    is_success: bool
+    grpc_status: str
+    """A number, or empty if the request was not gRPC or its status never came."""
+    error: str
+    """Why there was no whole response; empty if there was one."""
+
+
+def classify(exchange: Exchange) -> Class | None:
+    """Of an exchange that has ended; None if nobody waited for its response any more."""
+    response = exchange.response
+    reason = exchange.reason
+    if response is None:
+        is_reset = reason is Reason.PEER_RESET or reason is Reason.PEER_REFUSED or reason is Reason.RESPONSE_TIMEOUT
+        return Class(0, False, "", _error(exchange)) if is_reset else None
+    status = response.status
+    if not exchange.response_ended and reason in _BROKEN:
+        return Class(status, False, "", _error(exchange))
+    for one in exchange.request.fields:
+        if one.name == b"content-type" and one.value.startswith(grpc.CONTENT_TYPE):
+            found = grpc.status_of(response.fields) or grpc.status_of(exchange.trailers or ())
+            if found is None:
+                return Class(status, True, str(grpc.UNKNOWN), "")
+            return Class(status, found.code not in _GRPC_FAILURES, str(found.code), "")
+    return Class(status, status < 500, "", "")
+
+
+def _error(exchange: Exchange) -> str:
+    if exchange.reason is Reason.RESPONSE_TIMEOUT:
+        return "timeout"
+    code = exchange.reset_code
+    if exchange.reason in (Reason.PEER_RESET, Reason.PEER_REFUSED) and code < len(_RESETS):
+        return f"h2({_RESETS[code]})"
+    return "unclassified"
