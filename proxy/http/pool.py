@@ -1,4 +1,4 @@
-"""Pool: the client connections to one endpoint.
+"""Pool: the client connections to one endpoint, all alike (HTTP/2; for HTTP/1 see h1/pool.py).
 
 Law: hands out a stream at once and never scans: a connection is in `_ready`
 exactly while it can take one more stream, and tells the pool when that
@@ -39,11 +39,19 @@ class Pool:
 
     def open(self, exchange: Exchange) -> None:
         """Attach the exchange to a stream: the most recently used connection's, or a new one's."""
+        if exchange.reason is not None:
+            return  # its client went while it waited
         if self._ready:
             connection = self._ready.popitem()[0]
         else:
             connection = self._dial(self)
             self._all.add(connection)
+        exchange.attach(connection.open(exchange))
+
+    def open_fresh(self, exchange: Exchange) -> None:
+        """Attach the exchange to a stream of a connection that nobody has used."""
+        connection = self._dial(self)
+        self._all.add(connection)
         exchange.attach(connection.open(exchange))
 
     def connect(self) -> None:
@@ -60,6 +68,10 @@ class Pool:
         """The connection has room again."""
         if connection in self._all:
             self._ready[connection] = None
+
+    def hold(self, connection: ClientConnection) -> None:
+        """The connection has no room for now."""
+        self._ready.pop(connection, None)
 
     def retire(self, connection: ClientConnection) -> None:
         """Nothing new on this connection: it closes, goes away or is full for good."""
