@@ -6,39 +6,107 @@ asking is for when stages are built, adding is for the path.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from proxy.core.meter import Meter
-from proxy.metrics.cells import Counter, Gauge, Histogram, Labels
+from proxy.metrics import exposition
+from proxy.metrics.cells import Cell, Counter, Gauge, Histogram, Labels
+from proxy.metrics.idle import Kept
+from proxy.metrics.names import COUNTER, GAUGE, HISTOGRAM, LEGACY, PROM, REQUEST_PREFIXES, TELEMETRY, Family
 from proxy.metrics.scope import RequestScope
+
+_FAMILIES: Final = {family.name: family for family in (*LEGACY, *TELEMETRY, *PROM)}
 
 
 class Registry:
     """`retain_idle_s`: how long label sets that nobody holds stay (METRICS_RETAIN_IDLE)."""
 
-    __slots__ = ("clock", "retain_idle_s")
+    __slots__ = ("clock", "retain_idle_s", "_cells", "_requests", "_meters", "_before_scrape")
 
     def __init__(self, clock: Callable[[], float], retain_idle_s: float = 600.0) -> None:
-        self.clock = clock
-        self.retain_idle_s = retain_idle_s
+        self.clock: Final = clock
+        self.retain_idle_s: Final = retain_idle_s
+        self._cells: Final[dict[str, dict[Labels, Cell]]] = {name: {} for name in _FAMILIES}
+        self._requests: Final = {prefix: Kept(RequestScope, _requests_mark) for prefix in REQUEST_PREFIXES}
+        self._meters: Final = Kept(Meter, _meter_mark)
+        self._before_scrape: Final[list[Callable[[], None]]] = []
+        for family in TELEMETRY:
+            self.counter(family.name)
 
     def counter(self, name: str, labels: Labels = ()) -> Counter:
         """Of a family in names.py; KeyError if it has none of this name and kind."""
-        raise NotImplementedError
+        cells = self._of(name, COUNTER)
+        found = cells.get(labels)
+        if not isinstance(found, Counter):
+            found = cells[labels] = Counter()
+        return found
 
     def gauge(self, name: str, labels: Labels = ()) -> Gauge:
-        raise NotImplementedError
+        cells = self._of(name, GAUGE)
+        found = cells.get(labels)
+        if not isinstance(found, Gauge):
+            found = cells[labels] = Gauge()
+        return found
 
     def histogram(self, name: str, labels: Labels = ()) -> Histogram:
-        raise NotImplementedError
+        cells = self._of(name, HISTOGRAM)
+        found = cells.get(labels)
+        if not isinstance(found, Histogram):
+            found = cells[labels] = Histogram(_FAMILIES[name].bounds)
+        return found
+
+    def forget(self, name: str, labels: Labels) -> None:
+        """A series that stands for something that is gone (a balancer's gauges)."""
+        self._cells[name].pop(labels, None)
 
     def requests(self, prefix: str, labels: Labels) -> RequestScope:
         """`prefix`: empty for endpoints, `control_`, `route_` or `route_actual_`."""
-        raise NotImplementedError
+        return self._requests[prefix].get(labels)
 
     def meter(self, labels: Labels) -> Meter:
-        raise NotImplementedError
+        return self._meters.get(labels)
+
+    def before_scrape(self, callback: Callable[[], None]) -> None:
+        """Called at the beginning of each `render`: for values that are read rather than counted."""
+        self._before_scrape.append(callback)
 
     def render(self) -> bytes:
         """The whole exposition, legacy part first, `# EOF` last; then drops what has been idle too long."""
-        raise NotImplementedError
+        for callback in self._before_scrape:
+            callback()
+        text = "\n".join([*self._legacy(), *self._prom(), "# EOF", ""])
+        now = self.clock()
+        for kept in self._requests.values():
+            kept.drop_idle(now, self.retain_idle_s)
+        self._meters.drop_idle(now, self.retain_idle_s)
+        return text.encode()
+
+    def _legacy(self) -> Iterable[str]:
+        for family in LEGACY:
+            yield from exposition.legacy_family(family, self._cells[family.name])
+        for prefix, kept in self._requests.items():
+            yield from exposition.request_families(prefix, kept.cells)
+        yield from exposition.transport_families(self._meters.cells)
+        for family in TELEMETRY:
+            yield from exposition.legacy_family(family, self._cells[family.name], is_always=True)
+
+    def _prom(self) -> Iterable[str]:
+        for family in PROM:
+            yield from exposition.prom_family(family, self._cells[family.name])
+
+    def _of(self, name: str, kind: str) -> dict[Labels, Cell]:
+        family: Family = _FAMILIES[name]
+        if family.kind != kind:
+            raise KeyError(f"{name} is a {family.kind}, not a {kind}")
+        return self._cells[name]
+
+
+def _requests_mark(scope: RequestScope) -> int:
+    return scope.requests + sum(
+        sum(found.latency_counts) + sum(found.ended.values()) for found in scope.by_status.values()
+    )
+
+
+def _meter_mark(meter: Meter) -> int:
+    return meter.opened + sum(meter.closed.values()) + meter.read_bytes + meter.written_bytes

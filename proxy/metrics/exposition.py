@@ -1,0 +1,159 @@
+"""How families are written: the legacy form and the OpenMetrics form (reference: metrics, section 1).
+
+Law: label order is kept as given, which is why prometheus_client's own
+writers, which sort, do not serve here; its parser is the tests' oracle.
+Values are escaped in both forms: a label that a peer chose must not be able
+to break the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import accumulate
+from typing import Final
+
+from proxy.core.meter import Meter
+from proxy.metrics.cells import Cell, Counter, Histogram, Labels
+from proxy.metrics.names import COUNTER, GAUGE, HISTOGRAM, Family
+from proxy.metrics.scope import LATENCY_BOUNDS_MS, RequestScope, StatusScope
+
+WRAP: Final = (1 << 53) + 1
+"""Counters run from 0 to 2**53, the last integer that a float holds, and begin again."""
+
+
+def label_text(labels: Iterable[tuple[str, str]]) -> str:
+    """`a="1",b="2"`"""
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels)
+
+
+def legacy_family(family: Family, cells: Mapping[Labels, Cell], is_always: bool = False) -> Iterable[str]:
+    """Counters that nothing was added to are left out, since Linkerd makes them when it first adds."""
+    samples = [
+        f"{_series(family.name, label_text(labels))} {number(cell.value)}"
+        for labels, cell in cells.items()
+        if isinstance(cell, Counter) and (cell.value or is_always)
+    ]
+    return [*_legacy_header(family.name, family.kind, family.help), *samples] if samples or is_always else ()
+
+
+def prom_family(family: Family, cells: Mapping[Labels, Cell]) -> Iterable[str]:
+    if not cells:
+        return
+    yield f"# HELP {family.header} {family.help}."
+    yield f"# TYPE {family.header} {family.kind}"
+    if family.unit:
+        yield f"# UNIT {family.header} {family.unit}"
+    for labels, cell in cells.items():
+        text = label_text(labels)
+        if isinstance(cell, Histogram):
+            yield from _histogram(family.name, text, cell)
+        else:
+            yield f"{_series(family.name, text)} {number(cell.value) if family.kind == COUNTER else _plain(cell.value)}"
+
+
+def request_families(prefix: str, scopes: Mapping[Labels, RequestScope]) -> Iterable[str]:
+    """request_total, response_latency_ms, response_total; profile attempts have no latency."""
+    texts = [(label_text(labels), scope) for labels, scope in scopes.items()]
+    requests = [
+        f"{_series(prefix + 'request_total', text)} {number(scope.requests)}" for text, scope in texts if scope.requests
+    ]
+    if requests:
+        yield from _legacy_header(f"{prefix}request_total", COUNTER, "Total count of requests")
+        yield from requests
+    if not any(scope.by_status for _, scope in texts):
+        return
+    if prefix != "route_actual_":
+        name = f"{prefix}response_latency_ms"
+        yield from _legacy_header(name, HISTOGRAM, "Milliseconds from a request to its response's first bytes")
+        for text, scope in texts:
+            for status, found in scope.by_status.items():
+                yield from _latency(name, _with_status(text, status), found)
+    yield from _legacy_header(f"{prefix}response_total", COUNTER, "Total count of responses")
+    for text, scope in texts:
+        for status, found in scope.by_status.items():
+            for (is_success, grpc_status, error), count in found.ended.items():
+                word = "success" if is_success else "failure"
+                end = label_text((("classification", word), ("grpc_status", grpc_status), ("error", error)))
+                yield f"{prefix}response_total{{{_joined(_with_status(text, status), end)}}} {number(count)}"
+
+
+def transport_families(meters: Mapping[Labels, Meter]) -> Iterable[str]:
+    """The tcp_* families of all meters that were ever opened."""
+    texts = [(label_text(labels), meter) for labels, meter in meters.items() if meter.opened]
+    if not texts:
+        return
+    for name, kind, help_ in (
+        ("tcp_open_total", COUNTER, "Total count of opened connections"),
+        ("tcp_open_connections", GAUGE, "Number of currently open connections"),
+        ("tcp_read_bytes_total", COUNTER, "Total count of bytes read from peers"),
+        ("tcp_write_bytes_total", COUNTER, "Total count of bytes written to peers"),
+    ):
+        yield from _legacy_header(name, kind, help_)
+        yield from [f"{_series(name, text)} {number(_of(meter, name))}" for text, meter in texts]
+    closed = [
+        f"tcp_close_total{{{_joined(text, label_text((('errno', errno),)))}}} {number(count)}"
+        for text, meter in texts
+        for errno, count in meter.closed.items()
+    ]
+    if closed:
+        yield from _legacy_header("tcp_close_total", COUNTER, "Total count of closed connections")
+        yield from closed
+
+
+def number(value: float) -> str:
+    """A counter's value as it is printed: whole, and wrapped."""
+    if isinstance(value, int) or value.is_integer():
+        return str(int(value) % WRAP)
+    return repr(value)
+
+
+def _plain(value: float) -> str:
+    return str(value) if isinstance(value, int) else repr(value)
+
+
+def _of(meter: Meter, name: str) -> int:
+    if name == "tcp_open_total":
+        return meter.opened
+    if name == "tcp_open_connections":
+        return meter.open_count
+    return meter.read_bytes if name == "tcp_read_bytes_total" else meter.written_bytes
+
+
+def _with_status(text: str, status: int) -> str:
+    return _joined(text, f'status_code="{status}"') if status else text
+
+
+def _latency(name: str, text: str, found: StatusScope) -> Iterable[str]:
+    counts = list(accumulate(found.latency_counts))
+    for bound, count in zip((*map(str, LATENCY_BOUNDS_MS), "+Inf"), counts, strict=True):
+        le = f'le="{bound}"'
+        yield f"{name}_bucket{{{_joined(text, le)}}} {count}"
+    yield f"{_series(name + '_count', text)} {counts[-1]}"
+    yield f"{_series(name + '_sum', text)} {number(found.latency_sum_ms)}"
+
+
+def _histogram(name: str, text: str, cell: Histogram) -> Iterable[str]:
+    counts = list(accumulate(cell.counts))
+    yield f"{_series(name + '_sum', text)} {float(cell.total)!r}"
+    yield f"{_series(name + '_count', text)} {counts[-1]}"
+    for bound, count in zip((*(repr(float(one)) for one in cell.bounds), "+Inf"), counts, strict=True):
+        le = f'le="{bound}"'
+        yield f"{name}_bucket{{{_joined(le, text)}}} {count}"
+
+
+def _joined(first: str, second: str) -> str:
+    return f"{first},{second}" if first and second else first or second
+
+
+def _series(name: str, text: str) -> str:
+    return f"{name}{{{text}}}" if text else name
+
+
+def _legacy_header(name: str, kind: str, help_: str) -> tuple[str, str]:
+    return f"# HELP {name} {help_}", f"# TYPE {name} {kind}"
+
+
+def _escaped(value: str) -> str:
+    if "\\" in value or '"' in value or "\n" in value:
+        return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return value
