@@ -9,23 +9,24 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from proxy.core.errors import report_fault
 from proxy.core.reactor import Clock as Clock
 from proxy.core.reason import Reason
 from proxy.core.timers import Expires
 from proxy.http.head import TUNNEL, RequestHead, ResponseHead
-from proxy.http.headers import Field, field
+from proxy.http.headers import Field
+from proxy.http.replies import answer
 from proxy.http.stream import OTHER_SIDE_FULL, WAITING, ClientStream, ServerStream
 
-_STATUS: Final[dict[Reason, int]] = {
-    Reason.CONNECT_FAILED: 502,
-    Reason.CONNECT_TIMEOUT: 504,
-    Reason.RESPONSE_TIMEOUT: 504,
-    Reason.OVER_LIMIT: 431,
-    Reason.SHUTDOWN: 503,
-    Reason.PEER_REFUSED: 503,
-    Reason.INTERNAL: 500,
+_ANSWERS: Final[dict[Reason, tuple[int, int]]] = {
+    Reason.CONNECT_TIMEOUT: (504, 4),
+    Reason.RESPONSE_TIMEOUT: (504, 4),
+    Reason.OVER_LIMIT: (431, 8),
+    Reason.SHUTDOWN: (503, 14),
+    Reason.PEER_REFUSED: (503, 14),
+    Reason.INTERNAL: (500, 13),
 }
-"""What the client is told when a request ends before its response began; 502 if not listed."""
+"""HTTP and gRPC status for a client whose request ends before its response began and whom no rescue answers; else 502 and 14."""
 
 
 class Observer(Protocol):
@@ -54,7 +55,7 @@ class Rescue(Protocol):
     def rescue(self, exchange: Exchange, reason: Reason) -> None:
         """Called when an exchange fails before its response began: reply (or `server.reset`) and return.
 
-        `exchange.context` names what failed; `exchange.client` is gone already.
+        `exchange.context` names what failed; `exchange.client` is gone already. If it does neither, a plain answer is given.
         """
 
 
@@ -103,7 +104,11 @@ class Exchange:
 
     def request_head(self, stage: Stage, end: bool) -> None:
         self.request_ended = end
-        stage.dispatch(self)
+        try:
+            stage.dispatch(self)
+        except Exception:
+            report_fault()
+            self._fail(Reason.INTERNAL)
         if self.client is None and self.reason is None and not end:
             self.server.pause_reading(WAITING)
 
@@ -132,6 +137,14 @@ class Exchange:
         """The client gave up, or broke the rules; its stream is gone already."""
         self._end(reason)
 
+    def request_refused(self, status: int, text: str) -> None:
+        """The request's body breaks the rules: its client is told why, if its answer has not begun, and loses its connection."""
+        if self.response is None:
+            self.reply(answer(self.request, status, 3, text, True, False), Reason.BAD_REQUEST, closes=True)
+        elif self.reason is None:
+            self.server.reset(Reason.BAD_REQUEST)
+            self._end(Reason.BAD_REQUEST)
+
     # ---- the client stream
 
     def response_informational(self, head: ResponseHead) -> None:
@@ -144,6 +157,8 @@ class Exchange:
             deadline.discard(self)
             self.deadline = None
         self.response_ended = end
+        if head.body_size == TUNNEL:
+            self.request_ended = False  # from here on its bytes are the tunnel's
         editor = self.editor
         if editor is not None:
             editor.edit_response(self, head)
@@ -179,12 +194,17 @@ class Exchange:
     # ---- stages
 
     def attach(self, client: ClientStream) -> None:
-        """Send the request over this stream, and what was held for it."""
+        """Send the request over this stream, and what was held for it. A stream that comes too late is reset."""
+        if self.reason is not None:
+            client.reset(Reason.CANCELLED)
+            return
         self.client = client
         held = self._held
         trailers = self._held_trailers
         if held is None and trailers is None:
             client.send_head(self.request, self.request_ended)
+            if not self.request_ended:
+                self.server.resume_reading(WAITING)
             return
         client.send_head(self.request, False)
         self._held = self._held_trailers = None
@@ -252,14 +272,20 @@ class Exchange:
     def _fail(self, reason: Reason) -> None:
         if self.reason is not None:
             return
-        if self.response is None:
-            if self.rescue is not None:
-                self.rescue.rescue(self, reason)
-            if self.reason is None:
-                self.reply(ResponseHead(_STATUS.get(reason, 502), [field(b"content-length", b"0")], 0), reason)
-        else:
+        if self.response is not None:
             self.server.reset(reason)
             self._end(reason)
+            return
+        client = self.client
+        if client is not None:
+            self.client = None
+            client.reset(reason)
+        rescue = self.rescue
+        if rescue is not None:
+            rescue.rescue(self, reason)
+        if self.reason is None:
+            status, code = _ANSWERS.get(reason, (502, 14))
+            self.reply(answer(self.request, status, code, reason.value, False, False), reason)
 
     def _end(self, reason: Reason) -> None:
         if self.reason is not None:
@@ -278,7 +304,11 @@ class Exchange:
             observer.exchange_ended(self)
 
     def __repr__(self) -> str:
+        """`Exchange GET web/a H1Server→H1Client request:open response:200 body`."""
+        way = f"{type(self.server).__name__}→{type(self.client).__name__ if self.client is not None else '?'}"
         request = "ended" if self.request_ended else "open"
-        response = "ended" if self.response_ended else "open" if self.response else "waiting"
-        ended = f" {self.reason.name.lower()}" if self.reason else ""
-        return f"Exchange {self.request.method!r} {self.request.path!r} request:{request} response:{response}{ended}"
+        response = "waiting"
+        if self.response is not None:
+            response = f"{self.response} {'ended' if self.response_ended else 'body'}"
+        ended = f" {self.reason.name.lower()}" if self.reason is not None else ""
+        return f"Exchange {self.request!r} {way} request:{request} response:{response}{ended}"

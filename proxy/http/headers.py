@@ -47,9 +47,7 @@ _KINDS: Final[dict[bytes, int]] = {
     b"cookie": COOKIE,
 }
 
-is_authority: Final = re.compile(
-    rb"(?:\[[0-9A-Za-z:.%_~\-]+\]|[!$%&'()*+\-.;=_~0-9A-Za-z]*)(?::[0-9]{0,5})?"
-).fullmatch
+is_authority: Final = re.compile(rb"(?:\[[0-9A-Za-z:.%_~\-]+\]|[!$%&'()*+\-.;=_~0-9A-Za-z]*)(?::[0-9]{0,5})?").fullmatch
 """Host and port, without user information, and without the comma that would make two of one (RFC 9110 section 7.2)."""
 _is_length = re.compile(rb"[0-9]{1,18}").fullmatch
 _is_line = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*").fullmatch

@@ -40,7 +40,7 @@ REQUEST = b"POST /a?b HTTP/1.1\r\nHost: svc:80\r\nX-Case: Kept\r\nContent-Length
 SENT = (
     b"POST /a?b HTTP/1.1\r\nHost: svc:80\r\nX-Case: Kept\r\nContent-Length: 5\r\nl5d-dst-canonical: svc:80\r\n\r\nhello"
 )
-RESPONSE = b"HTTP/1.1 200 OK\r\nX-Answer: 1\r\nContent-Length: 3\r\n\r\nyes"
+RESPONSE = b"HTTP/1.1 200 OK\r\nDate: now\r\nX-Answer: 1\r\nContent-Length: 3\r\n\r\nyes"
 
 
 @pytest.mark.parametrize("request_parts", list(splits(REQUEST)), ids=lambda parts: str(len(parts)))

@@ -11,10 +11,11 @@ import re
 from typing import Final, Protocol
 
 from proxy.core import limits
+from proxy.core.codec import Wire
 from proxy.core.errors import ProtocolError
 from proxy.core.reason import Reason
 from proxy.http.head import TUNNEL, UNKNOWN
-from proxy.http.headers import HOST, MALFORMED, PLAIN, Field, field_of_line
+from proxy.http.headers import MALFORMED, PLAIN, Field, field_of_line
 
 _NONE: Final = 0
 _LENGTH: Final = 1
@@ -23,6 +24,14 @@ _CHUNK_DATA: Final = 3
 _CHUNK_END: Final = 4
 _TRAILERS: Final = 5
 _ENDLESS: Final = 6
+
+_HEAD_ONLY: Final = frozenset(
+    (
+        b"authorization", b"cache-control", b"content-encoding", b"content-range", b"content-type", b"cookie", b"expect",
+        b"max-forwards", b"proxy-authenticate", b"proxy-authorization", b"set-cookie", b"trailer", b"www-authenticate",
+    )
+)  # fmt: skip
+"""Besides framing, hop and routing fields: what must not change behind a body, so it is dropped there (RFC 9110 section 6.5.1)."""
 
 _chunk_line = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?").fullmatch
 
@@ -34,7 +43,7 @@ class BodySink(Protocol):
 
 
 class BodyReader:
-    __slots__ = ("has_surplus", "_sink", "_state", "_left", "_partial")
+    __slots__ = ("has_surplus", "_sink", "_state", "_left", "_partial", "_extra")
 
     def __init__(self, sink: BodySink) -> None:
         self._sink = sink
@@ -43,6 +52,8 @@ class BodyReader:
         self._state = _NONE
         self._left = 0
         self._partial = b""
+        self._extra = 0
+        """Octets of chunk extensions so far."""
 
     def begin(self, size: int, is_chunked: bool) -> None:
         """Expect a body of `size` bytes, or, by UNKNOWN or TUNNEL, one that something else ends."""
@@ -50,6 +61,7 @@ class BodyReader:
         self.has_surplus = False
         if is_chunked:
             self._state = _CHUNK_SIZE
+            self._extra = 0
         elif size > 0:
             self._state = _LENGTH
             self._left = size
@@ -69,6 +81,10 @@ class BodyReader:
         if state == _NONE:
             return data
         return self._feed_chunked(data)
+
+    def stop(self) -> None:
+        """Deliver no more of this body."""
+        self._state = _NONE
 
     def eof(self) -> bool:
         """The stream ended; True if that ends the body properly."""
@@ -94,9 +110,11 @@ class BodyReader:
         return rest
 
     def _feed_chunked(self, data: bytes) -> bytes:
+        """Chunks that came together are delivered together: their bounds mean nothing (RFC 9112 section 7.1)."""
         if self._partial:
             data = self._partial + data
             self._partial = b""
+        pieces: list[bytes] = []
         position = 0
         size = len(data)
         while position < size:
@@ -106,54 +124,66 @@ class BodyReader:
                 self._left -= end - position
                 if self._left == 0:
                     self._state = _CHUNK_END
-                self._sink.body_data(data[position:end], False)
+                pieces.append(data[position:end])
                 position = end
-                if self._state == _NONE:
-                    return b""  # reset by what we called
             elif state == _CHUNK_SIZE:
                 end = self._line_end(data, position, limits.CHUNK_LINE_BYTES)
                 if end < 0:
                     break
-                match = _chunk_line(data, position, end)
-                if match is None:
-                    raise ProtocolError("bad chunk size")
-                self._left = int(match[1], 16)
-                self._state = _CHUNK_DATA if self._left else _TRAILERS
+                self._read_size(data, position, end)
                 position = end + 2
             elif state == _CHUNK_END:
-                if size - position < 2:
-                    break
-                if data[position : position + 2] != b"\r\n":
+                if not data.startswith(b"\r\n", position):
+                    if size - position == 1 and data[position] == 0x0D:
+                        break
                     raise ProtocolError("bad chunk end")
                 self._state = _CHUNK_SIZE
                 position += 2
             else:
-                return self._feed_trailers(data, position)
+                return self._feed_trailers(data, position, pieces)
         self._partial = data[position:]
+        if pieces:
+            self._sink.body_data(b"".join(pieces), False)
         return b""
 
-    def _feed_trailers(self, data: bytes, position: int) -> bytes:
+    def _read_size(self, data: bytes, position: int, end: int) -> None:
+        match = _chunk_line(data, position, end)
+        if match is None:
+            raise ProtocolError("bad chunk size")
+        self._extra += end - match.end(1)
+        if self._extra > limits.CHUNK_EXTENSION_BYTES:
+            raise ProtocolError("chunk extensions too long", Reason.OVER_LIMIT)
+        self._left = int(match[1], 16)
+        self._state = _CHUNK_DATA if self._left else _TRAILERS
+
+    def _feed_trailers(self, data: bytes, position: int, pieces: list[bytes]) -> bytes:
         if data.startswith(b"\r\n", position):
             self._state = _NONE
             rest = data[position + 2 :]
             self.has_surplus = bool(rest)
-            self._sink.body_data(b"", True)
+            self._sink.body_data(b"".join(pieces), True)
             return rest
         end = data.find(b"\r\n\r\n", position)
+        if (end if end >= 0 else len(data)) - position > limits.TRAILER_BYTES:
+            raise ProtocolError("trailers too long", Reason.OVER_LIMIT)
+        fields = self._judge_trailers(data[position:end]) if end >= 0 else []
         if end < 0:
-            if len(data) - position > limits.TRAILER_BYTES:
-                raise ProtocolError("trailers too long", Reason.OVER_LIMIT)
             self._partial = data[position:]
+        if pieces:
+            self._sink.body_data(b"".join(pieces), False)
+        if end < 0 or self._state == _NONE:  # the rest has not come, or what we called gave up
             return b""
-        fields = [field_of_line(line) for line in data[position:end].split(b"\r\n")]
-        if len(fields) > limits.HEAD_FIELDS or any(field.kind == MALFORMED or field.kind == HOST for field in fields):
-            raise ProtocolError("bad trailers")
         self._state = _NONE
         rest = data[end + 4 :]
         self.has_surplus = bool(rest)
-        # What would change the framing or the hop has no place behind a body (RFC 9110 section 6.5.1).
-        self._sink.body_trailers([field for field in fields if field.kind == PLAIN])
+        self._sink.body_trailers(fields)
         return rest
+
+    def _judge_trailers(self, text: bytes) -> list[Field]:
+        fields = [field_of_line(line) for line in text.split(b"\r\n")]
+        if len(fields) > limits.HEAD_FIELDS or any(field.kind == MALFORMED for field in fields):
+            raise ProtocolError("bad trailers")
+        return [field for field in fields if field.kind == PLAIN and field.name not in _HEAD_ONLY]
 
     def _line_end(self, data: bytes, position: int, limit: int) -> int:
         end = data.find(b"\r\n", position, position + limit)
@@ -162,11 +192,22 @@ class BodyReader:
         return end
 
 
-def chunk(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
 LAST_CHUNK: Final = b"0\r\n\r\n"
+_SMALL: Final = 4096
+"""Up to here a copy is cheaper than two more pieces to gather."""
+
+
+def write_chunk(wire: Wire, data: bytes, end: bool) -> None:
+    """Write `data` in chunked coding, and the last chunk if it ends the body."""
+    size = len(data)
+    if size > _SMALL:
+        wire.write(b"%x\r\n" % size)
+        wire.write(data)
+        wire.write(b"\r\n0\r\n\r\n" if end else b"\r\n")
+    elif size:
+        wire.write((b"%x\r\n%b\r\n0\r\n\r\n" if end else b"%x\r\n%b\r\n") % (size, data))
+    elif end:
+        wire.write(LAST_CHUNK)
 
 
 def last_chunk(fields: list[Field]) -> bytes:

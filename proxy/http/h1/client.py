@@ -2,7 +2,9 @@
 
 Law: it goes back to its pool before the end of a response is told, so that
 whoever hears of the end may use it again; and only if not one byte is left
-over, since such bytes would answer the next request.
+over, since such bytes would answer the next request. A request that meets a
+connection which its peer was just closing goes once more over a fresh one,
+if doing it twice would be the same (RFC 9110 section 9.2.2).
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from proxy.core.errors import ProtocolError
 from proxy.core.reason import Reason
 from proxy.http.exchange import Exchange
 from proxy.http.h1 import head as h1
-from proxy.http.h1.body import LAST_CHUNK, BodyReader, chunk, last_chunk
-from proxy.http.head import TUNNEL, UNKNOWN, RequestHead
+from proxy.http.h1.body import LAST_CHUNK, BodyReader, last_chunk, write_chunk
+from proxy.http.head import HTTP_1_0, TUNNEL, UNKNOWN, RequestHead, ResponseHead
 from proxy.http.headers import Field
 from proxy.http.pool import Pool
 
@@ -28,10 +30,14 @@ _CLOSED: Final = 4
 _STATES: Final = ("idle", "head", "body", "tunnel", "closed")
 
 
+_RACES: Final = (Reason.PEER_CLOSED, Reason.CONNECTION_RESET)
+_IDEMPOTENT: Final = frozenset((b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"))
+
+
 class H1Client:
     __slots__ = (
-        "_wire", "_pool", "_state", "_held", "_exchange", "_body", "_method",
-        "_is_chunked", "_request_ended", "_keeps_alive", "_pauses",
+        "_wire", "_pool", "_state", "_held", "_exchange", "_body", "_method", "_early",
+        "_is_chunked", "_request_ended", "_keeps_alive", "_was_used", "_may_repeat", "_is_writable", "_pauses",
     )  # fmt: skip
 
     def __init__(self, wire: Wire, pool: Pool) -> None:
@@ -42,9 +48,16 @@ class H1Client:
         self._exchange: Exchange | None = None
         self._body = BodyReader(self)
         self._method = b""
+        self._early: list[bytes] | None = None
+        """What a client said into a tunnel that is not open yet."""
         self._is_chunked = False
         self._request_ended = False
         self._keeps_alive = True
+        self._was_used = False
+        """It has carried an exchange before, so the peer may be closing it just now."""
+        self._may_repeat = False
+        """Nothing of the response has come, and the request may be sent twice."""
+        self._is_writable = True
         self._pauses = 0
 
     # ---- ClientConnection
@@ -58,7 +71,7 @@ class H1Client:
         self._keeps_alive = False
         if self._state == _IDLE:
             self._retire()
-            self._wire.end()
+            self._wire.abort(Reason.COMPLETE)
 
     # ---- Codec
 
@@ -79,8 +92,8 @@ class H1Client:
                 else:
                     self._fail(Reason.PROTOCOL_ERROR)
                     break
-        except ProtocolError as error:
-            self._fail(error.reason)
+        except ProtocolError:
+            self._fail(Reason.PROTOCOL_ERROR)
 
     def eof(self) -> None:
         state = self._state
@@ -90,6 +103,7 @@ class H1Client:
             self._fail(Reason.PEER_CLOSED)
 
     def writable(self, is_writable: bool) -> None:
+        self._is_writable = is_writable
         exchange = self._exchange
         if exchange is not None:
             if is_writable:
@@ -99,30 +113,32 @@ class H1Client:
 
     def lost(self, reason: Reason) -> None:
         self._state = _CLOSED
+        self._body.stop()
         self._pool.retire(self)
-        exchange = self._exchange
-        self._exchange = None
-        if exchange is not None:
-            exchange.response_reset(reason)
+        self._tell(reason)
 
     # ---- ClientStream
 
     def send_head(self, head: RequestHead, end: bool) -> None:
         self._method = head.method
         self._is_chunked = head.body_size == UNKNOWN
-        self._request_ended = end or bool(head.upgrade)
-        if head.has_crumbs:
-            head.join_crumbs()
+        self._request_ended = end
+        self._may_repeat = self._was_used and end and not head.wants_tunnel and head.method in _IDEMPOTENT
+        self._early = [] if head.wants_tunnel and not end and head.body_size <= 0 and not self._is_chunked else None
         self._wire.write(h1.write_request(head))
-        if end and self._is_chunked:
-            self._wire.write(LAST_CHUNK)
+        if end:
+            if self._is_chunked:
+                self._wire.write(LAST_CHUNK)
+        elif not self._is_writable and self._exchange is not None:
+            self._exchange.client_blocked()
 
     def send_data(self, data: bytes, end: bool) -> None:
+        early = self._early
+        if early is not None:
+            self._hold_early(early, data, end)
+            return
         if self._is_chunked:
-            if data:
-                self._wire.write(chunk(data) + LAST_CHUNK if end else chunk(data))
-            elif end:
-                self._wire.write(LAST_CHUNK)
+            write_chunk(self._wire, data, end)
         elif data:
             self._wire.write(data)
         if end:
@@ -137,6 +153,7 @@ class H1Client:
 
     def reset(self, reason: Reason) -> None:
         self._exchange = None
+        self._body.stop()
         self._retire()
         self._wire.abort(reason)
 
@@ -171,29 +188,31 @@ class H1Client:
     # ---- reading
 
     def _read_head(self, data: bytes) -> bytes:
-        exchange = self._exchange
+        self._may_repeat = False
         end = data.find(b"\r\n\r\n")
-        if end < 0 or exchange is None:
-            if len(data) > limits.HEAD_BYTES:
-                raise ProtocolError("head too long", Reason.OVER_LIMIT)
-            self._held = data
-            return b""
+        if end < 0 or end > limits.HEAD_BYTES:
+            return self._partial_head(data)
         start_line, _, text = data[:end].partition(b"\r\n")
-        block = h1.header_block(text)
-        head = h1.read_response(start_line, block, self._method)
+        try:
+            block = h1.header_block(text)
+            head = h1.read_response(start_line, block, self._method)
+        except ProtocolError:
+            better = h1.with_crlf(data)
+            if better is None:
+                raise
+            return better
         rest = data[end + 4 :]
-        if head.status < 200 and head.status != 101:
-            exchange.response_informational(head)
-            return rest
+        exchange = self._exchange
+        if exchange is None:
+            return b""
         size = head.body_size
         if size == TUNNEL:
-            if not exchange.request.upgrade:
-                raise ProtocolError("101 without an upgrade")
-            self._state = _TUNNEL
-            self._request_ended = False
-            exchange.response_head(head, False)
+            self._begin_tunnel(exchange, head)
             return rest
-        if block.closes or start_line[7] != 0x31:
+        if head.status < 200:
+            exchange.response_informational(head)
+            return rest
+        if block.closes or head.version == HTTP_1_0 or (block.is_chunked and block.length != UNKNOWN):
             self._keeps_alive = False
         if size == 0:
             self._finish(bool(rest))
@@ -213,9 +232,40 @@ class H1Client:
             exchange.response_head(head, False)
         return rest
 
+    def _partial_head(self, data: bytes) -> bytes:
+        better = h1.with_crlf(data)
+        if better is not None:
+            return better
+        if len(data) > limits.HEAD_BYTES:
+            raise ProtocolError("head too long")
+        self._held = data
+        return b""
+
+    def _begin_tunnel(self, exchange: Exchange, head: ResponseHead) -> None:
+        if not exchange.request.wants_tunnel or not (self._request_ended or self._early is not None):
+            raise ProtocolError("a tunnel that nobody asked for")
+        self._state = _TUNNEL
+        self._request_ended = False
+        early = self._early
+        self._early = None
+        exchange.response_head(head, False)
+        if early is not None and self._exchange is exchange:
+            for data in early:
+                self.send_data(data, not data)
+            exchange.client_ready()
+
+    def _hold_early(self, early: list[bytes], data: bytes, end: bool) -> None:
+        if data:
+            early.append(data)
+        if end:
+            early.append(b"")
+        elif self._exchange is not None:
+            self._exchange.client_blocked()
+
     def _finish(self, has_surplus: bool) -> None:
         """The response is complete: back to the pool, or away."""
         self._exchange = None
+        self._was_used = True
         if self._pauses:
             self._pauses = 0
             self._wire.resume_reading()
@@ -232,9 +282,22 @@ class H1Client:
         self._pool.retire(self)
 
     def _fail(self, reason: Reason) -> None:
+        self._body.stop()
+        self._retire()
+        self._wire.abort(reason)
+        self._tell(reason)
+
+    def _tell(self, reason: Reason) -> None:
+        """Its exchange, if there is one: that it failed, or a fresh connection that it is to begin again."""
         exchange = self._exchange
-        self.reset(reason)
-        if exchange is not None:
+        self._exchange = None
+        if exchange is None:
+            return
+        if self._may_repeat and reason in _RACES:
+            self._may_repeat = False
+            exchange.client = None
+            self._pool.open_fresh(exchange)
+        else:
             exchange.response_reset(reason)
 
     def __repr__(self) -> str:

@@ -2,7 +2,8 @@
 
 Law: a block of header lines met before is one lookup; else each line is one
 lookup; what that does not know is judged by one strict expression (RFC 9112,
-and no obs-fold, no bare CR or LF, no second or contradictory length).
+and no obs-fold, no bare CR, no second or contradictory length). A bare LF
+ends a line of a head, as section 2.2 allows, by being made a CRLF first.
 """
 
 from __future__ import annotations
@@ -13,33 +14,48 @@ from typing import Final
 from proxy.core import limits
 from proxy.core.errors import ProtocolError
 from proxy.core.reason import Reason
-from proxy.http.head import TUNNEL, UNKNOWN, RequestHead, ResponseHead
+from proxy.http.dates import date_field, needs_date
+from proxy.http.head import HTTP_1_0, TUNNEL, UNKNOWN, RequestHead, ResponseHead
 from proxy.http.headers import (
     CONNECTION,
     CONTENT_LENGTH,
+    DATE,
     HOP,
     HOST,
+    L5D,
     MALFORMED,
+    PLAIN,
     TE,
     TRANSFER_ENCODING,
     UPGRADE,
     Field,
     field_of_line,
+    is_authority,
     known_line,
 )
 
-_request_line = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([\x21-\x7e]+) HTTP/1\.([01])").fullmatch
-_status_line = re.compile(rb"HTTP/1\.[01] ([1-9][0-9][0-9])(?: [\t\x20-\x7e\x80-\xff]*)?").fullmatch
-_absolute = re.compile(rb"(https?)://([^/?#@]+)(.*)", re.IGNORECASE).fullmatch
+_request_line = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([\x21-\x7e\x80-\xff]+) HTTP/1\.([01])").fullmatch
+_other_version = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+ [\x21-\x7e\x80-\xff]+ HTTP/[0-9]\.[0-9]").fullmatch
+_status_line = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: ([\t\x20-\x7e\x80-\xff]*))?").fullmatch
+_absolute = re.compile(rb"([A-Za-z][A-Za-z0-9+.\-]*)://([^/?#]+)(.*)", re.DOTALL).fullmatch
+_head_end = re.compile(rb"\n\r?\n").search
+_line_end = re.compile(rb"\r?\n")
+_empty_lines = re.compile(rb"(?:\r?\n)+").match
 
 _PHRASES: Final[dict[int, bytes]] = {
-    100: b"Continue", 101: b"Switching Protocols", 103: b"Early Hints", 200: b"OK", 201: b"Created",
-    202: b"Accepted", 204: b"No Content", 206: b"Partial Content", 301: b"Moved Permanently", 302: b"Found",
+    100: b"Continue", 101: b"Switching Protocols", 102: b"Processing", 103: b"Early Hints", 200: b"OK", 201: b"Created",
+    202: b"Accepted", 203: b"Non-Authoritative Information", 204: b"No Content", 205: b"Reset Content",
+    206: b"Partial Content", 300: b"Multiple Choices", 301: b"Moved Permanently", 302: b"Found", 303: b"See Other",
     304: b"Not Modified", 307: b"Temporary Redirect", 308: b"Permanent Redirect", 400: b"Bad Request",
-    401: b"Unauthorized", 403: b"Forbidden", 404: b"Not Found", 405: b"Method Not Allowed", 409: b"Conflict",
-    413: b"Content Too Large", 429: b"Too Many Requests", 431: b"Request Header Fields Too Large",
-    500: b"Internal Server Error", 501: b"Not Implemented", 502: b"Bad Gateway", 503: b"Service Unavailable",
-    504: b"Gateway Timeout",
+    401: b"Unauthorized", 402: b"Payment Required", 403: b"Forbidden", 404: b"Not Found", 405: b"Method Not Allowed",
+    406: b"Not Acceptable", 407: b"Proxy Authentication Required", 408: b"Request Timeout", 409: b"Conflict",
+    410: b"Gone", 411: b"Length Required", 412: b"Precondition Failed", 413: b"Payload Too Large", 414: b"URI Too Long",
+    415: b"Unsupported Media Type", 416: b"Range Not Satisfiable", 417: b"Expectation Failed", 418: b"I'm a teapot",
+    421: b"Misdirected Request", 422: b"Unprocessable Entity", 425: b"Too Early", 426: b"Upgrade Required",
+    428: b"Precondition Required", 429: b"Too Many Requests", 431: b"Request Header Fields Too Large",
+    451: b"Unavailable For Legal Reasons", 500: b"Internal Server Error", 501: b"Not Implemented", 502: b"Bad Gateway",
+    503: b"Service Unavailable", 504: b"Gateway Timeout", 505: b"HTTP Version Not Supported", 508: b"Loop Detected",
+    511: b"Network Authentication Required",
 }  # fmt: skip
 _STATUS_LINES: Final[dict[int, bytes]] = {
     status: b"HTTP/1.1 %d %b\r\n" % (status, phrase) for status, phrase in _PHRASES.items()
@@ -52,60 +68,93 @@ class HeaderBlock:
     Remembered by its text, like an HPACK block, so it is never changed.
     """
 
-    __slots__ = ("fields", "authority", "length", "is_chunked", "closes", "upgrade", "takes_trailers", "is_familiar")
+    __slots__ = (
+        "fields", "hop_fields", "authority", "length", "is_chunked", "closes", "upgrade", "takes_trailers", "has_date",
+        "has_l5d", "is_familiar",
+    )  # fmt: skip
 
     def __init__(self, lines: list[bytes]) -> None:
         self.fields: list[Field] = []
+        self.hop_fields: list[Field] = self.fields
+        """The same and, in their places, what only this hop is to know: what an upgrade takes along."""
         self.authority: bytes | None = None
+        """Of Host; None if there is none."""
         self.length = UNKNOWN
         self.is_chunked = False
         self.closes = False
         self.upgrade = b""
         self.takes_trailers = False
+        self.has_date = False
+        self.has_l5d = False
         self.is_familiar = True
         """Every line was known: worth remembering as a whole."""
         if len(lines) > limits.HEAD_FIELDS:
             raise ProtocolError("too many fields", Reason.OVER_LIMIT, 431)
         options: list[bytes] = []
+        fields = self.fields
+        has_hops = False
         for line in lines:
             field = known_line(line)
             if field is None:
                 field = field_of_line(line)
                 self.is_familiar = False
             kind = field.kind
-            if not kind:
-                self.fields.append(field)
-            elif kind == CONNECTION:
-                options += [option.strip(b" \t") for option in field.value.lower().split(b",")]
-            elif kind != HOP:
-                self._note(field, kind)
-        self.closes = b"close" in options
-        if b"upgrade" not in options:
-            self.upgrade = b""
-        if self.is_chunked and self.length != UNKNOWN:
-            raise ProtocolError("both length and chunked")  # RFC 9112 section 6.3: a smuggler's mark
+            if not kind or self._note(field, kind):
+                fields.append(field)
+            elif kind == CONNECTION or kind == UPGRADE or kind == HOP:
+                has_hops = True
+                if kind == CONNECTION:
+                    options += [option.strip(b" \t") for option in field.value.lower().split(b",")]
+                fields.append(field)
+        if has_hops:
+            self._take_hops_out(options)
 
-    def _note(self, field: Field, kind: int) -> None:
+    def _note(self, field: Field, kind: int) -> bool:
+        """Take notice of a field that is more than text; True if it travels on."""
         value = field.value
         if kind == HOST:
             if self.authority is not None:
                 raise ProtocolError("second host")
             self.authority = value
-        elif kind == CONTENT_LENGTH:
+            return True
+        if kind == CONTENT_LENGTH:
+            length = int(value)
+            if self.length == length:
+                return False  # said twice, sent once (RFC 9110 section 8.6)
             if self.length != UNKNOWN:
-                raise ProtocolError("second content-length")
-            self.length = int(value)
-            self.fields.append(field)
-        elif kind == TRANSFER_ENCODING:
+                raise ProtocolError("two content-lengths that differ")
+            self.length = length
+            return True
+        if kind == DATE:
+            self.has_date = True
+            return True
+        if kind == L5D:
+            self.has_l5d = True
+            return True
+        if kind == TRANSFER_ENCODING:
             if self.is_chunked or value.lower() != b"chunked":
-                raise ProtocolError("transfer-encoding not understood", status=501)
+                raise ProtocolError("transfer-encoding not understood")
             self.is_chunked = True
         elif kind == UPGRADE:
-            self.upgrade = value
+            self.upgrade = self.upgrade + b", " + value if self.upgrade else value
         elif kind == TE:
-            self.takes_trailers = b"trailers" in value.lower()
+            options = [option.strip(b" \t") for option in value.lower().split(b",")]
+            self.takes_trailers = self.takes_trailers or b"trailers" in options
         elif kind == MALFORMED:
             raise ProtocolError("bad header line")
+        return False
+
+    def _take_hops_out(self, options: list[bytes]) -> None:
+        """Without what Connection names, but for what a client must not take from us: Host, framing, the mesh's own."""
+        self.closes = b"close" in options
+        self.fields = [
+            one
+            for one in self.hop_fields
+            if not ((one.kind == PLAIN or one.kind == DATE) and one.name in options)
+            and one.kind != CONNECTION and one.kind != UPGRADE and one.kind != HOP
+        ]  # fmt: skip
+        if self.has_date:
+            self.has_date = any(one.kind == DATE for one in self.fields)
 
 
 _blocks: dict[bytes, HeaderBlock] = {}
@@ -123,70 +172,150 @@ def header_block(text: bytes) -> HeaderBlock:
     return block
 
 
-def read_request(start_line: bytes, block: HeaderBlock) -> RequestHead:
+def with_crlf(data: bytes) -> bytes | None:
+    """`data` with the line ends of its head as CRLF; None if there is no whole head or nothing to change."""
+    end = _head_end(data)
+    if end is None:
+        return None
+    lines = _line_end.split(data[: end.start()].removesuffix(b"\r"))
+    changed = b"\r\n".join(lines) + b"\r\n\r\n" + data[end.end() :]
+    return None if changed == data else changed
+
+
+def skip_empty_lines(data: bytes) -> bytes:
+    """Empty lines before a request line are ignored (RFC 9112 section 2.2)."""
+    match = _empty_lines(data)
+    return data[match.end() :] if match is not None else data
+
+
+def over_limit(data: bytes) -> ProtocolError:
+    """What to say of a request head that is longer than we take."""
+    if data.find(b"\n", 0, limits.HEAD_BYTES) < 0:
+        return ProtocolError("request line too long", Reason.OVER_LIMIT, 414)
+    return ProtocolError("head too long", Reason.OVER_LIMIT, 431)
+
+
+def read_request(start_line: bytes, block: HeaderBlock) -> tuple[RequestHead, bool]:
+    """The head of a request, and whether its target has a form that its method may have (RFC 9112 section 3.2).
+
+    ProtocolError if nothing after it could be trusted.
+    """
     match = _request_line(start_line)
     if match is None:
+        if _other_version(start_line) is not None:
+            raise ProtocolError("HTTP version not spoken here", status=505)
         raise ProtocolError("bad request line")
     method, target, minor = match.groups()
-    scheme = b"http"
     authority = block.authority
-    if target[0] != 0x2F:
-        absolute = _absolute(target)
-        if absolute is not None:
-            scheme, authority, target = absolute.groups()
-            target = target or b"/"
-        elif target != b"*" or method != b"OPTIONS":
-            raise ProtocolError("bad request target")
     size = block.length
-    if size == UNKNOWN and not block.is_chunked:
+    if block.is_chunked:
+        if size != UNKNOWN:
+            raise ProtocolError("both content-length and transfer-encoding")  # RFC 9112 section 6.3: a smuggler's mark
+    elif size == UNKNOWN:
         size = 0
     is_http_1_1 = minor == b"1"
-    if not is_http_1_1 and block.is_chunked:
-        raise ProtocolError("chunked in HTTP/1.0")
-    if authority is None:
-        if is_http_1_1:
-            raise ProtocolError("no host")
-        authority = b""
-    head = RequestHead(method, scheme, authority, target, block.fields.copy(), size)
-    if block.upgrade and is_http_1_1:
+    if authority is None and is_http_1_1:
+        raise ProtocolError("no host")
+    head = RequestHead(method, b"http", authority or b"", target, [], size)
+    head.has_host = authority is not None
+    if not is_http_1_1:
+        if block.is_chunked:
+            raise ProtocolError("chunked in HTTP/1.0")
+        head.version = HTTP_1_0
+    elif method == b"CONNECT":
+        head.wants_tunnel = True
+    elif block.upgrade and block.upgrade.lower() != b"h2c":
+        head.wants_tunnel = True
         head.upgrade = block.upgrade
-    if block.takes_trailers:
-        head.takes_trailers = True
-    return head
+    head.fields = (block.hop_fields if head.upgrade else block.fields).copy()
+    head.takes_trailers = block.takes_trailers
+    head.has_l5d = block.has_l5d
+    is_good = method != b"CONNECT" if target[0] == 0x2F else _read_target(head, target)
+    head.is_lonely = not head.authority or not is_http_1_1 or (head.is_absolute and not authority)
+    return head, is_good
+
+
+def _read_target(head: RequestHead, target: bytes) -> bool:
+    """A target that is no path."""
+    head.target = target
+    if head.method == b"CONNECT":
+        head.authority = target
+        head.path = b""
+        return is_authority(target) is not None and target[0] != 0x3A and head.version != HTTP_1_0
+    match = _absolute(target)
+    if match is None:
+        head.target = b""
+        return target == b"*" and head.method == b"OPTIONS"
+    scheme, head.authority, path = match.groups()
+    head.scheme = scheme.lower()
+    head.is_absolute = True
+    if path[:1] == b"/":
+        head.path = path
+    elif head.method == b"OPTIONS" and not path:
+        head.path = b"*"
+    else:
+        head.path = b"/" + path
+    return is_authority(head.authority) is not None
 
 
 def read_response(start_line: bytes, block: HeaderBlock, method: bytes) -> ResponseHead:
-    """The head of a response to `method`."""
+    """The head of a response to `method`. ProtocolError if it is none."""
     match = _status_line(start_line)
     if match is None:
         raise ProtocolError("bad status line")
-    status = int(match[1])
+    status = int(match[2])
     size = block.length
-    if status == 101:
+    if status == 101 or (method == b"CONNECT" and 200 <= status < 300):
         size = TUNNEL
     elif status < 200 or status == 204 or status == 304 or method == b"HEAD":
         size = 0
-    head = ResponseHead(status, block.fields.copy(), size)
-    if block.upgrade:
-        head.upgrade = block.upgrade
+    elif block.is_chunked:
+        size = UNKNOWN
+    head = ResponseHead(status, (block.hop_fields if status == 101 else block.fields).copy(), size)
+    if match[1] == b"0":
+        head.version = HTTP_1_0
+    phrase = match[3]
+    if phrase and phrase != _PHRASES.get(status):
+        head.phrase = phrase
+    head.upgrade = block.upgrade
+    head.has_date = block.has_date
+    head.has_l5d = block.has_l5d
+    if block.length != UNKNOWN and (block.is_chunked or size == TUNNEL or status < 200 or status == 204):
+        # Where it means nothing, or contradicts what means more (RFC 9112 section 6.3, RFC 9110 section 8.6).
+        head.fields = [one for one in head.fields if one.kind != CONTENT_LENGTH]
     return head
 
 
 def write_request(head: RequestHead) -> bytes:
-    parts = [b"%b %b HTTP/1.1\r\nHost: %b\r\n" % (head.method, head.path, head.authority)]
-    parts += [field.line for field in head.fields]
-    if head.body_size == UNKNOWN:
-        parts.append(b"Transfer-Encoding: chunked\r\n\r\n")
-    elif head.upgrade:
-        parts.append(b"Connection: upgrade\r\nUpgrade: %b\r\n\r\n" % head.upgrade)
+    """The head as an HTTP/1 endpoint gets it: of the client's version, Host made from the authority if need be."""
+    size = head.body_size
+    target = head.target or (
+        head.path if not head.is_absolute else b"%b://%b%b" % (head.scheme, head.authority, head.path)
+    )
+    if head.version == HTTP_1_0 and size != UNKNOWN:
+        parts = [b"%b %b HTTP/1.0\r\n" % (head.method, target)]
+    elif head.has_host:
+        parts = [b"%b %b HTTP/1.1\r\n" % (head.method, target)]
     else:
-        parts.append(b"\r\n")
+        parts = [b"%b %b HTTP/1.1\r\nHost: %b\r\n" % (head.method, target, head.authority)]
+    parts += [field.line for field in head.fields]
+    if head.takes_trailers:
+        parts.append(b"TE: trailers\r\n" if head.upgrade else b"TE: trailers\r\nConnection: TE\r\n")
+    parts.append(b"Transfer-Encoding: chunked\r\n\r\n" if size == UNKNOWN else b"\r\n")
     return b"".join(parts)
 
 
-def write_response(head: ResponseHead, framing: bytes) -> bytes:
-    """`framing` is the codec's own: `Connection` and `Transfer-Encoding` lines."""
-    parts = [_STATUS_LINES.get(head.status) or b"HTTP/1.1 %d \r\n" % head.status]
+def write_response(head: ResponseHead, framing: bytes, now: float, is_http_1_0: bool) -> bytes:
+    """`framing` is the codec's own: `Connection` and `Transfer-Encoding` lines, and the empty line."""
+    status = head.status
+    if head.phrase or is_http_1_0:
+        phrase = head.phrase or _PHRASES.get(status, b"")
+        line = b"HTTP/1.%d %d %b\r\n" % (not is_http_1_0, status, phrase)
+    else:
+        line = _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
+    parts = [line]
     parts += [field.line for field in head.fields]
+    if not head.has_date and needs_date(head):
+        parts.append(date_field(now).line)
     parts.append(framing)
     return b"".join(parts)

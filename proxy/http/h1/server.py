@@ -2,7 +2,9 @@
 
 Law: state is committed before anything is called, because a reply may come
 back inside the call. Bytes behind an open exchange are held, never parsed:
-they may be the next request or, after an upgrade, another protocol.
+they may be the next request or, after an upgrade, another protocol. A
+request that the framing makes doubtful ends the connection; one that is only
+unreasonable gets its 400 and the next is read.
 """
 
 from __future__ import annotations
@@ -13,11 +15,13 @@ from proxy.core import limits
 from proxy.core.codec import Wire
 from proxy.core.errors import ProtocolError
 from proxy.core.reason import Reason
+from proxy.core.timers import Wheel
 from proxy.http.exchange import Clock, Exchange, Stage
 from proxy.http.h1 import head as h1
-from proxy.http.h1.body import LAST_CHUNK, BodyReader, chunk, last_chunk
-from proxy.http.head import UNKNOWN, ResponseHead
-from proxy.http.headers import Field
+from proxy.http.h1.body import BodyReader, last_chunk, write_chunk
+from proxy.http.h1.linger import Linger
+from proxy.http.head import HTTP_1_0, TUNNEL, UNKNOWN, RequestHead, ResponseHead
+from proxy.http.headers import Field, field
 from proxy.http.stream import READ_AHEAD
 
 _HEAD: Final = 0
@@ -28,26 +32,48 @@ _TUNNEL: Final = 3
 _CLOSED: Final = 4
 _STATES: Final = ("head", "body", "wait", "tunnel", "closed")
 
+_EMPTY: Final = field(b"content-length", b"0")
+
+
+class BadTarget:
+    """The stage of requests whose target their method cannot have: they get no further (reference: inbound, section 8)."""
+
+    def dispatch(self, exchange: Exchange) -> None:
+        exchange.reply(ResponseHead(400, [_EMPTY], 0), Reason.PROTOCOL_ERROR)
+
+
+_BAD_TARGET: Final[Stage] = BadTarget()
+
 
 class H1Server:
     __slots__ = (
-        "_wire", "_stage", "_clock", "_state", "_held", "_exchange", "_body", "_method",
-        "_is_http_1_1", "_closes", "_is_chunked", "_is_upgrade", "_pauses", "_is_advancing", "_drained",
+        "_wire", "_stage", "_clock", "_wheel", "_state", "_held", "_exchange", "_body", "_last", "_is_head", "_is_http_1_0",
+        "_closes", "_is_chunked", "_ends_by_close", "_is_sending", "_has_eof", "_is_writable", "_pauses", "_is_advancing",
+        "_drained",
     )  # fmt: skip
 
-    def __init__(self, wire: Wire, stage: Stage, clock: Clock) -> None:
+    def __init__(self, wire: Wire, stage: Stage, clock: Clock, wheel: Wheel | None = None) -> None:
+        """With a wheel, a client that will not hang up after our last answer is closed after `limits.LINGER_S`."""
         self._wire = wire
         self._stage = stage
         self._clock = clock
+        self._wheel = wheel
         self._state = _HEAD
         self._held = b""
         self._exchange: Exchange | None = None
         self._body = BodyReader(self)
-        self._method = b""
-        self._is_http_1_1 = True
+        self._last: Linger | None = None
+        """Who has the wire once our last answer is written."""
+        self._is_head = False
+        self._is_http_1_0 = False
         self._closes = False
         self._is_chunked = False
-        self._is_upgrade = False
+        self._ends_by_close = False
+        """The response that is being written has no other end."""
+        self._is_sending = False
+        """The client sends its body, or was told to."""
+        self._has_eof = False
+        self._is_writable = True
         self._pauses = 0
         self._is_advancing = False
         self._drained = 0
@@ -61,27 +87,29 @@ class H1Server:
         self._advance(data)
 
     def eof(self) -> None:
+        self._has_eof = True
         state = self._state
-        if state == _TUNNEL and self._exchange is not None:
-            self._exchange.request_data(b"", True)
-        elif state == _WAIT:
-            self._closes = True
-        elif state == _HEAD and not self._held:
-            self._state = _CLOSED
-            self._wire.end()
-        elif state != _CLOSED:
+        exchange = self._exchange
+        if state == _TUNNEL and exchange is not None:
+            exchange.request_data(b"", True)
+        elif state == _BODY and exchange is not None:
             self._give_up(Reason.PEER_CLOSED)
+        elif state == _BODY or (state == _HEAD and (self._is_writable or not self._held)):
+            self._finish()  # what is held is no whole request
 
     def writable(self, is_writable: bool) -> None:
+        self._is_writable = is_writable
         exchange = self._exchange
         if exchange is not None:
             if is_writable:
                 exchange.server_ready()
             else:
                 exchange.server_blocked()
+        elif is_writable and self._state == _HEAD:
+            self._go_on()
 
     def lost(self, reason: Reason) -> None:
-        self._state = _CLOSED
+        self._become_closed()
         exchange = self._exchange
         self._exchange = None
         if exchange is not None:
@@ -90,46 +118,48 @@ class H1Server:
     def close(self) -> None:
         if self._exchange is not None:
             self._closes = True
+        elif self._last is not None:
+            self._last.close()
         elif self._state != _CLOSED:
-            self._state = _CLOSED
-            self._wire.end()
+            self._become_closed()
+            self._wire.abort(Reason.COMPLETE)
 
     # ---- ServerStream
 
     def send_informational(self, head: ResponseHead) -> None:
-        if self._is_http_1_1:
-            self._wire.write(h1.write_response(head, b"\r\n"))
+        if not self._is_http_1_0:
+            self._is_sending = True
+            self._wire.write(h1.write_response(head, b"\r\n", 0.0, False))
 
     def send_head(self, head: ResponseHead, end: bool) -> None:
-        self._is_chunked = False
-        if head.status == 101:
+        if head.body_size == TUNNEL:
             self._begin_tunnel(head)
             return
-        if self._is_upgrade:
-            self._refused_upgrade()
+        self._is_chunked = self._ends_by_close = False
+        is_http_1_0 = self._is_http_1_0
         framing = b"\r\n"
-        if head.body_size == UNKNOWN and self._method != b"HEAD":
-            if end and (head.status == 204 or head.status == 304):
-                pass
-            elif end:
-                framing = b"Content-Length: 0\r\n\r\n"
-            elif self._is_http_1_1:
+        if head.body_size == UNKNOWN and not self._is_head:
+            if end:
+                if head.status != 204 and head.status != 304:
+                    framing = b"Content-Length: 0\r\n\r\n"
+            elif is_http_1_0 or head.version == HTTP_1_0:
+                # What an HTTP/1.0 app ended by closing ends so for its client (reference: acceptance, TRANS-29).
+                is_http_1_0 = self._closes = self._ends_by_close = True
+            else:
                 self._is_chunked = True
                 framing = b"Transfer-Encoding: chunked\r\n\r\n"
-            else:
-                self._closes = True
-        if self._closes:
+        if self._state == _BODY and not self._closes and self._awaits_continue():
+            self._closes = True
+        if self._closes and not is_http_1_0:
             framing = b"Connection: close\r\n" + framing
-        self._wire.write(h1.write_response(head, framing))
+        is_http_1_0 = is_http_1_0 or head.version == HTTP_1_0
+        self._wire.write(h1.write_response(head, framing, self._clock(), is_http_1_0))
         if end:
             self._response_ended()
 
     def send_data(self, data: bytes, end: bool) -> None:
         if self._is_chunked:
-            if data:
-                self._wire.write(chunk(data) + LAST_CHUNK if end else chunk(data))
-            elif end:
-                self._wire.write(LAST_CHUNK)
+            write_chunk(self._wire, data, end)
         elif data:
             self._wire.write(data)
         if end:
@@ -146,8 +176,9 @@ class H1Server:
 
     def reset(self, reason: Reason) -> None:
         self._exchange = None
-        self._state = _CLOSED
-        self._wire.abort(reason)
+        self._become_closed()
+        # A body without length or chunks is complete at FIN: only a reset says that it is not (RFC 9112 section 8).
+        self._wire.abort(Reason.CONNECTION_RESET if self._ends_by_close else reason)
 
     def pause_reading(self, cause: int) -> None:
         if not self._pauses:
@@ -167,6 +198,7 @@ class H1Server:
         if exchange is None:
             self._drain(len(data), end)
             return
+        self._is_sending = True
         if end:
             self._state = _WAIT
         exchange.request_data(data, end)
@@ -187,6 +219,9 @@ class H1Server:
             while data:
                 state = self._state
                 if state == _HEAD:
+                    if not self._is_writable:  # it sends requests and does not read answers
+                        self._hold(data)
+                        break
                     data = self._read_head(data)
                 elif state == _BODY:
                     data = self._body.feed(data)
@@ -202,66 +237,91 @@ class H1Server:
             self._refuse(error)
         finally:
             self._is_advancing = False
+        if self._has_eof and self._state == _HEAD and (self._is_writable or not self._held):
+            self._finish()
 
     def _read_head(self, data: bytes) -> bytes:
         end = data.find(b"\r\n\r\n")
-        if end <= 0:
-            return self._partial_head(data, end)
-        if end > limits.HEAD_BYTES:
-            raise ProtocolError("head too long", Reason.OVER_LIMIT, 431)
+        if end <= 0 or end > limits.HEAD_BYTES:
+            return self._partial_head(data)
         start_line, _, text = data[:end].partition(b"\r\n")
-        block = h1.header_block(text)
-        head = h1.read_request(start_line, block)
-        rest = data[end + 4 :]
-        self._method = head.method
-        self._is_http_1_1 = start_line[-1] == 0x31
-        self._closes = block.closes or not self._is_http_1_1
-        size = head.body_size
-        self._is_upgrade = False
-        if size:
-            head.upgrade = b""
-            self._state = _BODY
-            self._body.begin(size, size == UNKNOWN)
-            ends = False
-        else:
-            self._state = _WAIT
-            self._is_upgrade = bool(head.upgrade)
-            ends = not self._is_upgrade
-        exchange = self._exchange = Exchange(self, head, self._clock())
-        exchange.request_head(self._stage, ends)
-        return rest
+        try:
+            block = h1.header_block(text)
+            head, is_good = h1.read_request(start_line, block)
+        except ProtocolError:
+            better = h1.skip_empty_lines(data) if data[0] < 0x20 else h1.with_crlf(data)
+            if better is None or better == data:
+                raise
+            return better
+        is_http_1_0 = self._is_http_1_0 = head.version == HTTP_1_0
+        self._closes = block.closes or is_http_1_0
+        self._begin(head, self._stage if is_good else _BAD_TARGET)
+        return data[end + 4 :]
 
-    def _partial_head(self, data: bytes, end: int) -> bytes:
-        if data.startswith(b"\r\n"):  # RFC 9112 section 2.2: one empty line before a request is ignored
-            return data[2:]
+    def _partial_head(self, data: bytes) -> bytes:
+        better = h1.skip_empty_lines(data) if data[0] < 0x20 else h1.with_crlf(data)
+        if better is not None and better != data:
+            return better
         if len(data) > limits.HEAD_BYTES:
-            raise ProtocolError("head too long", Reason.OVER_LIMIT, 431)
+            raise h1.over_limit(data)
         self._held = data
         return b""
+
+    def _begin(self, head: RequestHead, stage: Stage) -> None:
+        size = head.body_size
+        self._is_head = head.method == b"HEAD"
+        if size:
+            self._state = _BODY
+            self._is_sending = False
+            self._drained = 0
+            self._body.begin(size, size == UNKNOWN)
+        else:
+            self._state = _WAIT
+        exchange = self._exchange = Exchange(self, head, self._clock())
+        exchange.request_head(stage, not size)
 
     def _hold(self, data: bytes) -> None:
         self._held = data
         if len(data) >= limits.HELD_BYTES:
             self.pause_reading(READ_AHEAD)
 
+    def _go_on(self) -> None:
+        """With what was held back, now that it may be read."""
+        self.resume_reading(READ_AHEAD)
+        held = self._held
+        self._held = b""
+        if held or self._has_eof:
+            self._advance(held)
+
     def _drain(self, count: int, end: bool) -> None:
         """The rest of a request whose response was sent early."""
         self._drained += count
-        if end:
-            self._state = _HEAD
-            self._drained = 0
-        elif self._drained > limits.DRAIN_BYTES:
-            self.reset(Reason.EARLY_RESPONSE)
+        if self._state == _BODY:
+            if end:
+                self._state = _HEAD
+            elif self._drained > limits.DRAIN_BYTES:
+                self._finish()
+
+    # ---- what the client did wrong
 
     def _refuse(self, error: ProtocolError) -> None:
         exchange = self._exchange
-        if exchange is None and self._state == _HEAD:
-            self._state = _CLOSED
-            head = ResponseHead(error.status, [], UNKNOWN)
-            self._wire.write(h1.write_response(head, b"Content-Length: 0\r\nConnection: close\r\n\r\n"))
-            self._wire.end()
-            return
-        self._give_up(error.reason)
+        if exchange is not None:
+            self._closes = True
+            exchange.request_refused(error.status, str(error))
+        elif self._state == _HEAD:
+            head = ResponseHead(error.status, [_EMPTY], 0)
+            self._wire.write(h1.write_response(head, b"Connection: close\r\n\r\n", self._clock(), False))
+            self._finish()
+        elif self._state == _BODY:
+            self._finish()
+
+    def _awaits_continue(self) -> bool:
+        """It will not send its body now, so nobody knows where the next request begins (RFC 9110 section 10.1.1)."""
+        exchange = self._exchange
+        if self._is_sending or exchange is None:
+            return False
+        return any(one.name == b"expect" for one in exchange.request.fields)
 
     def _give_up(self, reason: Reason) -> None:
         exchange = self._exchange
@@ -269,7 +329,7 @@ class H1Server:
         if exchange is not None:
             exchange.request_reset(reason)
 
-    # ---- the end of a response
+    # ---- the end of a response, and of the connection
 
     def _response_ended(self) -> None:
         if self._state == _TUNNEL:
@@ -280,29 +340,37 @@ class H1Server:
             self._pauses = 0
             self._wire.resume_reading()
         if self._closes:
-            self._state = _CLOSED
-            self._wire.end()
+            self._finish()
         elif self._state == _WAIT:
             self._state = _HEAD
-            if self._held and not self._is_advancing:
-                held = self._held
-                self._held = b""
-                self._advance(held)
+            if not self._is_advancing and (self._held or self._has_eof):
+                self._go_on()
 
     def _begin_tunnel(self, head: ResponseHead) -> None:
         self._state = _TUNNEL
-        self._wire.write(h1.write_response(head, b"Connection: upgrade\r\nUpgrade: %b\r\n\r\n" % head.upgrade))
+        self._wire.write(h1.write_response(head, b"\r\n", self._clock(), False))
+        self.resume_reading(READ_AHEAD)
         held = self._held
         self._held = b""
         exchange = self._exchange
-        if held and exchange is not None:
-            exchange.request_data(held, False)
-
-    def _refused_upgrade(self) -> None:
-        self._is_upgrade = False
-        exchange = self._exchange
         if exchange is not None:
-            exchange.request_ended = True
+            if held:
+                exchange.request_data(held, False)
+            if self._has_eof:
+                exchange.request_data(b"", True)
+
+    def _finish(self) -> None:
+        """Our last word is written."""
+        self._become_closed()
+        if self._has_eof:
+            self._wire.end()
+        else:
+            self._last = Linger(self._wire, self._wheel, self._is_writable)
+
+    def _become_closed(self) -> None:
+        self._state = _CLOSED
+        self._held = b""
+        self._body.stop()
 
     def __repr__(self) -> str:
         return f"H1Server {_STATES[self._state]} {self._exchange!r}"

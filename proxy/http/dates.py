@@ -1,0 +1,50 @@
+"""The `date` of a response that has none (RFC 9110 section 6.6.1).
+
+Law: made once a second, interned by nobody but this file; the caller's clock
+says when a second has passed, the system says which one it is.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from proxy.http.head import ResponseHead
+from proxy.http.headers import DATE, Field
+
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+class _Cell:
+    __slots__ = ("second", "field")
+
+    def __init__(self) -> None:
+        self.second = -1
+        self.field = date_of(time.gmtime())
+
+
+def date_of(moment: time.struct_time) -> Field:
+    """An IMF-fixdate, which no locale may translate."""
+    day, month = _DAYS[moment.tm_wday], _MONTHS[moment.tm_mon - 1]
+    text = f"{day}, {moment.tm_mday:02} {month} {moment.tm_year} {moment.tm_hour:02}:{moment.tm_min:02}:{moment.tm_sec:02} GMT"
+    return Field(b"date", text.encode("ascii"), DATE, False, b"", b"")
+
+
+_cell: Final = _Cell()
+
+
+def date_field(now: float) -> Field:
+    """The field for this second; `now` is monotonic."""
+    second = int(now)
+    if second != _cell.second:
+        _cell.second = second
+        _cell.field = date_of(time.gmtime())
+    return _cell.field
+
+
+def needs_date(head: ResponseHead) -> bool:
+    """False too for informational responses, which are not what a date is for."""
+    if head.has_date or (head.status < 200 and head.status != 101):
+        return False
+    return all(one.kind != DATE for one in head.fields)

@@ -1,0 +1,66 @@
+"""Linger: the codec of a connection whose last answer is written, until its client has hung up.
+
+Law: it answers nothing. What still comes is thrown away, because closing a
+socket with unread bytes resets it, and a reset makes the client lose the
+answer (RFC 9112 section 9.6). Bytes and time are bounded.
+"""
+
+from __future__ import annotations
+
+from proxy.core import limits
+from proxy.core.codec import Wire
+from proxy.core.reason import Reason
+from proxy.core.timers import Expires, Wheel
+
+
+class Linger:
+    __slots__ = ("_wire", "_wheel", "_deadline", "_left", "_is_writable", "_is_over")
+
+    def __init__(self, wire: Wire, wheel: Wheel | None, is_writable: bool) -> None:
+        """Half-closes the wire. Without a wheel only bytes are bounded."""
+        self._wire = wire
+        self._wheel = wheel
+        self._left = limits.LINGER_BYTES
+        self._is_writable = is_writable
+        self._is_over = False
+        self._deadline: set[Expires] | None = None
+        if wheel is not None:
+            self._deadline = wheel.arm(self, wheel.ticks(limits.LINGER_S))
+        wire.hand_over(self)
+        wire.end()
+
+    def feed(self, data: bytes) -> None:
+        self._left -= len(data)
+        if self._left < 0:
+            self.close()
+
+    def eof(self) -> None:
+        """Both ways have ended, so the wire closes itself."""
+        self._end()
+
+    def writable(self, is_writable: bool) -> None:
+        self._is_writable = is_writable
+
+    def lost(self, reason: Reason) -> None:
+        self._end()
+
+    def close(self) -> None:
+        if not self._is_over:
+            self._end()
+            self._wire.abort(Reason.COMPLETE)
+
+    def expired(self) -> None:
+        """Of the wheel: long enough, unless the client is still busy with reading the answer."""
+        self._deadline = None
+        wheel = self._wheel
+        if wheel is not None and not self._is_writable:
+            self._deadline = wheel.arm(self, wheel.ticks(limits.LINGER_S))
+        else:
+            self.close()
+
+    def _end(self) -> None:
+        self._is_over = True
+        deadline = self._deadline
+        if deadline is not None:
+            self._deadline = None
+            deadline.discard(self)

@@ -1,0 +1,61 @@
+"""Answers that are made here instead of by an endpoint, in the form that the client understands.
+
+Law: one shape for every error (reference: inbound section 11, outbound
+section 10). `connection: close` is the codec's to write, so whoever gives a
+closing answer to `Exchange.reply` says `closes` there too.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from proxy.http.head import HTTP_2, RequestHead, ResponseHead
+from proxy.http.headers import L5D, PLAIN, Field, field
+
+_is_text = re.compile(r"[\t\x20-\x7e]*").fullmatch
+
+GRPC_TYPE: Final = b"application/grpc"
+
+_EMPTY: Final = field(b"content-length", b"0")
+_TYPE: Final = field(b"content-type", GRPC_TYPE)
+_CLOSES: Final = field(b"l5d-proxy-connection", b"close")
+
+
+def is_grpc(request: RequestHead) -> bool:
+    """It wants its errors in `grpc-status`: HTTP/2 to the end, with a gRPC content type."""
+    if request.version != HTTP_2:
+        return False
+    return any(one.name == b"content-type" and one.value.startswith(GRPC_TYPE) for one in request.fields)
+
+
+def answer(request: RequestHead, status: int, grpc_code: int, text: str, informs: bool, closes: bool) -> ResponseHead:
+    """The head of an empty answer.
+
+    `informs`: the client may read why (outbound: always; inbound: meshed clients). `closes`: the error is fatal, and the
+    connection of a meshed client is to go with it. A text that a field cannot carry becomes `unexpected error`.
+    """
+    value = (text if _is_text(text) else "unexpected error").encode("ascii").strip(b" \t")
+    fields: list[Field] = [_EMPTY]
+    if is_grpc(request):
+        status = 200
+        fields.append(_TYPE)
+        fields.append(field(b"grpc-status", b"%d" % grpc_code))
+        if informs:
+            fields.append(Field(b"grpc-message", value, PLAIN, False, b"", b""))
+    head = ResponseHead(status, fields, 0)
+    if informs:
+        fields.append(Field(b"l5d-proxy-error", value, L5D, False, b"", b""))
+        head.has_l5d = True
+        if closes:
+            fields.append(_CLOSES)
+    head.version = request.version
+    return head
+
+
+def redirect(request: RequestHead, status: int, location: bytes, text: str, informs: bool) -> ResponseHead:
+    """A redirection; a gRPC client hears NOT_FOUND and no location."""
+    head = answer(request, status, 5, text, informs, False)
+    if not is_grpc(request):
+        head.fields.append(field(b"location", location))
+    return head
