@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from proxy.core.addr import Addr, parse_addr
-from proxy.mesh.environment import Ports, Workload, as_env_file, as_exports, free_port, workload_environment
+from proxy.mesh.environment import Ports, Workload, as_env_file, as_exports, free_ports, workload_environment
 from proxy.mesh.manifests.load import ManifestErrors
 from proxy.mesh.model import DEFAULT_INBOUND_PORT, DEFAULT_POLICIES
 from proxy.mesh.serve import ServeError, Settings
@@ -107,12 +107,12 @@ def _token(arguments: argparse.Namespace) -> int:
 
 def _env(arguments: argparse.Namespace) -> int:
     state = State(arguments.state_dir)
-    inbound = arguments.inbound_port or (DEFAULT_INBOUND_PORT if arguments.workload else free_port())
+    free = free_ports(4)
     ports = Ports(
-        inbound,
-        arguments.outbound_port or free_port(),
-        arguments.admin_port or free_port(),
-        arguments.tap_port or free_port(),
+        arguments.inbound_port or (DEFAULT_INBOUND_PORT if arguments.workload else free[0]),
+        arguments.outbound_port or free[1],
+        arguments.admin_port or free[2],
+        arguments.tap_port or free[3],
     )
     account = _account(arguments)
     workload = Workload(account, arguments.workload or account.service_account, ports, arguments.ttl)

@@ -9,6 +9,7 @@ its inbound port (docs/design.md, section 6).
 from __future__ import annotations
 
 import json
+import random
 import shlex
 import socket
 import time
@@ -23,6 +24,8 @@ from proxy.mesh.tokens import Account, open_tokens
 
 SERVER_ACCOUNT: Final = Account("sponson-mesh", "linkerd")
 """Whose name the control plane's own certificate carries."""
+
+_CANDIDATES: Final = range(10_000, 32_768)
 
 
 class Ports(NamedTuple):
@@ -97,8 +100,22 @@ def as_env_file(variables: dict[str, str]) -> str:
     return "\n".join(f"{name}={value}" for name, value in sorted(variables.items()))
 
 
-def free_port() -> int:
-    """A port of loopback that nobody uses now, and that the kernel gives to nobody else at once."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that nobody uses now, all different; OSError if there are not so many.
+
+    They are taken below the range that the kernel takes source ports from, so
+    that no outgoing connection gets one before its listener does.
+    """
+    found: list[int] = []
+    candidates = random.SystemRandom().sample(_CANDIDATES, len(_CANDIDATES))
+    while len(found) < count:
+        if not candidates:
+            raise OSError("no free ports")
+        port = candidates.pop()
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+    return found

@@ -1,0 +1,113 @@
+"""A whole mesh on this machine: a control plane, a service `web` with three replicas of different speed and a client,
+each with its own sidecar; traffic through all of it, and a live table of what happens. Ctrl-C ends it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import re
+import signal
+import sys
+from contextlib import nullcontext
+from typing import Any, Final
+
+from rich.console import Console
+from rich.live import Live
+
+from proxy.cli.demo_facts import Facts, gather_facts
+from proxy.cli.demo_load import Load
+from proxy.cli.demo_mesh import AUTHORITY, DemoError, DemoMesh
+from proxy.cli.demo_view import intro, line, report, screen
+
+_UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_REFRESH_S: Final = 0.5
+_LINE_EVERY: Final = 4
+"""Refreshes between two lines of progress, where there is no terminal."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--duration", type=_duration_s, help="how long to send traffic: 10s, 2m (until Ctrl-C)")
+    parser.add_argument("--rps", type=_rps, default=150.0, help="requests per second (%(default)s)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object at the end, progress on stderr")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    return asyncio.run(_run(arguments))
+
+
+async def _run(arguments: argparse.Namespace) -> int:
+    """The exit status: 1 if any request failed or the mesh could not be set up."""
+    console = Console(stderr=arguments.json)
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    try:
+        async with DemoMesh(stop) as mesh:
+            console.print(intro(mesh), highlight=False, markup=False)
+            load = Load(mesh.client.outbound, AUTHORITY, arguments.rps)
+            sending = asyncio.create_task(load.run(stop, arguments.duration))
+            facts = await _show(mesh, load, console, sending)
+            result = report(mesh, load, facts)
+    except DemoError as error:
+        print(error, file=sys.stderr)
+        return 1
+    _print(result, arguments.json)
+    return 0 if result["successes"] == result["requests"] else 1
+
+
+async def _show(mesh: DemoMesh, load: Load, console: Console, sending: asyncio.Task[None]) -> Facts:
+    """Show the traffic until it ends; the facts at its end. DemoError if a part of the mesh ends by itself."""
+    facts = Facts(False, None, None)
+    rounds = 0
+    with Live(console=console, auto_refresh=False) if console.is_terminal else nullcontext() as live:
+        while not sending.done():
+            await asyncio.wait({sending}, timeout=_REFRESH_S)
+            dead = mesh.dead()
+            if dead is not None:
+                sending.cancel()
+                raise DemoError(dead.last_words())
+            facts = await _facts(mesh, facts)
+            rounds += 1
+            if live is not None:
+                live.update(screen(mesh, load, facts), refresh=True)
+            elif rounds % _LINE_EVERY == 0:
+                console.print(line(load), highlight=False)
+    await sending
+    return facts
+
+
+async def _facts(mesh: DemoMesh, last: Facts) -> Facts:
+    """What the proxies say now; what they last said if one does not answer."""
+    try:
+        return await gather_facts(mesh.client.admin, [one.admin for one in mesh.servers], mesh.replicas)
+    except (OSError, ValueError):
+        return last
+
+
+def _print(result: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(result))
+        return
+    failed = result["requests"] - result["successes"]
+    print(f"{result['requests']} requests, {failed} failed, mTLS {'yes' if result['tls'] else 'no'}")
+    for reason, count in result["failures"].items():
+        print(f"  {count} x {reason}")
+
+
+def _duration_s(text: str) -> float:
+    match = re.fullmatch(r"([0-9]{1,6})(ms|s|m|h)", text)
+    if match is None or not int(match[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration such as 500ms, 10s or 2m")
+    return int(match[1]) * _UNIT_S[match[2]]
+
+
+def _rps(text: str) -> float:
+    try:
+        rps = float(text)
+    except ValueError:
+        rps = 0.0
+    if not 0 < rps <= 10_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not between 0 and 10000 requests per second")
+    return rps

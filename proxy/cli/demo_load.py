@@ -1,0 +1,113 @@
+"""Load: requests at a steady rate through the client's outbound port, and what became of them.
+
+Law: arrivals do not wait for answers (an open loop with exponential gaps), and
+latency counts from when a request was due, so that a stall shows. Nothing is retried: a failure is a failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter, deque
+from typing import Final, NamedTuple
+
+from proxy.cli.demo_app import SERVED_BY
+from proxy.cli.demo_http import Client, connect
+from proxy.core.addr import Addr
+
+_TIMEOUT_S: Final = 10.0
+_KEPT: Final = 100_000
+"""Latencies that percentiles are taken of: the newest ones."""
+
+_WINDOW_S: Final = 5.0
+
+
+class Outcome(NamedTuple):
+    at: float
+    latency_s: float
+
+
+class Load:
+    def __init__(self, through: Addr, authority: str, rps: float) -> None:
+        self._through = through
+        self._authority = authority
+        self._rps = rps
+        self._idle: list[Client] = []
+        self._running: set[asyncio.Task[None]] = set()
+        self.began_at = time.monotonic()
+        self.requests = 0
+        self.successes = 0
+        self.failures: Counter[str] = Counter()
+        """By what went wrong."""
+        self.endpoints: Counter[str] = Counter()
+        """Successful responses by the address that made them."""
+        self.outcomes: deque[Outcome] = deque(maxlen=_KEPT)
+
+    async def run(self, stop: asyncio.Event, duration_s: float | None) -> None:
+        """Send until `stop` or the end of the duration, then wait for what is still under way."""
+        dice = random.Random()
+        self.began_at = due = time.monotonic()
+        end = None if duration_s is None else due + duration_s
+        while not stop.is_set() and (end is None or due < end):
+            due += dice.expovariate(self._rps)
+            try:
+                await asyncio.wait_for(stop.wait(), max(0.0, due - time.monotonic()))
+            except TimeoutError:
+                self._send(due)
+        if self._running:
+            await asyncio.wait(self._running)
+        for client in self._idle:
+            client.close()
+
+    def percentile_ms(self, share: float) -> float:
+        """Of the newest latencies; 0 while there is none."""
+        ordered = sorted(outcome.latency_s for outcome in self.outcomes)
+        if not ordered:
+            return 0.0
+        return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))] * 1000, 2)
+
+    def recent_rps(self) -> float:
+        """Successful responses per second over the last seconds."""
+        now = time.monotonic()
+        window_s = min(_WINDOW_S, now - self.began_at)
+        count = 0
+        for outcome in reversed(self.outcomes):
+            if outcome.at < now - window_s:
+                break
+            count += 1
+        return count / window_s if window_s > 0 else 0.0
+
+    @property
+    def success_rate(self) -> float:
+        """Of the requests that have ended; 0 while there is none."""
+        ended = self.successes + self.failures.total()
+        return self.successes / ended if ended else 0.0
+
+    def _send(self, due: float) -> None:
+        self.requests += 1
+        task = asyncio.create_task(self._request(due))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _request(self, due: float) -> None:
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                client = self._idle.pop() if self._idle else await connect(self._through)
+                response = await client.get(f"http://{self._authority}/", self._authority)
+        except TimeoutError:
+            self.failures[f"no response within {_TIMEOUT_S:.0f} s"] += 1
+            return
+        except (OSError, ValueError) as error:
+            self.failures[str(error) or type(error).__name__] += 1
+            return
+        if client.is_open:
+            self._idle.append(client)
+        if response.status != 200:
+            reason = response.head.fields.get("l5d-proxy-error", "")
+            self.failures[f"{response.status} {reason}".strip()] += 1
+            return
+        self.successes += 1
+        self.endpoints[response.head.fields.get(SERVED_BY, "unknown")] += 1
+        now = time.monotonic()
+        self.outcomes.append(Outcome(now, now - due))

@@ -1,0 +1,172 @@
+"""DemoMesh: a control plane, three replicas of `web` and a client, each with a sidecar, all on loopback.
+
+Law: ports are chosen free and files live in a directory of their own, so that
+two demos can run at once; leaving the `async with` leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from proxy.cli.demo_app import Replica
+from proxy.cli.demo_http import fetch
+from proxy.cli.demo_process import Child, stop_all
+from proxy.core.addr import Addr
+from proxy.mesh.environment import Ports, Workload, free_ports, workload_environment
+from proxy.mesh.model import identity_of
+from proxy.mesh.state import State
+from proxy.mesh.tokens import Account
+
+AUTHORITY: Final = "web.default.svc.cluster.local"
+DELAYS_S: Final = (0.010, 0.020, 0.040)
+
+_START_S: Final = 30.0
+_POLL_S: Final = 0.05
+_TOKEN_TTL_S: Final = 7 * 86400.0
+
+
+class DemoError(Exception):
+    """The mesh could not be set up; says which part of it and why."""
+
+
+class Sidecar(NamedTuple):
+    name: str
+    service_account: str
+    ports: Ports
+
+    @property
+    def outbound(self) -> Addr:
+        return Addr("127.0.0.1", self.ports.outbound)
+
+    @property
+    def admin(self) -> Addr:
+        return Addr("127.0.0.1", self.ports.admin)
+
+
+class DemoMesh:
+    def __init__(self, stop: asyncio.Event) -> None:
+        self._stop = stop
+        self._directory = Path(tempfile.mkdtemp(prefix="sponson-demo-"))
+        self._state = State(self._directory / "state")
+        self._children: list[Child] = []
+        ports = free_ports(4 * (len(DELAYS_S) + 1))
+        self.replicas = [Replica(f"web-{index}", delay_s) for index, delay_s in enumerate(DELAYS_S)]
+        self.servers = [Sidecar(one.name, "web", Ports(*(ports.pop() for _ in range(4)))) for one in self.replicas]
+        self.client = Sidecar("client", "client", Ports(*(ports.pop() for _ in range(4))))
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self._clean_up()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._clean_up()
+
+    def dead(self) -> Child | None:
+        """A process of the mesh that has ended by itself."""
+        return next((child for child in self._children if child.has_ended), None)
+
+    async def _start(self) -> None:
+        for replica in self.replicas:
+            await replica.start()
+        manifests = self._directory / "manifests"
+        manifests.mkdir()
+        (manifests / "mesh.yaml").write_text(self._manifests())
+        serve = ("--dir", str(manifests), "--state-dir", str(self._state.directory), "--addr", "127.0.0.1:0")
+        self._spawn("control plane", ("mesh", "serve", *serve), {})
+        await self._until("the control plane", (self._state.directory / "address").exists)
+        server = self._state.serving_addr()
+        for sidecar in (*self.servers, self.client):
+            account = Account(sidecar.service_account, "default")
+            workload = Workload(account, sidecar.name, sidecar.ports, _TOKEN_TTL_S)
+            self._spawn(f"sidecar of {sidecar.name}", ("run",), workload_environment(self._state, server, workload))
+        for sidecar in (*self.servers, self.client):
+            await self._until_ready(sidecar)
+
+    def _spawn(self, name: str, arguments: tuple[str, ...], variables: dict[str, str]) -> None:
+        inherited = {
+            name: value for name, value in os.environ.items() if not name.startswith(("LINKERD2_PROXY_", "SPONSON_"))
+        }
+        log = self._directory / f"{name.replace(' ', '-')}.log"
+        self._children.append(Child(name, arguments, {**inherited, **variables}, log))
+
+    async def _until_ready(self, sidecar: Sidecar) -> None:
+        is_ready = False
+
+        async def ask() -> None:
+            nonlocal is_ready
+            try:
+                is_ready = (await fetch(sidecar.admin, "/ready")).status == 200
+            except OSError:
+                is_ready = False
+
+        deadline = asyncio.get_running_loop().time() + _START_S
+        while not is_ready:
+            self._check(f"the sidecar of {sidecar.name}", deadline)
+            await ask()
+            await asyncio.sleep(0 if is_ready else _POLL_S)
+
+    async def _until(self, what: str, is_so: Callable[[], bool]) -> None:
+        deadline = asyncio.get_running_loop().time() + _START_S
+        while not is_so():
+            self._check(what, deadline)
+            await asyncio.sleep(_POLL_S)
+
+    def _check(self, what: str, deadline: float) -> None:
+        dead = self.dead()
+        if dead is not None:
+            raise DemoError(dead.last_words())
+        if self._stop.is_set():
+            raise DemoError("stopped before the mesh was up")
+        if asyncio.get_running_loop().time() > deadline:
+            raise DemoError(f"{what} is not ready after {_START_S:.0f} s")
+
+    def _manifests(self) -> str:
+        pairs = zip(self.servers, self.replicas, strict=True)
+        workloads = [_workload(sidecar, replica.addr.port) for sidecar, replica in pairs]
+        return "---\n".join([_SERVICE, *workloads, _workload(self.client, None)])
+
+    async def _clean_up(self) -> None:
+        await stop_all(self._children)
+        for replica in self.replicas:
+            replica.stop()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+_SERVICE: Final = """\
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  selector: {app: web}
+  ports: [{name: http, port: 80, targetPort: http}]
+"""
+
+
+def _workload(sidecar: Sidecar, app_port: int | None) -> str:
+    identity = identity_of(sidecar.service_account, "default")
+    port = f"{{name: http, port: {app_port}}}" if app_port is not None else ""
+    return f"""\
+apiVersion: workload.linkerd.io/v1beta1
+kind: ExternalWorkload
+metadata:
+  name: {sidecar.name}
+  labels: {{app: {sidecar.service_account}}}
+  annotations: {{sponson.io/inbound-port: "{sidecar.ports.inbound}"}}
+spec:
+  meshTLS: {{identity: {identity}, serverName: {identity}}}
+  workloadIPs: [{{ip: 127.0.0.1}}]
+  ports: [{port}]
+"""

@@ -1,0 +1,78 @@
+"""Processes of the demo: each in a group of its own, and gone when the demo is.
+
+Law: whatever ends the demo, even SIGKILL, ends these: the kernel tells them of their parent's death.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+_PR_SET_PDEATHSIG: Final = 1
+_STOP_S: Final = 5.0
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+class Child:
+    def __init__(self, name: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+        """Start `sponson ARGUMENTS`, its output in a file."""
+        self.name: Final = name
+        self._log = log
+        parent = os.getpid()
+
+        def die_with_parent() -> None:
+            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(1)
+
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "proxy", *arguments],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def signal(self, number: signal.Signals) -> None:
+        """Signal its whole group, unless it has ended."""
+        if not self.has_ended:
+            os.killpg(self.pid, number)
+
+    def wait(self, timeout_s: float) -> None:
+        """Until it has ended, or the time is up."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout_s)
+
+    def last_words(self) -> str:
+        """How it ended, with the end of its output."""
+        text = self._log.read_text(errors="replace").strip().splitlines()
+        return "\n  ".join([f"{self.name} ended with status {self._process.returncode}:", *text[-8:]])
+
+
+async def stop_all(children: Sequence[Child]) -> None:
+    """Ask each to end, and end those that have not within a few seconds."""
+    for child in children:
+        child.signal(signal.SIGTERM)
+    await asyncio.gather(*(asyncio.to_thread(child.wait, _STOP_S) for child in children))
+    for child in children:
+        child.signal(signal.SIGKILL)
+        child.wait(_STOP_S)
