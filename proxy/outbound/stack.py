@@ -8,52 +8,70 @@ Law: the order below is the order of events; each step is one file.
     logical    which route does it take       logical.py    (HTTP), opaque.py (the rest)
     concrete   which backend's endpoint       concrete.py   (balancer, forward, failure)
     endpoint   over which connection          endpoint.py, connect.py
+    rescue     what if any of it fails        rescue.py
 """
 
 from __future__ import annotations
 
+import logging
 import socket
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from proxy.balance.endpoints import Resolution
-from proxy.core.addr import Addr
+from proxy.config import Config
+from proxy.core.addr import Addr, addr
 from proxy.core.drain import Drain
+from proxy.core.errors import report_fault
 from proxy.core.reactor import Reactor
-from proxy.core.watch import Absent, Watch
-from proxy.policy.client import ClientPolicy
-from proxy.policy.endpoint import EndpointMeta
-from proxy.policy.profile import Profile
+from proxy.metrics.registry import Registry
+from proxy.outbound.discover import Discovery
+from proxy.outbound.explicit import ExplicitConnection
+from proxy.outbound.given import Given
+from proxy.outbound.given import Lookups as Lookups
+from proxy.outbound.protocol import Accepted, Protocols
+from proxy.outbound.rescue import Rescue
+from proxy.transport.orig_dst import original_dst
 
-
-@dataclass(frozen=True, slots=True)
-class Lookups:
-    """Whom the outbound side asks; each answer is a Watch, and `close()` on it cancels the question."""
-
-    profile: Callable[[str], Watch[Profile | Absent | None]]
-    """Of `ip:port`, IPv6 in brackets, or `name:port`."""
-    policy: Callable[[Addr | str], Watch[ClientPolicy | Absent | None]]
-    """Of an address, or of `name:port`."""
-    endpoints: Callable[[str], Watch[Resolution[EndpointMeta]]]
-    """Of a backend's `name:port`."""
-    resolve: Callable[[str], Watch[Resolution[EndpointMeta]]]
-    """Of `host:port` by the system's resolver, for names outside the mesh (explicit outbound only):
-    KNOWN with empty metadata, or FAILED with what the resolver said."""
+_log: Final = logging.getLogger(__name__)
 
 
 class Outbound:
     """One worker's outbound proxy; app.py makes it and gives its `accept` to the listeners."""
 
     def __init__(
-        self, reactor: Reactor, config: Any, credentials: Any, lookups: Lookups, registry: Any, drain: Drain
+        self, reactor: Reactor, config: Config, credentials: Any, lookups: Lookups, registry: Registry, drain: Drain
     ) -> None:
-        raise NotImplementedError
+        self.given: Final = Given(reactor, config, credentials, lookups, registry, drain)
+        """`given.listeners` may be added to: where this process listens, if not where the configuration says."""
+        self.discovery: Final = Discovery(self.given)
+        self._protocols = Protocols(self.given, Rescue(registry, config.outbound_disable_informational_headers))
 
     def accept(self, sock: socket.socket, peer: Addr) -> None:
         """Take over an accepted connection. Never raises: what fails ends this connection only."""
-        raise NotImplementedError
+        try:
+            target = self._target(sock, peer)
+            if target is None:
+                ExplicitConnection(self._protocols, self.discovery, sock, peer).begin()
+            else:
+                Accepted(self._protocols, sock, target, self.discovery.get(target)).begin()
+        except OSError as error:
+            _log.info("Connection of %s dropped: no original destination: %s", peer, error)
+            sock.close()
+        except Exception:
+            report_fault()
+            sock.close()
 
     def close(self) -> None:
         """Cancel every question and drop every idle connection; connections that work are Drain's."""
-        raise NotImplementedError
+        self.discovery.close()
+
+    def _target(self, sock: socket.socket, peer: Addr) -> Addr | None:
+        """Where the app wanted to go; None if to this proxy itself, and that is welcome. OSError if the kernel does not know."""
+        own = addr(*sock.getsockname()[:2])
+        is_explicit = self.given.config.outbound_explicit
+        try:
+            target = original_dst(sock, peer)
+        except OSError:
+            if is_explicit:
+                return None
+            raise
+        return None if is_explicit and target == own else target

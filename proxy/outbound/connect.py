@@ -1,0 +1,122 @@
+"""Dialler: how one endpoint is reached (reference: outbound, section 9.5).
+
+Law: everything but the TLS context is decided when the endpoint is built:
+address, identity, transport header, labels. What discovery gives an identity
+is reached over TLS or not at all; a refused address fails like a refused
+connect, never inside the call.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, Literal
+
+from proxy.core.addr import Addr
+from proxy.core.codec import Codec, Wire
+from proxy.core.dial import DialOptions
+from proxy.core.reason import Reason
+from proxy.metrics.transport import TransportMetrics
+from proxy.outbound import labels
+from proxy.outbound.given import Given
+from proxy.policy.endpoint import HINT_NONE, HINT_OPAQUE, EndpointMeta
+from proxy.tls.peer import TlsTarget
+from proxy.tls.session import dial_tls
+from proxy.transport.connection import dial_plain
+from proxy.transport.header import TransportHeader, encode
+
+_log: Final = logging.getLogger(__name__)
+
+MakeCodec = Callable[[Wire], Codec]
+SessionProtocol = Literal["", "http/1", "http/2"]
+"""What the transport header says about the bytes behind it; empty for opaque ones."""
+
+
+def as_reached(given: Given, addr: Addr, meta: EndpointMeta) -> EndpointMeta:
+    """The metadata as far as it counts: an endpoint of this very workload has neither TLS nor a proxy before it."""
+    if not given.is_local(addr):
+        return meta
+    return replace(meta, tls=None, hint=HINT_NONE, opaque_transport_port=0, authority_override="")
+
+
+class Dialler:
+    """One endpoint of one kind of traffic; `dial` makes one connection."""
+
+    __slots__ = ("labels", "_given", "_addr", "_meta", "_refusal", "_options", "_offers_header")
+
+    def __init__(self, given: Given, addr: Addr, meta: EndpointMeta, authority: str, session: SessionProtocol) -> None:
+        """`meta` as reached; `authority` is the backend's name, empty for a forward."""
+        config = given.config
+        self._given = given
+        self._meta = meta
+        has_override = bool(meta.tls and meta.opaque_transport_port)
+        self._addr = Addr(addr.ip, meta.opaque_transport_port) if has_override else addr
+        self._refusal = given.refuses(self._addr)
+        self._offers_header = bool(meta.tls and (meta.opaque_transport_port or meta.authority_override))
+        self.labels: Final = labels.endpoint(addr, meta, authority, given.is_local(addr))
+        """Shared by what counts requests and what counts connections."""
+        tcp = (("direction", "outbound"), ("peer", "dst"), *self.labels)
+        self._options = DialOptions(
+            connect_timeout_s=config.outbound_connect_timeout_s,
+            keepalive_s=config.outbound_connect_keepalive_s,
+            user_timeout_s=config.outbound_connect_user_timeout_s,
+            meter=TransportMetrics(given.registry).meter(tcp),
+            first_bytes=encode(_header(addr, meta, session)) if self._offers_header else b"",
+            on_failed=self._failed,
+        )
+
+    def dial(self, make_codec: MakeCodec, on_connected: Callable[[], None] | None = None) -> Codec:
+        """The codec, which may write at once; a failure is its `lost`, never in this call."""
+        reactor = self._given.reactor
+        if self._refusal:
+            self._failed(self._refusal)
+            return _Refused(reactor.flusher.mark, make_codec).codec
+        options = self._options if on_connected is None else self._options._replace(on_connected=on_connected)
+        identity = self._meta.tls
+        if identity is None:
+            return dial_plain(reactor, self._addr, make_codec, options)
+        context = self._given.credentials.client_context(self._offers_header)
+        target = TlsTarget(context, identity.server_name, identity.server_id)
+        return dial_tls(reactor, self._addr, target, make_codec, options)
+
+    def _failed(self, text: str) -> None:
+        _log.info("Failed to connect to %s: %s", self._addr, text)
+
+
+def _header(addr: Addr, meta: EndpointMeta, session: SessionProtocol) -> TransportHeader:
+    if meta.hint == HINT_OPAQUE:
+        session = ""
+    name, colon, port = meta.authority_override.rpartition(":")
+    if colon and port.isascii() and port.isdigit():
+        return TransportHeader(int(port), name, session)
+    return TransportHeader(addr.port, "", session)
+
+
+class _Refused:
+    """A wire to nowhere: its codec hears that the connect failed, at the end of this loop iteration."""
+
+    __slots__ = ("codec", "_is_told")
+
+    def __init__(self, mark: Callable[[_Refused], None], make_codec: MakeCodec) -> None:
+        self._is_told = False
+        self.codec = make_codec(self)
+        mark(self)
+
+    def flush(self) -> None:
+        if not self._is_told:
+            self._is_told = True
+            self.codec.lost(Reason.CONNECT_FAILED)
+
+    def write(self, data: bytes) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def end(self) -> None: ...
+
+    def abort(self, reason: Reason) -> None: ...
+
+    def hand_over(self, codec: Codec) -> None:
+        self.codec = codec

@@ -1,0 +1,242 @@
+"""Discovery: what is known about a destination, asked once for all connections that go there (reference: outbound, section 3).
+
+Law: profile and policy are asked for at once, and both must have answered
+before a connection goes on. A destination that nobody uses is kept for the
+idle timeout, which starts anew each time its last user goes; a refusal is
+told to who waited and never kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from proxy.balance.endpoints import FAILED, KNOWN, Resolution
+from proxy.core.addr import Addr
+from proxy.core.timers import Expires
+from proxy.core.watch import Absent, Watch
+from proxy.outbound.given import Endpoints, Given
+from proxy.policy.client import (
+    DETECT,
+    FIRST_AVAILABLE,
+    Backend,
+    Balance,
+    ClientPolicy,
+    ClientRoute,
+    ClientRule,
+    Distribution,
+    RouteBackend,
+    StreamRoute,
+    forward_policy,
+)
+from proxy.policy.endpoint import EndpointMeta
+from proxy.policy.meta import Meta, default_meta
+from proxy.policy.profile import Profile
+
+Target = Addr | str
+"""An original destination, or a `name:port` that an explicit client asked for."""
+
+
+class Router(Protocol):
+    """Built on a destination by those who route to it; lives as long as it is cached."""
+
+    def close(self) -> None: ...
+
+
+class Destination:
+    """One target, its watches, and the routers that were built on them."""
+
+    __slots__ = (
+        "target",
+        "profile",
+        "effective",
+        "endpoints",
+        "routers",
+        "_discovery",
+        "_policy",
+        "_waiting",
+        "_users",
+        "_timer",
+    )
+
+    def __init__(
+        self,
+        discovery: Discovery,
+        target: Target,
+        profile: Watch[Profile | Absent | None],
+        policy: Watch[ClientPolicy | Absent | None],
+        endpoints: Endpoints,
+    ) -> None:
+        self.target = target
+        self.profile = profile
+        self.effective: Watch[ClientPolicy | Absent | None] = Watch(None)
+        """None until both have answered; then the policy that holds, or why there is none."""
+        self.endpoints = endpoints
+        """Where the endpoints of its policy's backends are asked for."""
+        self.routers: dict[str, Any] = {}
+        self._discovery = discovery
+        self._policy = policy
+        self._waiting: dict[Callable[[], None], None] = {}
+        self._users = 0
+        self._timer: set[Expires] | None = None
+        profile.subscribe(self._apply)
+        policy.subscribe(self._apply)
+        self._apply(None)
+
+    # ---- users
+
+    def hold(self) -> None:
+        self._users += 1
+        timer = self._timer
+        if timer is not None:
+            self._timer = None
+            timer.discard(self)
+
+    def release(self) -> None:
+        self._users -= 1
+        if not self._users and self._timer is None:
+            self._timer = self._discovery.idle(self)
+
+    def when_known(self, callback: Callable[[], None]) -> None:
+        """Call once `effective` has a value: now, if it has."""
+        if self.effective.value is not None:
+            callback()
+        else:
+            self._waiting[callback] = None
+
+    def forget(self, callback: Callable[[], None]) -> None:
+        self._waiting.pop(callback, None)
+
+    def expired(self) -> None:
+        self._timer = None
+        self.close()
+
+    def close(self) -> None:
+        self._discovery.drop(self)
+        self.profile.close()
+        self._policy.close()
+        for router in self.routers.values():
+            router.close()
+        self.routers.clear()
+
+    # ---- the watches
+
+    @property
+    def is_opaque(self) -> bool:
+        """The profile says that this destination speaks no protocol of ours."""
+        profile = self.profile.value
+        return isinstance(profile, Profile) and profile.is_opaque
+
+    @property
+    def logical(self) -> str:
+        """How texts and labels call it."""
+        return str(self.target)
+
+    def _apply(self, _changed: object) -> None:
+        value = effective_policy(self.target, self.profile.value, self._policy.value)
+        if value is None:
+            return
+        if isinstance(value, Absent):
+            self._discovery.drop(self)
+        self.effective.set(value)
+        waiting = self._waiting
+        self._waiting = {}
+        for callback in waiting:
+            callback()
+
+
+class Discovery:
+    """All destinations of one worker."""
+
+    __slots__ = ("_given", "_destinations", "_idle_ticks")
+
+    def __init__(self, given: Given) -> None:
+        self._given = given
+        self._destinations: dict[tuple[Target, bool], Destination] = {}
+        self._idle_ticks = given.reactor.wheel.ticks(given.config.outbound_discovery_idle_timeout_s)
+
+    def __len__(self) -> int:
+        return len(self._destinations)
+
+    def get(self, target: Target) -> Destination:
+        """What the control plane says about a target; the caller holds it at once."""
+        found = self._destinations.get((target, False))
+        if found is None:
+            lookups = self._given.lookups
+            profile = lookups.profile(str(target)) if self._may_have_profile(target) else Watch(_NO_PROFILE)
+            found = Destination(self, target, profile, lookups.policy(target), lookups.endpoints)
+            self._keep((target, False), found)
+        return found
+
+    def outside(self, target: str) -> Destination:
+        """A `host:port` that is none of the mesh's: balanced over what the system's resolver says, without TLS."""
+        found = self._destinations.get((target, True))
+        if found is None:
+            resolve = self._given.lookups.resolve
+            found = Destination(self, target, Watch(_NO_PROFILE), _resolved(target, resolve(target)), resolve)
+            self._keep((target, True), found)
+        return found
+
+    def idle(self, destination: Destination) -> set[Expires]:
+        """Nobody uses it: expire it after the idle timeout."""
+        return self._given.reactor.wheel.arm(destination, self._idle_ticks)
+
+    def drop(self, destination: Destination) -> None:
+        """Whoever asks next, asks anew."""
+        for key in ((destination.target, False), (destination.target, True)):
+            if self._destinations.get(key) is destination:
+                del self._destinations[key]
+
+    def close(self) -> None:
+        for destination in list(self._destinations.values()):
+            destination.close()
+
+    def _keep(self, key: tuple[Target, bool], destination: Destination) -> None:
+        if not isinstance(destination.effective.value, Absent):
+            self._destinations[key] = destination
+
+    def _may_have_profile(self, target: Target) -> bool:
+        config = self._given.config
+        if isinstance(target, Addr):
+            return config.destination_profile_networks.contains(target.ip)
+        return config.destination_profile_suffixes.contains(target.rpartition(":")[0])
+
+
+_NO_PROFILE: Profile | Absent | None = Absent("outside of the profile networks and suffixes")
+
+
+def effective_policy(
+    target: Target, profile: Profile | Absent | None, policy: ClientPolicy | Absent | None
+) -> ClientPolicy | Absent | None:
+    """The table of reference outbound, section 3.1; None while an answer is missing."""
+    if profile is None or policy is None:
+        return None
+    if not isinstance(policy, Absent) or policy.is_refusal or isinstance(target, str):
+        return policy
+    if isinstance(profile, Profile):
+        addr, meta = profile.endpoint or (target, EndpointMeta())
+        return forward_policy(default_meta("endpoint"), addr, meta)
+    return forward_policy(default_meta("fallback"), target, EndpointMeta())
+
+
+def _resolved(path: str, resolution: Watch[Resolution[EndpointMeta]]) -> Watch[ClientPolicy | Absent | None]:
+    """The policy of a name outside the mesh: none until it resolves, then a balancer over it."""
+    policy: Watch[ClientPolicy | Absent | None] = Watch(None, resolution.close)
+
+    def apply(found: Resolution[EndpointMeta]) -> None:
+        if found.state == KNOWN and found.endpoints:
+            policy.set(_balance_policy(path))
+        elif found.state in (KNOWN, FAILED) and policy.value is None:
+            policy.set(Absent(found.error or "the name has no address", True))
+
+    resolution.subscribe(apply)
+    apply(resolution.value)
+    return policy
+
+
+def _balance_policy(path: str) -> ClientPolicy:
+    meta = default_meta("resolved")
+    backend = Backend(Meta("", "default", "unknown"), Balance(path))
+    distribution = Distribution(FIRST_AVAILABLE, (RouteBackend(backend),))
+    routes = (ClientRoute(meta, (), (ClientRule((), (), distribution),)),)
+    return ClientPolicy(meta, DETECT, routes, routes, (StreamRoute(meta, distribution),))

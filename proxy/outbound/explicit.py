@@ -1,0 +1,377 @@
+"""Explicit outbound: the app names us as its proxy, with `http_proxy` or `curl -x` (docs/design.md, section 6).
+
+Law: a name of the mesh goes the way of any destination, discovered by its
+name; another name only for a client on loopback, resolved by the system and
+reached without TLS. Requests become what the app's server expects: origin-form
+with Host. CONNECT, first on its connection, opens a tunnel whose bytes are
+then treated like those of a redirected connection.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+from collections.abc import Callable
+from typing import Any, Final
+
+from proxy.core import limits
+from proxy.core.addr import Addr, addr
+from proxy.core.codec import Codec, Wire
+from proxy.core.names import dns_name
+from proxy.core.reason import Reason
+from proxy.core.watch import Absent
+from proxy.http.exchange import Exchange
+from proxy.http.h1.server import H1Server
+from proxy.http.h2.server import H2Server
+from proxy.http.head import HTTP_2, RequestHead
+from proxy.http.headers import HOST
+from proxy.http.normalize import split_authority
+from proxy.metrics.transport import TransportMetrics
+from proxy.outbound import labels
+from proxy.outbound.discover import Destination, Discovery, Target
+from proxy.outbound.logical import HttpRouter
+from proxy.outbound.protocol import Protocols
+from proxy.outbound.rescue import BAD_REQUEST, FORBIDDEN, NOT_DISCOVERED, Failure
+from proxy.policy.client import OPAQUE, TLS, ClientPolicy
+from proxy.transport.connection import serve_plain
+
+_log: Final = logging.getLogger(__name__)
+
+_HELD_DESTINATIONS: Final = 64
+"""Of one connection: a browser talks to fewer hosts at once, and idle ones only cost their watches."""
+
+_CONNECT: Final = b"CONNECT "
+_PREFACE: Final = b"PRI * HTTP/2.0\r\n"
+_connect_line: Final = re.compile(rb"CONNECT ([^ ]+) HTTP/1\.[01]").fullmatch
+
+
+class RefusedError(Exception):
+    """The client asked for what it may not have, or for nothing that can be found; the text says so."""
+
+    def __init__(self, failure: Failure, text: str) -> None:
+        super().__init__(text)
+        self.failure: Final = failure
+
+
+class ExplicitConnection:
+    """One accepted connection and the destinations that it used. A member of Drain until it is gone."""
+
+    __slots__ = ("protocols", "_discovery", "_sock", "_is_on_loopback", "_held", "_connection", "_own")
+
+    def __init__(self, protocols: Protocols, discovery: Discovery, sock: socket.socket, peer: Addr) -> None:
+        self.protocols: Final = protocols
+        self._discovery = discovery
+        self._sock = sock
+        self._own = addr(*sock.getsockname()[:2])
+        self._is_on_loopback = peer.is_loopback
+        self._held: dict[tuple[Target, bool], Destination] = {}
+        self._connection: Any = None
+
+    def begin(self) -> None:
+        given = self.protocols.given
+        meter = TransportMetrics(given.registry).meter(labels.accepted(self._own))
+        connection = serve_plain(given.reactor, self._sock, self._make_codec, meter)
+        self._connection = connection
+        connection.on_lost = self._end
+        given.drain.enter(self)
+
+    def close(self) -> None:
+        self._connection.codec.close()
+
+    def destination(self, authority: bytes, default_port: int) -> Destination:
+        """What is (going to be) known about an authority, held until this connection ends. RefusedError if it may not be asked for."""
+        target, is_outside = self._judge(authority, default_port)
+        key = (target, is_outside)
+        found = self._held.get(key)
+        if found is None or isinstance(found.effective.value, Absent):
+            found = self._discovery.outside(str(target)) if is_outside else self._discovery.get(target)
+            found.hold()
+            old = self._held.pop(key, None) or (self._oldest() if len(self._held) >= _HELD_DESTINATIONS else None)
+            if old is not None:
+                old.release()
+            self._held[key] = found
+        return found
+
+    def _make_codec(self, wire: Wire) -> Codec:
+        return Opening(wire, self)
+
+    def _judge(self, authority: bytes, default_port: int) -> tuple[Target, bool]:
+        try:
+            host, port = split_authority(authority)
+            name = host.decode("ascii")
+        except ValueError:
+            raise RefusedError(BAD_REQUEST, f"not an authority: {authority[:100].decode('latin-1')!r}") from None
+        port = port or default_port
+        try:
+            return self._permitted(addr(name, port)), False
+        except ValueError:
+            pass
+        try:
+            name = dns_name(name)
+        except ValueError as error:
+            raise RefusedError(BAD_REQUEST, str(error)) from None
+        name = name.removesuffix(".")
+        if self.protocols.given.config.destination_profile_suffixes.contains(name):
+            return f"{name}:{port}", False
+        return self._permitted(f"{name}:{port}"), True
+
+    def _permitted(self, target: Target) -> Target:
+        if not self._is_on_loopback:
+            raise RefusedError(FORBIDDEN, f"{target} is not a name of the mesh, and this client is not on loopback")
+        return target
+
+    def _oldest(self) -> Destination:
+        return self._held.pop(next(iter(self._held)))
+
+    def _end(self) -> None:
+        for destination in self._held.values():
+            destination.release()
+        self._held.clear()
+        self.protocols.given.drain.leave(self)
+
+
+class Opening:
+    """The codec until the first bytes tell what the client speaks to its proxy: HTTP/1, HTTP/2, or CONNECT."""
+
+    __slots__ = ("_wire", "_connection", "_held", "_has_eof")
+
+    def __init__(self, wire: Wire, connection: ExplicitConnection) -> None:
+        self._wire = wire
+        self._connection = connection
+        self._held = b""
+        self._has_eof = False
+
+    def feed(self, data: bytes) -> None:
+        held = self._held = self._held + data
+        if held.startswith(_CONNECT):
+            end = held.find(b"\r\n\r\n")
+            if end >= 0:
+                self._connect(held[:end], held[end + 4 :])
+            elif len(held) > limits.HEAD_BYTES:
+                self._refuse(RefusedError(BAD_REQUEST, "the head of the CONNECT is too long"))
+        elif not _CONNECT.startswith(held[: len(_CONNECT)]) and not _PREFACE.startswith(held[: len(_PREFACE)]):
+            self._become_http(held, False)
+        elif len(held) >= len(_PREFACE):
+            self._become_http(held, True)
+
+    def eof(self) -> None:
+        self._has_eof = True
+        self._wire.end()
+
+    def writable(self, is_writable: bool) -> None:
+        """Nothing is written before a codec is chosen."""
+
+    def lost(self, reason: Reason) -> None:
+        self._held = b""
+
+    def close(self) -> None:
+        self._wire.end()
+
+    # ----
+
+    def _become_http(self, first: bytes, is_http2: bool) -> None:
+        protocols = self._connection.protocols
+        clock = protocols.given.reactor.clock
+        stage = ExplicitStage(self._connection)
+        codec: Codec = H2Server(self._wire, stage, clock) if is_http2 else H1Server(self._wire, stage, clock)
+        self._wire.hand_over(codec)
+        codec.feed(first)
+
+    def _connect(self, head: bytes, rest: bytes) -> None:
+        match = _connect_line(head.partition(b"\r\n")[0])
+        try:
+            if match is None:
+                raise RefusedError(BAD_REQUEST, "not a CONNECT request line")
+            destination = self._connection.destination(match[1], 443)
+        except RefusedError as error:
+            self._refuse(error)
+            return
+        tunnel = Connecting(self._wire, self._connection.protocols, destination, rest)
+        self._wire.hand_over(tunnel)
+        tunnel.begin()
+
+    def _refuse(self, error: RefusedError) -> None:
+        refuse_connect(self._wire, error)
+
+
+class Connecting:
+    """The codec of a CONNECT while its destination is being discovered; then the wire is that destination's."""
+
+    __slots__ = ("_wire", "_protocols", "_destination", "_held", "_has_eof", "_is_over")
+
+    def __init__(self, wire: Wire, protocols: Protocols, destination: Destination, held: bytes) -> None:
+        self._wire = wire
+        self._protocols = protocols
+        self._destination = destination
+        self._held = held
+        self._has_eof = False
+        self._is_over = False
+
+    def begin(self) -> None:
+        self._wire.pause_reading()
+        self._destination.when_known(self._known)
+
+    def feed(self, data: bytes) -> None:
+        self._held += data
+
+    def eof(self) -> None:
+        self._has_eof = True
+
+    def writable(self, is_writable: bool) -> None:
+        """Nothing is written before the destination is known."""
+
+    def lost(self, reason: Reason) -> None:
+        self._is_over = True
+        self._destination.forget(self._known)
+
+    def close(self) -> None:
+        self._wire.end()
+
+    def _known(self) -> None:
+        if self._is_over:
+            return
+        wire, destination = self._wire, self._destination
+        wire.resume_reading()
+        policy = destination.effective.value
+        if not isinstance(policy, ClientPolicy):
+            refuse_connect(wire, RefusedError(NOT_DISCOVERED, not_served(destination)))
+            return
+        wire.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        target = destination.target
+        label = target if isinstance(target, Addr) else Addr("0.0.0.0", int(target.rpartition(":")[2]))
+        codec = self._protocols.codec(wire, destination, label)
+        wire.hand_over(codec)
+        if self._held:
+            codec.feed(self._held)
+        if self._has_eof:
+            codec.eof()
+
+
+class ExplicitStage:
+    """Finds the router of each request's authority; a Stage of one connection."""
+
+    __slots__ = ("_connection", "_protocols", "_routers")
+
+    def __init__(self, connection: ExplicitConnection) -> None:
+        self._connection = connection
+        self._protocols = connection.protocols
+        self._routers: dict[bytes, HttpRouter] = {}
+
+    def dispatch(self, exchange: Exchange) -> None:
+        request = exchange.request
+        exchange.rescue = self._protocols.rescue
+        try:
+            destination = self._judge(request)
+        except RefusedError as error:
+            self._protocols.rescue.fail(exchange, error.failure, str(error))
+            return
+        if destination.effective.value is not None:
+            self._route(exchange, destination)
+        else:
+            Parked(exchange, destination, self._route).wait()
+
+    def _judge(self, request: RequestHead) -> Destination:
+        if request.method == b"CONNECT":
+            raise RefusedError(BAD_REQUEST, "CONNECT must come first on its connection")
+        if request.scheme == b"https" and request.version != HTTP_2:
+            raise RefusedError(BAD_REQUEST, "https is reached through CONNECT (curl --proxytunnel)")
+        if not request.authority:
+            raise RefusedError(BAD_REQUEST, "neither the target nor Host names where to go")
+        destination = self._connection.destination(request.authority, 80)
+        if request.is_absolute:
+            to_origin_form(request)
+        return destination
+
+    def _route(self, exchange: Exchange, destination: Destination) -> None:
+        policy = destination.effective.value
+        rescue = self._protocols.rescue
+        if not isinstance(policy, ClientPolicy):
+            rescue.fail(exchange, NOT_DISCOVERED, not_served(destination))
+        elif policy.protocol in (OPAQUE, TLS):
+            text = f"{destination.logical} does not speak HTTP: reach it through CONNECT (curl --proxytunnel)"
+            rescue.fail(exchange, NOT_DISCOVERED, text)
+        else:
+            self._protocols.http_router(destination, exchange.request.version == HTTP_2).dispatch(exchange)
+
+
+class Parked:
+    """An exchange whose destination is being discovered; its observer until then, to learn if the client gives up."""
+
+    __slots__ = ("_exchange", "_destination", "_then")
+
+    def __init__(
+        self, exchange: Exchange, destination: Destination, then: Callable[[Exchange, Destination], None]
+    ) -> None:
+        self._exchange = exchange
+        self._destination = destination
+        self._then = then
+
+    def wait(self) -> None:
+        self._exchange.observer = self
+        self._destination.when_known(self._known)
+
+    def _known(self) -> None:
+        self._exchange.observer = None
+        self._then(self._exchange, self._destination)
+
+    def response_began(self, exchange: Exchange) -> None:
+        """Nothing answers while it waits."""
+
+    def exchange_ended(self, exchange: Exchange) -> None:
+        self._destination.forget(self._known)
+
+
+def to_origin_form(request: RequestHead) -> None:
+    """As a server expects it: the target's authority is in Host alone, whatever Host said (RFC 9112 section 3.2.2)."""
+    request.is_absolute = False
+    request.target = b""
+    if any(one.kind == HOST and one.value != request.authority for one in request.fields):
+        request.rename(request.authority)
+
+
+def not_served(destination: Destination) -> str:
+    value = destination.effective.value
+    reason = value.reason if isinstance(value, Absent) else "unknown"
+    return f"{destination.logical} is not served by the mesh: {reason}"
+
+
+def refuse_connect(wire: Wire, error: RefusedError) -> None:
+    """Answer a CONNECT and end its connection."""
+    text = str(error)
+    said = text if text.isascii() and text.isprintable() else "unexpected error"
+    status = {400: b"400 Bad Request", 403: b"403 Forbidden"}.get(error.failure.status, b"502 Bad Gateway")
+    _log.info("CONNECT refused: %s", text)
+    wire.write(
+        b"HTTP/1.1 %b\r\nl5d-proxy-error: %b\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        % (status, said.encode())
+    )
+    wire.hand_over(Ending(wire))
+    wire.end()
+
+
+class Ending:
+    """The codec of a wire that has said its last word: what still comes is dropped until the client has ended."""
+
+    __slots__ = ("_wire", "_dropped_bytes")
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._dropped_bytes = 0
+
+    def feed(self, data: bytes) -> None:
+        self._dropped_bytes += len(data)
+        if self._dropped_bytes > limits.DRAIN_BYTES:
+            self._wire.abort(Reason.EARLY_RESPONSE)
+
+    def eof(self) -> None:
+        self._wire.end()
+
+    def writable(self, is_writable: bool) -> None:
+        """Everything is written."""
+
+    def lost(self, reason: Reason) -> None:
+        """The connection's owner is told by itself."""
+
+    def close(self) -> None:
+        self._wire.abort(Reason.SHUTDOWN)

@@ -1,0 +1,89 @@
+"""Given: what the outbound side was made with, passed down whole, and what follows from it alone.
+
+Law: read-only once made. Whoever takes a Given makes stages when a
+destination is first used; nothing here is looked up per request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from proxy.balance.balancer import LineLimits
+from proxy.balance.endpoints import Resolution
+from proxy.config import Config
+from proxy.core.addr import Addr
+from proxy.core.drain import Drain
+from proxy.core.reactor import Reactor
+from proxy.core.watch import Absent, Watch
+from proxy.metrics.registry import Registry
+from proxy.policy.client import ClientPolicy
+from proxy.policy.endpoint import EndpointMeta
+from proxy.policy.profile import Profile
+
+Endpoints = Callable[[str], Watch[Resolution[EndpointMeta]]]
+"""Of `name:port`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookups:
+    """Whom the outbound side asks; each answer is a Watch, and `close()` on it cancels the question."""
+
+    profile: Callable[[str], Watch[Profile | Absent | None]]
+    """Of `ip:port`, IPv6 in brackets, or `name:port`."""
+    policy: Callable[[Addr | str], Watch[ClientPolicy | Absent | None]]
+    """Of an address, or of `name:port`."""
+    endpoints: Endpoints
+    """Of a backend's `name:port`."""
+    resolve: Endpoints
+    """Of `host:port` by the system's resolver, for names outside the mesh (explicit outbound only):
+    KNOWN with empty metadata, or FAILED with what the resolver said."""
+
+
+class Given:
+    __slots__ = (
+        "reactor",
+        "config",
+        "credentials",
+        "lookups",
+        "registry",
+        "drain",
+        "http_line",
+        "tcp_line",
+        "listeners",
+    )
+
+    def __init__(
+        self, reactor: Reactor, config: Config, credentials: Any, lookups: Lookups, registry: Registry, drain: Drain
+    ) -> None:
+        self.reactor: Final = reactor
+        self.config: Final = config
+        self.credentials: Final = credentials
+        """`client_context(offers_transport_header)`: asked for every connection, since certificates rotate."""
+        self.lookups: Final = lookups
+        self.registry: Final = registry
+        self.drain: Final = drain
+        self.http_line: Final = LineLimits(config.outbound_http_queue_capacity, config.outbound_http_failfast_timeout_s)
+        self.tcp_line: Final = LineLimits(config.outbound_tcp_queue_capacity, config.outbound_tcp_failfast_timeout_s)
+        self.listeners: Final = [
+            *config.outbound_listen_addrs,
+            config.inbound_listen_addr,
+            config.admin_listen_addr,
+            config.control_listen_addr,
+        ]
+        """Where this process listens, as far as the configuration says it; app.py adds what was bound elsewhere."""
+
+    def refuses(self, addr: Addr) -> str:
+        """Why no connection is made there (reference: outbound, section 9.1); empty if it may be."""
+        if not addr.is_loopback:
+            return ""
+        if not self.config.allow_loopback:
+            return "Outbound proxy cannot initiate connections on the loopback interface"
+        if any(one.port == addr.port and one.ip in (addr.ip, "0.0.0.0", "::") for one in self.listeners):
+            return f"{addr} is a listener of this proxy: the connection would be a loop"
+        return ""
+
+    def is_local(self, addr: Addr) -> bool:
+        """An address of this very workload: reached without TLS and without a proxy between."""
+        return addr.ip in self.config.inbound_ips

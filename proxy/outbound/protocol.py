@@ -1,0 +1,217 @@
+"""Protocol: which bytes a connection will speak, and who gets them (reference: outbound, section 4).
+
+Law: a profile that says opaque wins; else the policy's protocol, as it is
+when the connection comes. Where it is known not one byte is read before the
+codec is chosen, so that a server may speak first.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable
+from typing import Any, Final
+
+from proxy.core.addr import Addr
+from proxy.core.codec import Codec, Wire
+from proxy.core.errors import report_fault
+from proxy.core.watch import Absent
+from proxy.http.h1.server import H1Server
+from proxy.http.h2.server import H2Server
+from proxy.metrics.transport import TransportMetrics
+from proxy.outbound import labels
+from proxy.outbound.discover import Destination
+from proxy.outbound.given import Given
+from proxy.outbound.logical import HttpRouter
+from proxy.outbound.opaque import OpaqueRouter, Tunnel
+from proxy.outbound.rescue import Rescue
+from proxy.policy.client import DETECT, GRPC, HTTP_1, HTTP_2, OPAQUE, TLS, ClientPolicy
+from proxy.tls.hello import Hello, judge_hello
+from proxy.transport.connection import serve_plain
+from proxy.transport.detect import DetectCodec, Detection
+from proxy.transport.peek import Peek, Peeked, peek
+
+_log: Final = logging.getLogger(__name__)
+
+_NAMES: Final = {DETECT: "detect", OPAQUE: "opaq", TLS: "tls", HTTP_1: "http/1", HTTP_2: "http/2", GRPC: "http/2"}
+"""As outbound_tcp_protocol_connections_total says them."""
+
+
+class Protocols:
+    """What routes and codecs of this worker are made with; also whoever has a wire and a destination joins them here."""
+
+    __slots__ = ("given", "rescue")
+
+    def __init__(self, given: Given, rescue: Rescue) -> None:
+        self.given: Final = given
+        self.rescue: Final = rescue
+
+    def select(self, destination: Destination) -> str:
+        """One of the policy's protocols; the destination must be known and served."""
+        policy = destination.effective.value
+        assert isinstance(policy, ClientPolicy)
+        protocol = OPAQUE if destination.is_opaque else policy.protocol
+        name = labels.protocol(_NAMES[protocol], policy)
+        self.given.registry.counter("outbound_tcp_protocol_connections_total", name).add()
+        return protocol
+
+    def http_router(self, destination: Destination, is_http2: bool) -> HttpRouter:
+        key = HTTP_2 if is_http2 else HTTP_1
+        router: HttpRouter | None = destination.routers.get(key)
+        if router is None:
+            router = destination.routers[key] = HttpRouter(self.given, self.rescue, destination, is_http2)
+        return router
+
+    def opaque_router(self, destination: Destination, is_tls: bool) -> OpaqueRouter:
+        key = TLS if is_tls else OPAQUE
+        router: OpaqueRouter | None = destination.routers.get(key)
+        if router is None:
+            router = destination.routers[key] = OpaqueRouter(self.given, destination, is_tls)
+        return router
+
+    # ---- codecs; each takes a wire whose bytes nobody has read
+
+    def http(self, wire: Wire, destination: Destination, is_http2: bool) -> Codec:
+        clock = self.given.reactor.clock
+        router = self.http_router(destination, is_http2)
+        return H2Server(wire, router, clock) if is_http2 else H1Server(wire, router, clock)
+
+    def opaque(self, wire: Wire, destination: Destination, target: Addr, sni: str | None = None) -> Codec:
+        """Tunnel it from the next turn of the loop on: a refusal ends a wire, which must have its codec by then."""
+        tunnel = Tunnel(wire, Errors(self.given, target), sni or "")
+        self.opaque_router(destination, sni is not None).open(tunnel)
+        return tunnel.codec
+
+    def detect(self, wire: Wire, destination: Destination, target: Addr) -> Codec:
+        def detected(detection: Detection, first: bytes) -> None:
+            if detection is Detection.ERROR:
+                Errors(self.given, target)("unexpected")
+                return
+            if detection in (Detection.HTTP1, Detection.HTTP2):
+                codec = self.http(wire, destination, detection is Detection.HTTP2)
+            else:
+                if detection is Detection.READ_TIMEOUT:
+                    _log.info("No bytes from the client of %s in time: taken for opaque", target)
+                codec = self.opaque(wire, destination, target)
+            wire.hand_over(codec)
+            if first:
+                codec.feed(first)
+            if detecting.has_eof:
+                codec.eof()
+
+        timeout_s = self.given.config.outbound_detect_timeout_s
+        detecting = DetectCodec(wire, self.given.reactor, timeout_s, detected)
+        return detecting
+
+    def codec(self, wire: Wire, destination: Destination, target: Addr) -> Codec:
+        """Of a wire whose client is about to speak, for any protocol but TLS, which is peeked at before."""
+        protocol = self.select(destination)
+        if protocol == OPAQUE:
+            return self.opaque(wire, destination, target)
+        if protocol in (DETECT, TLS):
+            return self.detect(wire, destination, target)
+        return self.http(wire, destination, protocol != HTTP_1)
+
+
+class Errors:
+    """outbound_tcp_errors_total of one target, by label."""
+
+    __slots__ = ("_given", "_target")
+
+    def __init__(self, given: Given, target: Addr) -> None:
+        self._given = given
+        self._target = target
+
+    def __call__(self, label: str) -> None:
+        error = (*labels.target(self._target), ("error", label))
+        self._given.registry.counter("outbound_tcp_errors_total", error).add()
+
+
+class Accepted:
+    """One accepted connection: waits for its destination, then belongs to its codec. A member of Drain until it is gone."""
+
+    __slots__ = ("_protocols", "_sock", "_target", "_destination", "_connection", "_peek", "_is_over")
+
+    def __init__(self, protocols: Protocols, sock: socket.socket, target: Addr, destination: Destination) -> None:
+        self._protocols = protocols
+        self._sock: socket.socket | None = sock
+        self._target = target
+        self._destination = destination
+        self._connection: Any = None
+        self._peek: Peek | None = None
+        self._is_over = False
+
+    def begin(self) -> None:
+        self._protocols.given.drain.enter(self)
+        self._destination.hold()
+        if not self._is_over:
+            self._destination.when_known(self._known)
+
+    def close(self) -> None:
+        """We are draining: what has a codec is its business, what still waits ends."""
+        if self._connection is not None:
+            self._connection.codec.close()
+        else:
+            self._end()
+
+    def _known(self) -> None:
+        try:
+            self._choose()
+        except Exception:
+            report_fault()
+            self._fail("unexpected", "a fault of ours")
+
+    def _choose(self) -> None:
+        destination = self._destination
+        policy = destination.effective.value
+        protocols = self._protocols
+        if policy is None or isinstance(policy, Absent):
+            self._fail("unexpected", f"{self._target}: {policy.reason if policy else 'unknown'}")
+        elif policy.protocol == TLS and not destination.is_opaque:
+            protocols.select(destination)
+            given = protocols.given
+            sock = self._sock
+            assert sock is not None
+            self._peek = peek(given.reactor, sock, judge_hello, given.config.outbound_detect_timeout_s, self._peeked)
+        else:
+            self._serve(lambda wire: protocols.codec(wire, destination, self._target))
+
+    def _peeked(self, peeked: Peeked) -> None:
+        self._peek = None
+        sni = peeked.verdict.sni if isinstance(peeked.verdict, Hello) else ""
+        if self._is_over:
+            return
+        if not sni:
+            self._fail("unexpected", f"{self._target}: Could not find SNI")
+            return
+        self._serve(lambda wire: self._protocols.opaque(wire, self._destination, self._target, sni))
+
+    def _serve(self, make_codec: Callable[[Wire], Codec]) -> None:
+        sock = self._sock
+        if sock is None or self._is_over:
+            return
+        self._sock = None
+        given = self._protocols.given
+        meter = TransportMetrics(given.registry).meter(labels.accepted(self._target))
+        connection = serve_plain(given.reactor, sock, make_codec, meter)
+        self._connection = connection
+        connection.on_lost = self._end
+
+    def _fail(self, label: str, text: str) -> None:
+        Errors(self._protocols.given, self._target)(label)
+        _log.info("Connection closed: %s", text)
+        self._end()
+
+    def _end(self) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        sock = self._sock
+        if sock is not None:
+            self._sock = None
+            if self._peek is not None:
+                self._peek.cancel()
+            sock.close()
+        self._destination.forget(self._known)
+        self._destination.release()
+        self._protocols.given.drain.leave(self)
