@@ -139,7 +139,7 @@ class Handshake:
         try:
             names = identities(tls.getpeercert())
             if target is not None and normalise(target.server_id) not in names:
-                raise ssl.CertificateError("certificate does not match TLS identity")
+                raise ValueError("certificate does not match TLS identity")
         except (OSError, ValueError) as error:
             self._fail(Reason.CONNECT_FAILED, _text_of(error))
             return
@@ -201,7 +201,7 @@ class Handshake:
 def _text_of(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {error.verify_message}"
-    if isinstance(error, ssl.CertificateError) or not isinstance(error, OSError):
+    if not isinstance(error, OSError):
         return str(error)
     if isinstance(error, ssl.SSLEOFError):
         return "the peer closed its connection during the TLS handshake"
