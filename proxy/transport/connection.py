@@ -40,8 +40,8 @@ class PlainConnection:
     """Also the loop's protocol object, by duck typing: mypyc classes cannot inherit asyncio.Protocol."""
 
     __slots__ = (
-        "codec", "meter", "on_lost", "_reactor", "_sock", "_transport", "_connecting", "_on_failed", "_deadline", "_output",
-        "_reason", "_is_marked", "_is_full", "_is_paused", "_is_ending", "_has_eof", "_is_open", "_is_lost",
+        "codec", "meter", "on_lost", "_reactor", "_sock", "_transport", "_connecting", "_on_failed", "_deadline",
+        "_output", "_missed", "_reason", "_is_marked", "_is_full", "_is_paused", "_is_ending", "_has_eof", "_is_open", "_is_lost",
     )  # fmt: skip
 
     def __init__(self, reactor: Reactor, make_codec: MakeCodec, meter: Meter | None) -> None:
@@ -55,6 +55,8 @@ class PlainConnection:
         self._on_failed: Callable[[str], None] | None = None
         self._deadline: set[Any] | None = None
         self._output: list[bytes] = []
+        self._missed: list[bytes] = []
+        """Came while reading was paused; empty bytes stand for the end."""
         self._reason: Reason | None = None
         """Set once the connection is gone, or is to be."""
         self._is_marked = False
@@ -138,7 +140,9 @@ class PlainConnection:
 
     def resume_reading(self) -> None:
         self._is_paused = False
-        if self._transport is not None and not self._has_eof:
+        if self._missed:
+            self._reactor.loop.call_soon(self._catch_up)
+        elif self._transport is not None and not self._has_eof:
             self._transport.resume_reading()
 
     def end(self) -> None:
@@ -170,6 +174,15 @@ class PlainConnection:
         if transport.get_write_buffer_size():
             self._deadline = self._reactor.wheel.arm(self, self._reactor.wheel.ticks(_LINGER_S))
 
+    def _close_unmade(self, transport: Transport) -> None:
+        """Refused before a byte was read."""
+        if self._reason is Reason.CONNECTION_RESET:
+            self._reset(transport)
+            return
+        if self._output:
+            transport.write(b"".join(self._output))
+        self._close_gently(transport)
+
     def _reset(self, transport: Transport) -> None:
         sock = self._sock
         if sock is not None:
@@ -189,7 +202,8 @@ class PlainConnection:
         transport = self._transport
         output = self._output
         if self._reason is not None:
-            output.clear()
+            if transport is not None:
+                output.clear()
         elif transport is None:
             if sum(map(len, output)) > limits.WRITE_HIGH_BYTES:
                 self.pause_writing()
@@ -216,10 +230,7 @@ class PlainConnection:
         self._transport = transport
         self._disarm()
         if self._reason is not None:
-            if self._reason is Reason.CONNECTION_RESET:
-                self._reset(transport)
-            else:
-                transport.close()  # refused before a byte was read
+            self._close_unmade(transport)
             return
         self._is_open = True
         if self.meter is not None:
@@ -228,11 +239,11 @@ class PlainConnection:
         self.flush()
         if self._is_full and not transport.get_write_buffer_size() > limits.WRITE_LOW_BYTES:
             self.resume_writing()
-        if self._is_paused:
-            transport.pause_reading()
 
     def data_received(self, data: bytes) -> None:
-        if self._reason is None:
+        if self._is_paused:
+            self._miss(data)
+        elif self._reason is None:
             if self.meter is not None:
                 self.meter.read_bytes += len(data)
             try:
@@ -241,6 +252,9 @@ class PlainConnection:
                 self._give_up()
 
     def eof_received(self) -> bool:
+        if self._is_paused:
+            self._miss(b"")
+            return True
         self._has_eof = True
         if self._reason is None:
             try:
@@ -251,6 +265,22 @@ class PlainConnection:
             if self._is_ending and not self._is_marked and self._reason is None and transport is not None:
                 self._end_now(transport)
         return True
+
+    def _miss(self, data: bytes) -> None:
+        # uvloop begins to read after connection_made, whatever was asked there: one read may come.
+        self._missed.append(data)
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def _catch_up(self) -> None:
+        while self._missed and not self._is_paused:
+            data = self._missed.pop(0)
+            if data:
+                self.data_received(data)
+            else:
+                self.eof_received()
+        if not self._is_paused and self._reason is None:
+            self.resume_reading()
 
     def pause_writing(self) -> None:
         if not self._is_full:

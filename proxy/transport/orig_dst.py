@@ -30,9 +30,14 @@ def original_dst(sock: HasOptions, peer: Addr) -> Addr:
     The table is that of the peer's address family, also on a dual-stack socket, where `peer` is unwrapped already.
     """
     if peer.is_ipv6:
-        data = sock.getsockopt(socket.IPPROTO_IPV6, _SO_ORIGINAL_DST, _SOCKADDR_IN6_BYTES)
-        port = struct.unpack_from("!H", data, 2)[0]
-        return addr(socket.inet_ntop(socket.AF_INET6, data[8:24]), port)
-    data = sock.getsockopt(socket.IPPROTO_IP, _SO_ORIGINAL_DST, _SOCKADDR_IN_BYTES)
-    port = struct.unpack_from("!H", data, 2)[0]
-    return addr(socket.inet_ntop(socket.AF_INET, data[4:8]), port)
+        return _read(socket.AF_INET6, sock.getsockopt(socket.IPPROTO_IPV6, _SO_ORIGINAL_DST, _SOCKADDR_IN6_BYTES))
+    return _read(socket.AF_INET, sock.getsockopt(socket.IPPROTO_IP, _SO_ORIGINAL_DST, _SOCKADDR_IN_BYTES))
+
+
+def _read(family: socket.AddressFamily, sockaddr: bytes) -> Addr:
+    """sockaddr_in: family, port, address; sockaddr_in6 has its flow information before the address."""
+    at, size = (8, 16) if family is socket.AF_INET6 else (4, 4)
+    if len(sockaddr) < at + size:
+        raise OSError(f"the kernel's original destination has only {len(sockaddr)} bytes")
+    port = struct.unpack_from("!H", sockaddr, 2)[0]
+    return addr(socket.inet_ntop(family, sockaddr[at : at + size]), port)

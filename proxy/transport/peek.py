@@ -100,17 +100,22 @@ class Peek:
             if verdict is not None:
                 self._finish(Outcome.DECIDED, verdict)
                 return
-        if not data or len(data) == LOOK_BYTES or (not has_grown and self._has_hung_up()):
+        if not data or len(data) == LOOK_BYTES:
             self._finish(Outcome.UNDECIDED, None)
+        elif not has_grown and (hung_up := self._hung_up()) is not None:
+            self._finish(hung_up, None)
         elif has_grown and self._ask_for_more(len(data) + 1):
             self._watch()
         else:
             self._take_a_rest()
 
-    def _has_hung_up(self) -> bool:
+    def _hung_up(self) -> Outcome | None:
         poller = select.poll()
         poller.register(self._fd, select.POLLRDHUP)
-        return bool(poller.poll(0))
+        events = poller.poll(0)
+        if not events:
+            return None
+        return Outcome.FAILED if events[0][1] & select.POLLERR else Outcome.UNDECIDED
 
     def _ask_for_more(self, low_water: int) -> bool:
         self._low_water = low_water

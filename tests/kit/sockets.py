@@ -69,7 +69,6 @@ def run(story: Callable[[Ticking], Coroutine[Any, Any, None]]) -> None:
         loop = asyncio.get_running_loop()
         faults: list[Any] = []
         loop.set_exception_handler(lambda _, context: faults.append(context))
-        socket.socket().close()
         before = await steady_descriptors(loop)
         await story(Ticking(loop))
         await until(lambda: descriptors() <= before, "descriptors return to where they were")
@@ -79,14 +78,12 @@ def run(story: Callable[[Ticking], Coroutine[Any, Any, None]]) -> None:
 
 
 async def steady_descriptors(loop: asyncio.AbstractEventLoop) -> int:
-    """After the loop has opened what it keeps for itself."""
-    near, far = socket.socketpair()
-    loop.add_reader(near.fileno(), lambda: None)
-    await asyncio.sleep(0)
-    loop.remove_reader(near.fileno())
-    near.close()
+    """After the loop has opened what it keeps for itself, which is not before its first connection has ended."""
+    near, far = tcp_pair()
+    transport, _ = await loop.connect_accepted_socket(asyncio.Protocol, near)
+    transport.close()
     far.close()
-    await asyncio.sleep(0)
+    await asyncio.sleep(0.01)
     return descriptors()
 
 

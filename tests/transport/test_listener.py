@@ -1,0 +1,209 @@
+"""The listener: options reach the sockets, errors never end it, no descriptor left makes it rest."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+from typing import Any
+
+import pytest
+
+from proxy.core.addr import Addr
+from proxy.core.dial import tune
+from proxy.transport import listener as module
+from proxy.transport.listener import Listener, ListenOptions
+from tests.kit.sockets import Ticking, run, until
+
+ANY = Addr("127.0.0.1", 0)
+
+
+class Accepted:
+    """Keeps what a listener accepts."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[socket.socket, Addr]] = []
+
+    def __call__(self, sock: socket.socket, peer: Addr) -> None:
+        self.found.append((sock, peer))
+
+    def close(self) -> None:
+        for sock, _ in self.found:
+            sock.close()
+
+
+def close(*things: Any) -> None:
+    for each in things:
+        each.close()
+
+
+def connect(listener: Listener) -> socket.socket:
+    return socket.create_connection((listener.addr.ip, listener.addr.port))
+
+
+def test_accepted_sockets_are_tuned() -> None:
+    async def story(ticking: Ticking) -> None:
+        accepted = Accepted()
+        listener = Listener(ticking.reactor, ANY, accepted, ListenOptions(keepalive_s=17, user_timeout_s=2.5))
+        client = connect(listener)
+        await until(lambda: accepted.found)
+        sock, peer = accepted.found[0]
+        assert peer == Addr(*client.getsockname()) and listener.addr.port
+        assert sock.getblocking() is False
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 17
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 2500
+        close(client, listener, accepted)
+
+    run(story)
+
+
+def test_a_held_listener_lets_clients_wait() -> None:
+    async def story(ticking: Ticking) -> None:
+        accepted = Accepted()
+        listener = Listener(ticking.reactor, ANY, accepted, ListenOptions(is_held=True))
+        clients = [connect(listener) for _ in range(20)]
+        await asyncio.sleep(0.02)
+        assert not accepted.found
+        listener.start()
+        listener.start()
+        await until(lambda: len(accepted.found) == 20)
+        listener.close()
+        listener.close()
+        listener.start()
+        with pytest.raises(ConnectionRefusedError):
+            connect(listener)
+        close(*clients, accepted)
+
+    run(story)
+
+
+def test_mapped_addresses_are_unwrapped() -> None:
+    async def story(ticking: Ticking) -> None:
+        accepted = Accepted()
+        listener = Listener(ticking.reactor, Addr("::", 0), accepted)
+        four = socket.create_connection(("127.0.0.1", listener.addr.port))
+        six = socket.create_connection(("::1", listener.addr.port))
+        await until(lambda: len(accepted.found) == 2)
+        assert {peer.ip for _, peer in accepted.found} == {"127.0.0.1", "::1"}
+        close(four, six, listener, accepted)
+
+    run(story)
+
+
+def test_workers_share_a_port_and_others_are_refused_clearly() -> None:
+    async def story(ticking: Ticking) -> None:
+        accepted = Accepted()
+        first = Listener(ticking.reactor, ANY, accepted, ListenOptions(shares_port=True))
+        second = Listener(ticking.reactor, first.addr, accepted, ListenOptions(shares_port=True))
+        assert second.addr == first.addr
+        with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{first.addr.port}: Address already in use"):
+            Listener(ticking.reactor, first.addr, accepted)
+        first.close()
+        second.close()
+
+    run(story)
+
+
+class NoDescriptors:
+    """A listening socket whose accept fails as long as it is told to."""
+
+    def __init__(self, real: socket.socket, number: int) -> None:
+        self.real = real
+        self.number = number
+        self.calls = 0
+
+    def accept(self) -> Any:
+        self.calls += 1
+        if self.number:
+            raise OSError(self.number, os.strerror(self.number))
+        return self.real.accept()
+
+    def fileno(self) -> int:
+        return self.real.fileno()
+
+    def getsockname(self) -> Any:
+        return self.real.getsockname()
+
+    def close(self) -> None:
+        self.real.close()
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ECONNABORTED, errno.EPROTO])
+def test_accept_errors_are_counted_and_survived(
+    number: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(ticking: Ticking) -> None:
+        accepted = Accepted()
+        errors: list[OSError] = []
+        fakes: list[NoDescriptors] = []
+        bound = module._bound
+
+        def faked(at: Addr, options: ListenOptions) -> Any:
+            fakes.append(NoDescriptors(bound(at, options), number))
+            return fakes[-1]
+
+        monkeypatch.setattr(module, "_bound", faked)
+        listener = Listener(ticking.reactor, ANY, accepted, ListenOptions(on_error=errors.append))
+        client = connect(listener)
+        await until(lambda: listener.accept_errors)
+        await asyncio.sleep(0.02)
+        if number in (errno.EMFILE, errno.ENFILE):
+            assert fakes[0].calls == 1, "it rests"
+            ticking.pass_time(0.3)
+            await until(lambda: fakes[0].calls == 2)
+        assert len(errors) == listener.accept_errors >= 1 and errors[0].errno == number
+        assert "Server failed to accept connection" in caplog.text
+        fakes[0].number = 0
+        ticking.pass_time(0.3)
+        await until(lambda: accepted.found)
+        close(client, listener, accepted)
+
+    with caplog.at_level(logging.WARNING):
+        run(story)
+
+
+def test_closing_a_resting_listener(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(ticking: Ticking) -> None:
+        bound = module._bound
+        monkeypatch.setattr(module, "_bound", lambda at, options: NoDescriptors(bound(at, options), errno.EMFILE))
+        listener = Listener(ticking.reactor, ANY, Accepted())
+        client = connect(listener)
+        await until(lambda: listener.accept_errors)
+        listener.start()
+        listener.close()
+        ticking.pass_time(1)
+        assert listener.accept_errors == 1
+        client.close()
+
+    run(story)
+
+
+def test_a_fault_in_accepting_costs_that_connection_only(capsys: pytest.CaptureFixture[str]) -> None:
+    async def story(ticking: Ticking) -> None:
+        seen: list[socket.socket] = []
+
+        def on_accept(sock: socket.socket, peer: Addr) -> None:
+            seen.append(sock)
+            if len(seen) == 1:
+                raise RuntimeError("a fault of ours")
+
+        listener = Listener(ticking.reactor, ANY, on_accept)
+        clients = [connect(listener), connect(listener)]
+        await until(lambda: len(seen) == 2)
+        assert clients[0].recv(10) == b"" and seen[0].fileno() == -1
+        close(*clients, seen[1], listener)
+
+    run(story)
+
+
+def test_an_option_that_the_kernel_refuses_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    near, far = socket.socketpair()
+    with caplog.at_level(logging.WARNING):
+        tune(near, ListenOptions(user_timeout_s=1))
+    assert "Failed to set TCP_" in caplog.text
+    near.close()
+    far.close()
