@@ -80,7 +80,7 @@ class Controller:
     def start(self) -> None:
         """On a free port, and on the same one ever after."""
         server = grpc.server(ThreadPoolExecutor(16), options=[("grpc.so_reuseport", 0)])
-        by_service: dict[str, dict[str, grpc.RpcMethodHandler]] = {}
+        by_service: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {}
         for method in METHODS:
             service, name = method.path[1:].split("/")
             by_service.setdefault(service, {})[name] = self._handler(method)
@@ -97,7 +97,7 @@ class Controller:
         if server is not None:
             server.stop(None).wait(5)
 
-    def _handler(self, method: Method[Any, Any]) -> grpc.RpcMethodHandler:
+    def _handler(self, method: Method[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
         def answer(request: Any, context: grpc.ServicerContext) -> Any:
             with self._lock:
                 self.peers.append(context.peer())
@@ -153,6 +153,6 @@ def run(story: Callable[[Ticking], Coroutine[Any, Any, None]]) -> None:
             await story(ticking)
         finally:
             turning.cancel()
-        assert not faults
+        assert not faults, faults[0]
 
     uvloop.run(whole())

@@ -17,11 +17,12 @@ from proxy.http.grpc import Status
 from tests.control.controller import FAST, Controller, Feed, channel_to, run
 from tests.kit.sockets import Ticking, until
 
+UNLIMITED = StreamLimits()
 REQUEST = destination_pb2.GetDestination(path="web:80")
 
 
 class Subscriber:
-    def __init__(self, channel: Channel, limits: StreamLimits = StreamLimits(), backoff: Backoff = FAST) -> None:
+    def __init__(self, channel: Channel, limits: StreamLimits = UNLIMITED, backoff: Backoff = FAST) -> None:
         self.heard: list[tuple[str, bool]] = []
         """Names of the profiles, and whether each was the first of its stream."""
         self.refusals: list[Status] = []

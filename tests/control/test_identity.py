@@ -1,0 +1,332 @@
+"""Our certificate: asked for, checked, refreshed, kept when a newer one will not do; over plain text and over mesh TLS."""
+
+from __future__ import annotations
+
+import datetime
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from proxy.api import identity_pb2, services
+from proxy.control.channel import Channel, ChannelSettings
+from proxy.control.dial import dial_to
+from proxy.control.identity import Identity, IdentitySettings
+from proxy.control.resolve import Names
+from proxy.core.addr import Addr
+from proxy.core.codec import Codec, Wire
+from proxy.core.control_addr import ControlAddr
+from proxy.core.dial import DialOptions
+from proxy.core.reason import Reason
+from proxy.tls.credentials import Credentials
+from proxy.tls.csr import KeyAndCsr, make_key_and_csr
+from proxy.tls.peer import TlsPeer
+from proxy.tls.session import Session, serve_tls
+from proxy.transport.connection import dial_plain
+from proxy.transport.listener import Listener
+from tests.control.controller import FAST, Controller, channel_to, run
+from tests.kit.certificates import issue, make_ca, the_ca
+from tests.kit.sockets import Ticking, until
+
+NAME = "web.ns.serviceaccount.identity.linkerd.cluster.local"
+SERVICE = "linkerd-identity.linkerd.serviceaccount.identity.linkerd.cluster.local"
+
+
+class Issuer:
+    """An identity service; its next answers may be spoiled."""
+
+    def __init__(self, key_and_csr: KeyAndCsr) -> None:
+        key = serialization.load_der_private_key(key_and_csr.key_der, None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        self._key = key
+        self.requests: list[identity_pb2.CertifyRequest] = []
+        self.lifetime_s = 3600.0
+        self.name = NAME
+        self.ca = the_ca()
+        self.has_expiry = True
+        self.code: grpc.StatusCode | None = None
+
+    def __call__(self, request: identity_pb2.CertifyRequest, context: grpc.ServicerContext) -> Any:
+        self.requests.append(request)
+        if self.code is not None:
+            context.abort(self.code, "not today")
+        leaf = issue(self.ca, self.name, key=self._key)
+        response = identity_pb2.CertifyResponse(leaf_certificate=leaf.certificate_der)
+        if self.has_expiry:
+            response.valid_until.FromDatetime(
+                datetime.datetime.fromtimestamp(time.time() + self.lifetime_s, datetime.UTC)
+            )
+        return response
+
+
+class Workload:
+    """One identity with its controller; `bounds` are the refresh bounds in seconds."""
+
+    def __init__(self, controller: Controller, directory: Path, bounds: tuple[float, float] = (0.05, 60.0)) -> None:
+        self.controller = controller
+        self.key_and_csr = make_key_and_csr(NAME)
+        self.issuer = Issuer(self.key_and_csr)
+        controller.on(services.CERTIFY, self.issuer)
+        self.token_file = directory / "token"
+        self.token_file.write_bytes(b"token-1")
+        self.credentials = Credentials(NAME, the_ca().pem)
+        self.settings = IdentitySettings(NAME, str(self.token_file), *bounds)
+
+    def identity(self, ticking: Ticking) -> Identity:
+        def make_channel() -> Channel:
+            return channel_to(ticking.reactor, self.controller.target)
+
+        loop = ticking.reactor.loop
+        return Identity(loop, self.settings, self.key_and_csr, self.credentials, make_channel)
+
+
+@pytest.fixture
+def workload(controller: Controller, tmp_path: Path) -> Workload:
+    return Workload(controller, tmp_path)
+
+
+def test_the_first_certificate_makes_us_ready(workload: Workload) -> None:
+    async def story(ticking: Ticking) -> None:
+        identity = workload.identity(ticking)
+        assert not workload.credentials.is_ready.value
+        identity.start()
+        await until(lambda: workload.credentials.is_ready.value)
+        [request] = workload.issuer.requests
+        assert request.identity == NAME
+        assert request.token == b"token-1"
+        csr = x509.load_der_x509_csr(request.certificate_signing_request)
+        names = csr.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert names.get_values_for_type(x509.DNSName) == [NAME]
+        assert identity.refreshes == {"ok": 1, "error": 0}
+        assert identity.expires_at == pytest.approx(time.time() + 3600, abs=5)
+        assert identity.refreshed_at == pytest.approx(time.time(), abs=5)
+        assert identity.refresh_in_s() == 60.0, "70 % of an hour is above the bound"
+        identity.close()
+
+    run(story)
+
+
+@pytest.mark.acceptance("IDN-05")
+def test_a_certificate_is_refreshed_before_it_expires(controller: Controller, tmp_path: Path) -> None:
+    workload = Workload(controller, tmp_path, (0.0, 60.0))
+    workload.issuer.lifetime_s = 0.2
+
+    async def story(ticking: Ticking) -> None:
+        identity = workload.identity(ticking)
+        began_at = time.monotonic()
+        identity.start()
+        await until(lambda: len(workload.issuer.requests) >= 2)
+        assert time.monotonic() - began_at >= 0.1
+        workload.token_file.write_bytes(b"token-2")
+        await until(lambda: workload.issuer.requests[-1].token == b"token-2", "the token is read anew")
+        await until(lambda: identity.refreshes["ok"] >= 3)
+        identity.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "text"),
+    [
+        ({"name": "other.ns.serviceaccount.identity.linkerd.cluster.local"}, "is for other.ns"),
+        ({"ca": make_ca("elsewhere")}, "certificate is not valid"),
+        ({"has_expiry": False}, "identity certification missing expiration"),
+        ({"lifetime_s": -5.0}, "certificate already expired"),
+    ],
+)
+def test_a_certificate_that_will_not_do_is_refused_and_counted(
+    workload: Workload, spoil: dict[str, Any], text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    workload.issuer.lifetime_s = 0.2
+
+    async def story(ticking: Ticking) -> None:
+        identity = workload.identity(ticking)
+        identity.start()
+        await until(lambda: workload.credentials.is_ready.value)
+        for name, value in spoil.items():
+            setattr(workload.issuer, name, value)
+        good = workload.credentials.client_context(False)
+        await until(lambda: identity.refreshes["error"])
+        assert workload.credentials.client_context(False) is good
+        assert text in caplog.text
+        workload.issuer.__dict__.update(name=NAME, ca=the_ca(), has_expiry=True, lifetime_s=3600.0)
+        before = identity.refreshes["ok"]
+        await until(lambda: identity.refreshes["ok"] > before, "and it goes on asking")
+        identity.close()
+
+    run(story)
+
+
+def test_failed_calls_are_retried_and_not_counted(workload: Workload, caplog: pytest.LogCaptureFixture) -> None:
+    workload.issuer.code = grpc.StatusCode.INVALID_ARGUMENT
+
+    async def story(ticking: Ticking) -> None:
+        identity = workload.identity(ticking)
+        identity.start()
+        await until(lambda: len(workload.issuer.requests) >= 2)
+        assert identity.refreshes == {"ok": 0, "error": 0}
+        workload.issuer.code = None
+        await until(lambda: workload.credentials.is_ready.value)
+        identity.close()
+
+    run(story)
+    assert "Failed to obtain identity: INVALID_ARGUMENT: not today" in caplog.text
+
+
+@pytest.mark.parametrize(("content", "text"), [(None, "No such file"), (b"", "is empty")])
+def test_a_token_that_is_missing_fails_the_attempt(
+    workload: Workload, content: bytes | None, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    workload.token_file.unlink()
+    if content is not None:
+        workload.token_file.write_bytes(content)
+
+    async def story(ticking: Ticking) -> None:
+        identity = workload.identity(ticking)
+        identity.start()
+        await until(lambda: text in caplog.text)
+        assert not workload.issuer.requests
+        workload.token_file.write_bytes(b"here now")
+        await until(lambda: workload.credentials.is_ready.value)
+        assert workload.issuer.requests[0].token == b"here now"
+        identity.close()
+
+    run(story)
+
+
+def test_a_service_that_never_answers_is_given_up(controller: Controller, tmp_path: Path) -> None:
+    workload = Workload(controller, tmp_path)
+    workload.settings = IdentitySettings(NAME, str(workload.token_file), 0.05, 60.0, call_timeout_s=0.1)
+
+    async def story(ticking: Ticking) -> None:
+        silent = socket.create_server(("127.0.0.1", 0))
+        target = ControlAddr("127.0.0.1", silent.getsockname()[1], None)
+        channels = iter([channel_to(ticking.reactor, target)])
+
+        def make_channel() -> Channel:
+            return next(channels, None) or channel_to(ticking.reactor, controller.target)
+
+        loop = ticking.reactor.loop
+        identity = Identity(loop, workload.settings, workload.key_and_csr, workload.credentials, make_channel)
+        identity.start()
+        await until(lambda: workload.credentials.is_ready.value)
+        identity.close()
+        silent.close()
+
+    run(story)
+
+
+class Bridge:
+    """Carries what comes over TLS to a plain-text server, and back: how a proxy stands before a controller."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self.other: Bridge | None = None
+
+    def feed(self, data: bytes) -> None:
+        assert self.other is not None
+        self.other.wire.write(data)
+
+    def eof(self) -> None:
+        self.lost(Reason.PEER_CLOSED)
+
+    def writable(self, is_writable: bool) -> None: ...
+
+    def lost(self, reason: Reason) -> None:
+        other = self.other
+        self.other = None
+        if other is not None:
+            other.other = None
+            other.wire.abort(reason)
+
+    def close(self) -> None: ...
+
+
+class TlsFront:
+    """A TLS server in front of the controller that selects no ALPN, as Linkerd's proxies do."""
+
+    def __init__(self, ticking: Ticking, controller: Controller, name: str = SERVICE) -> None:
+        self.peers: list[TlsPeer] = []
+        self.failures: list[str] = []
+        self._ticking = ticking
+        self._controller = controller
+        self._credentials = Credentials(name, the_ca().pem)
+        leaf = issue(the_ca(), name)
+        self._credentials.install(leaf.certificate_der, [], leaf.key_der, time.time() + 3600)
+        self.listener = Listener(ticking.reactor, Addr("127.0.0.1", 0), self._accept)
+
+    def _accept(self, sock: socket.socket, peer: Addr) -> None:
+        context = self._credentials.server_context(False)
+        serve_tls(self._ticking.reactor, sock, context, self._established, self.failures.append, None)
+
+    def _established(self, session: Session, peer: TlsPeer) -> Codec:
+        self.peers.append(peer)
+        near = Bridge(session)
+        target = Addr("127.0.0.1", self._controller.port)
+        far = dial_plain(self._ticking.reactor, target, Bridge, DialOptions())
+        assert isinstance(far, Bridge)
+        near.other, far.other = far, near
+        return near
+
+    def channel(self, credentials: Credentials) -> Channel:
+        """As to a controller that is not on loopback: the name is checked; only the address is ours."""
+        target = ControlAddr("192.0.2.1", 8080, SERVICE)
+        dial = dial_to(self._ticking.reactor, target, credentials)
+        return Channel(
+            self._ticking.reactor,
+            ChannelSettings("identity", target, FAST, line_wait_s=0.5),
+            lambda addr, make_codec, options: dial(self.listener.addr, make_codec, options),
+            Names(self._ticking.reactor.loop),
+        )
+
+
+def test_over_tls_the_first_call_has_no_client_certificate_and_the_next_has_ours(
+    controller: Controller, tmp_path: Path
+) -> None:
+    workload = Workload(controller, tmp_path, (0.0, 60.0))
+    workload.issuer.lifetime_s = 0.2
+
+    async def story(ticking: Ticking) -> None:
+        front = TlsFront(ticking, controller)
+        loop = ticking.reactor.loop
+        identity = Identity(
+            loop,
+            workload.settings,
+            workload.key_and_csr,
+            workload.credentials,
+            lambda: front.channel(workload.credentials),
+        )
+        identity.start()
+        await until(lambda: len(front.peers) >= 2)
+        assert front.peers[:2] == [TlsPeer("", ""), TlsPeer(NAME, "")]
+        identity.close()
+        front.listener.close()
+
+    run(story)
+
+
+def test_over_tls_a_server_of_another_name_gets_no_token(
+    controller: Controller, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    workload = Workload(controller, tmp_path)
+
+    async def story(ticking: Ticking) -> None:
+        front = TlsFront(ticking, controller, "other.linkerd.serviceaccount.identity.linkerd.cluster.local")
+        replies: list[Any] = []
+        request = identity_pb2.CertifyRequest(identity=NAME, token=b"secret")
+        channel = front.channel(workload.credentials)
+        channel.call(services.CERTIFY, request, replies.append)
+        await until(lambda: replies)
+        assert replies[0].name == "UNAVAILABLE"
+        assert not workload.issuer.requests
+        channel.close()
+        front.listener.close()
+
+    run(story)
+    assert "failed to connect to 192.0.2.1:8080: certificate does not match TLS identity" in caplog.text
