@@ -240,6 +240,8 @@ def dial_tls(reactor: Reactor, addr: Addr, target: TlsTarget, make_codec: MakeCo
 
     def on_verified(session: Session, peer: TlsPeer) -> None:
         """The codec is there already."""
+        if options.on_connected is not None:
+            options.on_connected()
 
     def on_failed(reason: Reason, text: str) -> None:
         if options.on_failed is not None:

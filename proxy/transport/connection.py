@@ -40,7 +40,7 @@ class PlainConnection:
     """Also the loop's protocol object, by duck typing: mypyc classes cannot inherit asyncio.Protocol."""
 
     __slots__ = (
-        "codec", "meter", "on_lost", "_reactor", "_sock", "_transport", "_connecting", "_on_failed", "_deadline",
+        "codec", "meter", "on_lost", "_reactor", "_sock", "_transport", "_connecting", "_on_made", "_on_failed", "_deadline",
         "_output", "_missed", "_reason", "_is_marked", "_is_full", "_is_paused", "_is_ending", "_has_eof", "_is_open", "_is_lost",
     )  # fmt: skip
 
@@ -52,6 +52,7 @@ class PlainConnection:
         self._sock: socket.socket | None = None
         self._transport: Transport | None = None
         self._connecting: Connecting | None = None
+        self._on_made: Callable[[], None] | None = None
         self._on_failed: Callable[[str], None] | None = None
         self._deadline: set[Any] | None = None
         self._output: list[bytes] = []
@@ -71,6 +72,7 @@ class PlainConnection:
     # ---- beginning
 
     def connect(self, addr: Addr, options: DialOptions) -> None:
+        self._on_made = options.on_connected
         self._on_failed = options.on_failed
         wheel = self._reactor.wheel
         self._deadline = wheel.arm(self, wheel.ticks(options.connect_timeout_s))
@@ -239,6 +241,13 @@ class PlainConnection:
         self.flush()
         if self._is_full and not transport.get_write_buffer_size() > limits.WRITE_LOW_BYTES:
             self.resume_writing()
+        on_made = self._on_made
+        if on_made is not None:
+            self._on_made = None
+            try:
+                on_made()
+            except Exception:
+                self._give_up()
 
     def data_received(self, data: bytes) -> None:
         if self._is_paused:
