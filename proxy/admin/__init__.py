@@ -1,1 +1,6 @@
-"""The admin server on :4191."""
+"""The admin port: probes, metrics, log level, environment, shutdown (reference: admin)."""
+
+from proxy.admin.ready import Latch as Latch
+from proxy.admin.ready import Readiness as Readiness
+from proxy.admin.server import Admin as Admin
+from proxy.admin.server import AdminStage as AdminStage

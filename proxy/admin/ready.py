@@ -1,0 +1,37 @@
+"""Readiness: true for good once everything that was waited for has come (reference: admin, section 2).
+
+Law: one latch per thing waited for; who has a latch releases it once; ready never goes back.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+
+class Latch:
+    __slots__ = ("_readiness", "name")
+
+    def __init__(self, readiness: Readiness, name: str) -> None:
+        self._readiness: Final = readiness
+        self.name: Final = name
+
+    def release(self) -> None:
+        """Idempotent."""
+        self._readiness.waits_for.pop(self, None)
+
+
+class Readiness:
+    __slots__ = ("waits_for",)
+
+    def __init__(self) -> None:
+        self.waits_for: Final[dict[Latch, None]] = {}
+
+    def latch(self, name: str) -> Latch:
+        """Hold readiness back until it is released; `name` says for what."""
+        made = Latch(self, name)
+        self.waits_for[made] = None
+        return made
+
+    @property
+    def is_ready(self) -> bool:
+        return not self.waits_for

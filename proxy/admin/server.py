@@ -1,0 +1,145 @@
+"""AdminStage: what the admin port answers (reference: admin, section 2; golden: admin.json).
+
+Law: the path decides, then the method, then who asks, in the order that each
+endpoint has it. Who asks is the connection's peer; the Host field is
+nobody. Policy, TLS and metrics of the port are joined outside.
+"""
+
+from __future__ import annotations
+
+import gzip
+import logging
+from collections.abc import Callable, Mapping
+from ipaddress import ip_address
+from typing import Final, Protocol
+
+from proxy.admin.answer import METHOD_NOT_ALLOWED, NOT_FOUND, ONLY_LOCALHOST, TEXT, Answer, text
+from proxy.admin.body import BodyOf
+from proxy.admin.env import env_json
+from proxy.admin.ready import Readiness
+from proxy.core.addr import Addr
+from proxy.core.log_filter import FilterError
+from proxy.http.exchange import Exchange
+from proxy.http.headers import field
+
+FILTER_BYTES: Final = 65536
+"""The longest filter that /proxy-log-level takes."""
+
+_log: Final = logging.getLogger(__name__)
+_GZIP: Final = field(b"content-encoding", b"gzip")
+_ALLOW: Final = (field(b"allow", b"GET"), field(b"allow", b"PUT"))
+
+
+class LogLevel(Protocol):
+    """core.log.Logging is one."""
+
+    @property
+    def is_off(self) -> bool: ...
+
+    @property
+    def filter(self) -> object:
+        """Its text is the canonical form."""
+
+    def set(self, text: str) -> None:
+        """FilterError if any of it is wrong."""
+
+
+class Admin:
+    """What the endpoints show and do; one per process.
+
+    `render` makes the metrics page; `env` is the process's environment; `shut_down` begins the shutdown and says whether
+    it could, None if the endpoint is not enabled.
+    """
+
+    def __init__(
+        self,
+        readiness: Readiness,
+        render: Callable[[], bytes],
+        log: LogLevel,
+        env: Mapping[str, str],
+        shut_down: Callable[[], bool] | None,
+    ) -> None:
+        self.readiness: Final = readiness
+        self.render: Final = render
+        self.log: Final = log
+        self.env: Final = env
+        self.shut_down: Final = shut_down
+
+
+class AdminStage:
+    """Of one connection, since some endpoints are for loopback only."""
+
+    __slots__ = ("_admin", "_is_local")
+
+    def __init__(self, admin: Admin, peer: Addr) -> None:
+        self._admin: Final = admin
+        self._is_local: Final = ip_address(peer.ip).is_loopback
+
+    def dispatch(self, exchange: Exchange) -> None:
+        path, mark, query = exchange.request.path.partition(b"?")
+        if path == b"/proxy-log-level":
+            self._log_level(exchange)
+        elif path == b"/env.json":
+            env_json(exchange.request, query if mark else None, self._admin.env).send(exchange)
+        else:
+            self._answer(path, exchange).send(exchange)
+
+    def _answer(self, path: bytes, exchange: Exchange) -> Answer:
+        if path == b"/live":
+            return text(200, "live\n")
+        if path == b"/ready":
+            return text(200, "ready\n") if self._admin.readiness.is_ready else Answer(503, b"not ready\n")
+        if path == b"/metrics":
+            return self._metrics(exchange)
+        if path == b"/shutdown":
+            return self._shut_down(exchange.request.method)
+        return NOT_FOUND
+
+    def _metrics(self, exchange: Exchange) -> Answer:
+        try:
+            page = self._admin.render()
+        except Exception as error:
+            # One family that cannot be written must not take the connection, whose other streams may be probes.
+            _log.exception("Failed to format metrics")
+            return text(500, f"{type(error).__name__}: {error}")
+        if any(one.name == b"accept-encoding" and b"gzip" in one.value for one in exchange.request.fields):
+            return Answer(200, gzip.compress(page, compresslevel=4, mtime=0), TEXT, (_GZIP,))
+        return Answer(200, page, TEXT)
+
+    def _shut_down(self, method: bytes) -> Answer:
+        if method != b"POST":
+            return METHOD_NOT_ALLOWED
+        if not self._is_local:
+            return ONLY_LOCALHOST
+        shut_down = self._admin.shut_down
+        if shut_down is None:
+            return text(404, "shutdown endpoint is not enabled\n")
+        return text(200, "shutdown\n") if shut_down() else text(500, "shutdown listener dropped\n")
+
+    def _log_level(self, exchange: Exchange) -> None:
+        log = self._admin.log
+        method = exchange.request.method
+        if not self._is_local:
+            ONLY_LOCALHOST.send(exchange)
+        elif log.is_off:
+            NOT_FOUND.send(exchange)
+        elif method == b"GET":
+            Answer(200, str(log.filter).encode()).send(exchange)
+        elif method == b"PUT":
+            exchange.attach(BodyOf(lambda body: self._set_log_level(body).send(exchange), FILTER_BYTES))
+        else:
+            Answer(405, fields=_ALLOW).send(exchange)
+
+    def _set_log_level(self, body: bytes | None) -> Answer:
+        if body is None:
+            return text(413, f"a filter has at most {FILTER_BYTES} bytes\n")._replace(closes=True)
+        try:
+            self._admin.log.set(body.decode())
+        except UnicodeDecodeError as error:
+            return Answer(
+                400, f"invalid utf-8 sequence of {error.end - error.start} bytes from index {error.start}".encode()
+            )
+        except FilterError as error:
+            _log.warning("Setting log level failed: %s", error)
+            return Answer(400, str(error).encode())
+        return Answer(204)
