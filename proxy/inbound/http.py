@@ -37,12 +37,12 @@ class HttpConnection:
         "_arrival", "_arrived", "_next", "_rescue", "_client_id", "_needs_authority", "_router", "_permits",
     )  # fmt: skip
 
-    def __init__(self, arrival: Arrival, next_: Stage) -> None:
+    def __init__(self, arrival: Arrival, next_: Stage, is_http2: bool) -> None:
         """`next_` takes what the policy permits: the app, or the admin pages."""
         self._arrival: Final = arrival
         self._arrived: Final = arrival.arrived()
         self._next: Final = next_
-        self._rescue: Final = InboundRescue(self._arrived, arrival.parts.registry)
+        self._rescue: Final = InboundRescue(self._arrived, arrival.parts.registry, is_http2)
         self._client_id: Final = field(_CLIENT_ID, arrival.tls.client_id.encode()) if arrival.tls.is_meshed else None
         self._needs_authority: Final = arrival.is_direct
         self._router: Router = arrival.port.router
@@ -171,8 +171,11 @@ class Permitted:
 
 
 def serve_http1(arrival: Arrival, wire: Wire, next_: Stage) -> Codec:
-    return H1Server(wire, HttpConnection(arrival, next_), arrival.parts.reactor.clock)
+    reactor = arrival.parts.reactor
+    return H1Server(wire, HttpConnection(arrival, next_, False), reactor.clock, reactor.wheel)
 
 
 def serve_http2(arrival: Arrival, wire: Wire, next_: Stage) -> Codec:
-    return H2Server(wire, HttpConnection(arrival, next_), arrival.parts.reactor.clock)
+    reactor = arrival.parts.reactor
+    stage = HttpConnection(arrival, next_, True)
+    return H2Server(wire, stage, reactor.clock, arrival.parts.http2_server, reactor.wheel)

@@ -19,6 +19,7 @@ from proxy.core.log import logger
 from proxy.core.reason import Reason
 from proxy.http.exchange import Exchange
 from proxy.http.h1.client import H1Client
+from proxy.http.h1.pool import H1Pool
 from proxy.http.h2.client import H2Client
 from proxy.http.head import HTTP_2
 from proxy.http.pool import Pool
@@ -67,42 +68,34 @@ class Local:
 class App:
     """What listens on one address of this workload. A Stage, shared by all connections to it."""
 
-    __slots__ = ("target", "_parts", "_options", "_pools", "_http2")
+    __slots__ = ("target", "_parts", "_options", "_http1", "_http2")
 
     def __init__(self, parts: Parts, target: Addr, options: DialOptions) -> None:
+        config = parts.config
         self.target: Final = target
         self._parts: Final = parts
         self._options: Final = options._replace(on_failed=self._dial_failed)
-        self._pools: Final[dict[tuple[bytes, bool], Pool]] = {}
+        self._http1: Final = H1Pool(
+            self._dial,
+            parts.reactor.wheel,
+            config.inbound_http1_connection_pool_idle_timeout_s,
+            config.inbound_max_idle_conns_per_endpoint,
+        )
         self._http2: Http2App | None = None
 
     def dispatch(self, exchange: Exchange) -> None:
-        request = exchange.request
-        if request.version == HTTP_2:
-            http2 = self._http2
-            if http2 is None:
-                http2 = self._http2 = Http2App(self._parts, self.target, self._options)
-            http2.dispatch(exchange)
-        elif not request.is_lonely:
-            key = (request.authority, request.is_absolute)
-            pool = self._pools.get(key)
-            if pool is None:
-                pool = self._pools[key] = Pool(self._dial)
-                pool.on_empty = lambda: self._forget(key)
-            pool.open(exchange)
-        else:
-            once = Pool(self._dial)
-            once.open(exchange)
-            once.close(Reason.COMPLETE)
+        if exchange.request.version != HTTP_2:
+            self._http1.open(exchange)
+            return
+        http2 = self._http2
+        if http2 is None:
+            http2 = self._http2 = Http2App(self._parts, self.target, self._options)
+        http2.dispatch(exchange)
 
     def close(self) -> None:
-        for pool in list(self._pools.values()):
-            pool.close(Reason.SHUTDOWN)
+        self._http1.close(Reason.SHUTDOWN)
         if self._http2 is not None:
             self._http2.close()
-
-    def _forget(self, key: tuple[bytes, bool]) -> None:
-        self._pools.pop(key, None)
 
     def _dial(self, pool: Pool) -> H1Client:
         def make_codec(wire: Wire) -> Codec:
@@ -184,7 +177,7 @@ class Http2App:
 
     def _dial(self, pool: Pool) -> H2Client:
         def make_codec(wire: Wire) -> Codec:
-            return H2Client(wire, pool)
+            return H2Client(wire, pool, self._parts.http2_client, self._parts.reactor.wheel)
 
         dialled: Any = dial_plain(self._parts.reactor, self._target, make_codec, self._options)
         client: H2Client = dialled

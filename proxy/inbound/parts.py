@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.config import Config
+from proxy.config import Config, Http2Server
 from proxy.core.addr import Addr
 from proxy.core.drain import Drain
 from proxy.core.log import event, logger
 from proxy.core.reactor import Reactor
+from proxy.http.h2.settings import DEFAULT, H2Settings
 from proxy.inbound import labels
 from proxy.inbound.policies import Policies
 from proxy.metrics import Labels, Registry
@@ -26,7 +27,9 @@ _log: Final = logger(__name__)
 
 
 class Parts:
-    __slots__ = ("reactor", "config", "credentials", "policies", "registry", "drain")
+    __slots__ = (
+        "reactor", "config", "credentials", "policies", "registry", "drain", "http2_server", "http2_client",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -43,6 +46,13 @@ class Parts:
         self.policies: Final = policies
         self.registry: Final = registry
         self.drain: Final = drain
+        self.http2_server: Final = server_settings(config.inbound_server_http2)
+        """What we announce to whoever connects to us."""
+        self.http2_client: Final = DEFAULT._replace(
+            stream_window_bytes=config.http2_initial_stream_window_size,
+            connection_window_bytes=config.http2_initial_connection_window_size,
+        )
+        """What we announce to the app."""
 
     def count_tcp_error(self, error: str, peer: Addr, target: Addr, text: str) -> None:
         """A connection ended by a fault, its own or the app's; `error` is one of the names above (reference: inbound, section 11)."""
@@ -50,3 +60,20 @@ class Parts:
         self.registry.counter("inbound_tcp_errors_total", counted).add()
         fields: dict[str, object] = {"client.addr": peer, "server.addr": target, "error": text}
         _log.info("Connection closed", extra=event("inbound", **fields))
+
+
+def server_settings(given: Http2Server) -> H2Settings:
+    """Of the variables (reference: configuration, section 4.3); what is unset stays as it is by default."""
+    settings = DEFAULT._replace(
+        stream_window_bytes=given.initial_stream_window_size,
+        connection_window_bytes=given.initial_connection_window_size,
+        max_frame_bytes=given.max_frame_size or DEFAULT.max_frame_bytes,
+        max_header_list_bytes=given.max_header_list_size or DEFAULT.max_header_list_bytes,
+        max_concurrent_streams=given.max_concurrent_streams,
+        max_early_resets=given.max_pending_accept_reset_streams or DEFAULT.max_early_resets,
+    )
+    if given.keep_alive_interval_s is None or given.keep_alive_timeout_s is None:
+        return settings
+    return settings._replace(
+        keepalive_interval_s=given.keep_alive_interval_s, keepalive_timeout_s=given.keep_alive_timeout_s
+    )

@@ -56,11 +56,12 @@ _OF_REASON: Final[dict[Reason, tuple[Failure, str]]] = {
 class InboundRescue:
     """Made per accepted connection."""
 
-    __slots__ = ("is_meshed", "_arrived", "_registry")
+    __slots__ = ("is_meshed", "_arrived", "_registry", "_is_http2")
 
-    def __init__(self, arrived: Arrived, registry: Registry) -> None:
+    def __init__(self, arrived: Arrived, registry: Registry, is_http2: bool) -> None:
         self._arrived: Final = arrived
         self._registry: Final = registry
+        self._is_http2: Final = is_http2
         self.is_meshed: bool = arrived.tls.is_meshed
         """Only such a client is told why."""
 
@@ -109,7 +110,6 @@ class InboundRescue:
         where = f"rescue{{client.addr={self._arrived.peer}}}"
         _log.info("%s request failed", version, extra=event("inbound", where, error=text))
         head = answer(exchange.request, failure.status, failure.grpc_code, text, self.is_meshed, failure.closes)
-        editor = exchange.editor
-        if editor is not None and not failure.label and reason is not Reason.COMPLETE:
-            editor.edit_response(exchange, head)  # the app's side speaks what the request was turned into
+        if self._is_http2 and reason is Reason.COMPLETE:
+            head.version = HTTP_2  # decided before the request was taken for HTTP/1: not marked as carried
         exchange.reply(head, reason, closes=failure.closes)
