@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from proxy.core.errors import ProtocolError
+from proxy.core.reason import Reason
 from proxy.http.huffman_table import CODE_LENGTHS, CODES
 
 _EOS: Final = 256
@@ -76,7 +77,7 @@ def decode(octets: bytes) -> bytes:
     for end in _ENDS:
         if row is end:
             return b"".join(pieces)
-    raise ProtocolError("bad Huffman string")
+    raise ProtocolError("bad Huffman string", Reason.COMPRESSION)
 
 
 def literal_value(literal: bytes) -> bytes:

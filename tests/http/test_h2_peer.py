@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import h2.config
@@ -63,6 +64,11 @@ def feed(codec: Any, data: bytes, index: int) -> None:
         codec.feed(part)
 
 
+def undated(data: bytes) -> bytes:
+    """HTTP/1 bytes without the date that was added."""
+    return re.sub(rb"date: [^\r]*\r\n", b"", data, flags=re.IGNORECASE)
+
+
 def body_of(events: list[Any]) -> bytes:
     return b"".join(event.data for event in events if isinstance(event, h2.events.DataReceived))
 
@@ -110,7 +116,7 @@ def test_h1_to_h2_with_bodies_and_trailers_both_ways(index: int) -> None:
         server.send_data(number, b"abc")
         server.send_headers(number, [(b"grpc-status", b"0")], end_stream=True)
         feed(proxy.clients[0], server.data_to_send(), index)
-        assert proxy.wire.take() == (
+        assert undated(proxy.wire.take()) == (
             b"HTTP/1.1 200 OK\r\nx-b: 2\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\ngrpc-status: 0\r\n\r\n"
         )
 
@@ -121,7 +127,7 @@ def test_empty_h2_response_gets_a_length_for_h1() -> None:
     server.receive_data(proxy.wires[0].take())
     server.send_headers(1, [(b":status", b"200")], end_stream=True)
     proxy.clients[0].feed(server.data_to_send())
-    assert proxy.wire.take() == b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+    assert undated(proxy.wire.take()) == b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 
 def test_send_window_holds_the_endpoint_back() -> None:
@@ -279,11 +285,11 @@ def test_malformed_requests_reset_only_their_stream(fields: list[tuple[bytes, by
     proxy.wire.take()
     proxy.server.feed(frame.header_frames(1, encoder.encode(fields, huffman=use_huffman), True))
     answer = proxy.wire.take()
-    assert answer[:9] == frame.header(4, frame.RST_STREAM, 0, 1) or proxy.wire.aborted is Reason.OVER_LIMIT, answer
+    is_too_long = len(fields[-1][1]) > 65536
+    assert b"431" in answer if is_too_long else answer == frame.rst_stream(1, 1), answer
     assert not proxy.wires
-    if proxy.wire.aborted is None:
-        proxy.server.feed(frame.header_frames(3, encoder.encode(GET, huffman=use_huffman), True))
-        assert proxy.wires[0].take().startswith(b"GET /x ")
+    proxy.server.feed(frame.header_frames(3, encoder.encode(GET, huffman=use_huffman), True))
+    assert proxy.wires[0].take().startswith(b"GET /x ")
 
 
 def test_data_beyond_content_length_reaches_nobody() -> None:
@@ -313,15 +319,19 @@ def test_connection_faults_end_the_connection() -> None:
         assert frame.header(8, frame.GOAWAY, 0, 0) in proxy.wire.take()
 
 
-def test_a_fault_of_ours_resets_one_stream_only(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fault_of_ours_ends_one_stream_only(capsys: pytest.CaptureFixture[str]) -> None:
     proxy, client = Proxy(H2Server, H1Client), peer(True)
-    proxy.server._stage = type("Broken", (), {"dispatch": lambda self, exchange: 1 / 0})()
+    stage, proxy.server._stage = proxy.server._stage, type("Broken", (), {"dispatch": lambda self, exchange: 1 / 0})()
     client.send_headers(1, GET, end_stream=True)
     proxy.server.feed(client.data_to_send())
     events = client.receive_data(proxy.wire.take())
-    assert [event.error_code for event in events if isinstance(event, h2.events.StreamReset)] == [2]
-    assert proxy.wire.aborted is None
+    heads = [event for event in events if isinstance(event, h2.events.ResponseReceived)]
+    assert [dict(event.headers)[b":status"] for event in heads] == [b"500"]
     assert "ZeroDivisionError" in capsys.readouterr().err
+    proxy.server._stage = stage
+    client.send_headers(3, GET, end_stream=True)
+    proxy.server.feed(client.data_to_send())
+    assert proxy.wires[0].take().startswith(b"GET /x ")
 
 
 def test_hpack_agrees_with_the_hpack_library() -> None:

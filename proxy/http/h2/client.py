@@ -1,8 +1,8 @@
 """H2Client: a dialled HTTP/2 connection; H2ClientStream: one request on it.
 
-Law: the pool is told when room comes and when it goes for good. A stream
-that the peer refused, by GOAWAY or REFUSED_STREAM, is named so: it alone
-may be tried again without asking what was sent.
+Law: the pool is told when room comes and when it goes, for a while or for
+good. A stream that the peer refused, by GOAWAY or REFUSED_STREAM, is named
+so: it alone may be tried again without asking what was sent.
 """
 
 from __future__ import annotations
@@ -13,28 +13,30 @@ from proxy.core import limits
 from proxy.core.codec import Wire
 from proxy.core.errors import ProtocolError, report_fault
 from proxy.core.reason import Reason
+from proxy.core.timers import Wheel
 from proxy.http.exchange import Exchange
 from proxy.http.h2 import frame
+from proxy.http.h2.codes import REFUSED_STREAM, code_of
 from proxy.http.h2.connection import H2Connection
-from proxy.http.h2.server import content_length
-from proxy.http.h2.stream import H2Stream
-from proxy.http.head import UNKNOWN, RequestHead, ResponseHead
-from proxy.http.headers import CONTENT_LENGTH, DATE, L5D, PSEUDO, Field, field
+from proxy.http.h2.frame import END_STREAM, LAST_ID
+from proxy.http.h2.heads import connect_fields, response_of, travelling
+from proxy.http.h2.settings import DEFAULT, H2Settings
+from proxy.http.h2.stream import REMOTE_ENDED, H2Stream
+from proxy.http.head import HTTP_2, TUNNEL, RequestHead, ResponseHead
+from proxy.http.headers import Field, field
 from proxy.http.pool import Pool
-
-_LAST_ID: Final = 0x7FFFFFFF
 
 
 class H2Client(H2Connection):
-    __slots__ = ("_pool", "_max_streams", "_heads")
+    __slots__ = ("_pool", "_heads", "_parked")
 
-    def __init__(self, wire: Wire, pool: Pool) -> None:
+    def __init__(self, wire: Wire, pool: Pool, settings: H2Settings = DEFAULT, wheel: Wheel | None = None) -> None:
         wire.write(frame.PREFACE)
-        super().__init__(wire, b"")
+        super().__init__(wire, settings, wheel, None, True)
         self._pool = pool
-        self._max_streams = 100
-        """Until the peer's SETTINGS say otherwise (RFC 9113 section 6.5.2 recommends no less)."""
         self._heads: dict[bytes, ResponseHead] = {}
+        self._parked: list[tuple[H2ClientStream, RequestHead]] | None = None
+        """Extended CONNECTs that wait to hear whether the peer takes any."""
         self.last_id = -1
 
     # ---- ClientConnection
@@ -46,51 +48,66 @@ class H2Client(H2Connection):
         self.streams[stream_id] = stream
         if self.has_room():
             self._pool.release(self)
+        elif stream_id >= LAST_ID:
+            self.is_going_away = True
+            self._pool.retire(self)
         return stream
 
     def has_room(self) -> bool:
-        return len(self.streams) < self._max_streams and not self.is_going_away and self.last_id < _LAST_ID
+        return len(self.streams) < self.peer.max_streams and not self.is_going_away and self.last_id < LAST_ID
 
     def close(self) -> None:
         self._pool.retire(self)
         self.is_going_away = True
-        if not self.streams:
-            self.wire.end()
+        self.end_if_idle()
 
     # ---- H2Connection
 
     def forget(self, stream: H2Stream) -> None:
-        was_full = len(self.streams) >= self._max_streams
+        was_full = len(self.streams) >= self.peer.max_streams
         super().forget(stream)
         if was_full and self.has_room():
             self._pool.release(self)
 
-    def lost(self, reason: Reason) -> None:
+    def retire(self) -> None:
+        self.is_going_away = True
         self._pool.retire(self)
-        super().lost(reason)
 
-    def receive_max_streams(self, count: int) -> None:
-        was_full = len(self.streams) >= self._max_streams
-        self._max_streams = count
-        if was_full and self.has_room():
+    def settings_changed(self) -> None:
+        if not self.has_room():
+            self._pool.hold(self)
+        elif self.streams:
             self._pool.release(self)
+        parked = self._parked
+        if parked is not None:
+            self._parked = None
+            for stream, head in parked:
+                stream.send_head(head, False)
+
+    def park(self, stream: H2ClientStream, head: RequestHead) -> None:
+        if self._parked is None:
+            self._parked = []
+        self._parked.append((stream, head))
 
     def receive_goaway(self, last_id: int) -> None:
-        self._pool.retire(self)
+        self.retire()
         for stream in list(self.streams.values()):
             if stream.id > last_id:
-                stream.state = 3
+                stream.close()
                 self.forget(stream)
-                stream.deliver_reset(Reason.PEER_REFUSED)
-        if not self.streams:
-            self.wire.end()
+                stream.deliver_reset(Reason.PEER_REFUSED, REFUSED_STREAM)
+        self.end_if_idle()
 
-    def receive_block(self, block: bytes, end: bool, stream_id: int) -> None:
+    def receive_block(self, block: bytes, flags: int, stream_id: int) -> None:
+        end = flags & END_STREAM != 0
         template = self._heads.get(block)
         fields = self._decode(block) if template is None else None
         stream = self.streams.get(stream_id)
-        if stream is None or stream.state >= 2:
-            self._check_known(stream_id)
+        if stream is None:
+            self.check_known(stream_id)
+            return
+        if stream.state >= REMOTE_ENDED:
+            self.reset_stream(stream, Reason.STREAM_CLOSED)
             return
         assert isinstance(stream, H2ClientStream)
         try:
@@ -102,10 +119,10 @@ class H2Client(H2Connection):
                 head = template.copy() if template is not None else self._head(block, fields or [])
                 stream.receive_head(head, end)
         except ProtocolError as error:
-            self._reset_stream(stream, error.reason)
+            self.reset_stream(stream, error.reason)
         except Exception:
             report_fault()
-            self._reset_stream(stream, Reason.INTERNAL)
+            self.reset_stream(stream, Reason.INTERNAL)
 
     def _decode(self, block: bytes) -> list[Field]:
         fields = self.decoder.decode(block)
@@ -123,59 +140,92 @@ class H2Client(H2Connection):
 
 
 class H2ClientStream(H2Stream):
-    __slots__ = ("has_head", "_is_head_request")
+    __slots__ = ("has_head", "_is_head_request", "_is_tunnel")
 
     def __init__(self, connection: H2Connection, stream_id: int) -> None:
         super().__init__(connection, stream_id)
         self.has_head = False
         self._is_head_request = False
+        self._is_tunnel = False
+        self._left = 0  # no body before a head
 
     def receive_head(self, head: ResponseHead, end: bool) -> None:
         exchange = self.exchange
-        if head.status < 200:
-            if end or head.status == 101:
+        status = head.status
+        if status < 200:
+            if end or status == 101:
                 raise ProtocolError("bad informational response")
             if exchange is not None:
                 exchange.response_informational(head)
             return
         self.has_head = True
+        is_bodiless = self._is_head_request or status == 204 or status == 304
         if end:
-            if head.body_size > 0 and not self._is_head_request and head.status != 304:
+            if head.body_size > 0 and not is_bodiless:
                 raise ProtocolError("content-length without a body")
             self.exchange = None
             self.received_end()
+        elif self._is_tunnel and status < 300:
+            head.body_size = TUNNEL
+            self.expect(TUNNEL)
         else:
-            self.expect(head.body_size)
+            self.expect(0 if is_bodiless else head.body_size)
         if exchange is not None:
             exchange.response_head(head, end)
 
     # ---- ClientStream
 
     def send_head(self, head: RequestHead, end: bool) -> None:
-        if head.upgrade:
-            head.upgrade = b""  # HTTP/2 has no upgrade (RFC 9113 section 8.6); the request goes as if none was asked
-            end = True
+        if head.wants_tunnel:
+            if not self._may_send_tunnel(head):
+                return
+            end = end or not self._is_tunnel
         self._is_head_request = head.method == b"HEAD"
         connection = self.connection
-        fields = (
-            _methods.get(head.method) or _pseudo(_methods, b":method", head.method),
-            _schemes.get(head.scheme) or _pseudo(_schemes, b":scheme", head.scheme),
-            _authorities.get(head.authority) or _pseudo(_authorities, b":authority", head.authority),
-            _paths.get(head.path) or _pseudo(_paths, b":path", head.path),
-            *head.fields,
-        )
-        if head.takes_trailers:
-            fields += (_TE_TRAILERS,)
-        connection.wire.write(frame.header_frames(self.id, connection.encoder.encode(fields), end))
+        try:
+            block = connection.encoder.encode(connect_fields(head) if self._is_tunnel else _fields_of(head))
+        except ProtocolError as error:
+            self._give_up(error.reason)
+            return
+        connection.wire.write(frame.header_frames(self.id, block, end))
         if end:
             self.sent_end()
+
+    def _may_send_tunnel(self, head: RequestHead) -> bool:
+        """Sets `_is_tunnel` if it goes as one; False if it does not go now."""
+        if not head.upgrade:
+            self._is_tunnel = True
+            return True
+        if head.version != HTTP_2:
+            # An HTTP/1 upgrade belongs on an HTTP/1 connection; here the request goes as if none was asked for.
+            head.fields = travelling(head.fields)
+            return True
+        connection = self.connection
+        assert isinstance(connection, H2Client)
+        peer = connection.peer
+        if peer.takes_connect:
+            self._is_tunnel = True
+            return True
+        if peer.has_spoken:
+            self._give_up(Reason.UNSUPPORTED)
+        else:
+            connection.park(self, head)
+        return False
+
+    def _give_up(self, reason: Reason) -> None:
+        """Nothing of the stream was sent, and nothing will be: a number may be skipped."""
+        self.close()
+        self.connection.forget(self)
+        self.deliver_reset(reason, code_of(reason))
 
     # ---- H2Stream
 
     def deliver_data(self, data: bytes, end: bool) -> None:
+        if not self.has_head:
+            raise ProtocolError("DATA before a response head")
         exchange = self.exchange
         if exchange is not None:
-            if end:
+            if end and not self._is_tunnel:
                 self.exchange = None
             exchange.response_data(data, end)
 
@@ -185,10 +235,11 @@ class H2ClientStream(H2Stream):
         if exchange is not None:
             exchange.response_trailers(fields)
 
-    def deliver_reset(self, reason: Reason) -> None:
+    def deliver_reset(self, reason: Reason, code: int) -> None:
         exchange = self.exchange
         self.exchange = None
         if exchange is not None:
+            exchange.reset_code = code
             exchange.response_reset(reason)
 
     def tell_blocked(self) -> None:
@@ -209,6 +260,19 @@ _authorities: Final[_Fields] = {}
 _paths: Final[_Fields] = {}
 
 
+def _fields_of(head: RequestHead) -> tuple[Field, ...]:
+    method = _methods.get(head.method) or _pseudo(_methods, b":method", head.method)
+    scheme = _schemes.get(head.scheme) or _pseudo(_schemes, b":scheme", head.scheme)
+    path = _paths.get(head.path) or _pseudo(_paths, b":path", head.path)
+    fields: tuple[Field, ...]
+    if head.authority:
+        authority = _authorities.get(head.authority) or _pseudo(_authorities, b":authority", head.authority)
+        fields = (method, scheme, authority, path, *head.fields)
+    else:
+        fields = (method, scheme, path, *head.fields)
+    return (*fields, _TE_TRAILERS) if head.takes_trailers else fields
+
+
 def _pseudo(fields: _Fields, name: bytes, value: bytes) -> Field:
     """The field of a pseudo-header whose value was not met before."""
     if len(fields) >= limits.INTERNED_FIELDS:
@@ -218,41 +282,3 @@ def _pseudo(fields: _Fields, name: bytes, value: bytes) -> Field:
 
 
 _TE_TRAILERS: Final = field(b"te", b"trailers")
-
-
-def response_of(fields: list[Field]) -> ResponseHead:
-    """A response head from its decoded fields, or ProtocolError if they do not make one."""
-    status = 0
-    regular: list[Field] = []
-    size = 0
-    length = UNKNOWN
-    has_l5d = has_date = False
-    for one in fields:
-        size += one.size
-        kind = one.kind
-        if not kind:
-            regular.append(one)
-        elif kind == PSEUDO:
-            value = one.value
-            if one.name != b":status" or status or regular or len(value) != 3 or not value.isdigit():
-                raise ProtocolError("bad pseudo-header")
-            status = int(value)
-        elif kind == CONTENT_LENGTH:
-            length = content_length(one, length)
-            regular.append(one)
-        elif kind == L5D:
-            has_l5d = True
-            regular.append(one)
-        elif kind == DATE:
-            has_date = True
-            regular.append(one)
-        else:
-            raise ProtocolError("field that HTTP/2 forbids")
-    if size > limits.HEAD_BYTES or len(fields) > limits.HEAD_FIELDS:
-        raise ProtocolError("head too long", Reason.OVER_LIMIT)
-    if status < 100:
-        raise ProtocolError("no status")
-    head = ResponseHead(status, regular, length)
-    head.has_l5d = has_l5d
-    head.has_date = has_date
-    return head

@@ -2,78 +2,120 @@
 
 Law: a fault of one stream resets that stream; only a fault of the
 connection ends the connection. A header block is always decoded, even for a
-stream that is gone, or the table would fall out of step.
+stream that is gone, or the table would fall out of step. Work per frame is
+O(1), but for SETTINGS, which pays for the streams it touches.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Final
 
 from proxy.core import limits
 from proxy.core.codec import Wire
 from proxy.core.errors import ProtocolError, report_fault
+from proxy.core.reactor import Clock
 from proxy.core.reason import Reason
-from proxy.http.h2 import frame
+from proxy.core.timers import Wheel
+from proxy.http.h2 import alarms, control, frame
+from proxy.http.h2.alarms import Alarms
+from proxy.http.h2.codes import NO_ERROR, code_of
 from proxy.http.h2.flow import Credit
-from proxy.http.h2.frame import CODES, END_HEADERS, END_STREAM, PADDED, PRIORITY_FLAG, header_struct, u32_struct
+from proxy.http.h2.frame import ACK, END_HEADERS, END_STREAM, PADDED, PRIORITY_FLAG, header_struct, u32_struct
 from proxy.http.h2.hpack import Decoder, Encoder
-from proxy.http.h2.stream import H2Stream
+from proxy.http.h2.settings import H2Settings, PeerSettings
+from proxy.http.h2.stream import REMOTE_ENDED, H2Stream
+from proxy.http.h2.toll import Toll
 
 _unpack_header: Final = header_struct.unpack_from
+
+SELF_DEPENDENT: Final = 256
+"""Beside the flags of a HEADERS frame: its stream depends on itself (RFC 9113 section 5.3.2 keeps the rule's form)."""
+
+_NO_BLOCK: Final = 0
+_NO_SETTINGS: Final = -1
+"""`_block_id` until the peer's SETTINGS, which must come first (RFC 9113 section 3.4)."""
 
 
 class H2Connection:
     __slots__ = (
-        "wire", "is_writable", "send_window", "peer_window", "streams", "blocked", "encoder", "decoder",
-        "is_going_away", "last_id", "_buffer", "_preface", "_credit", "_block", "_block_id", "_block_ends",
+        "wire", "settings", "peer", "is_client", "is_writable", "is_over", "is_going_away", "last_id", "send_window",
+        "peer_window", "stream_window", "streams", "blocked", "encoder", "decoder", "control", "alarms", "has_heard",
+        "_buffer", "_preface", "_credit", "_block", "_block_id", "_block_flags", "_block_frames", "_clock",
     )  # fmt: skip
 
-    def __init__(self, wire: Wire, preface: bytes) -> None:
+    def __init__(
+        self, wire: Wire, settings: H2Settings, wheel: Wheel | None, clock: Clock | None, is_client: bool
+    ) -> None:
         self.wire = wire
+        self.settings = settings
+        self.peer = PeerSettings()
+        self.is_client = is_client
         self.is_writable = True
+        self.is_over = False
+        self.is_going_away = False
+        """No stream beyond the last announced is served."""
+        self.last_id = 0
+        """The highest stream that the client side opened."""
         self.send_window = frame.DEFAULT_WINDOW
         self.peer_window = frame.DEFAULT_WINDOW
         """SETTINGS_INITIAL_WINDOW_SIZE of the peer."""
+        self.stream_window = max(settings.stream_window_bytes, frame.DEFAULT_WINDOW)
+        """What the peer may send on a new stream: the protocol's default until it acknowledged a smaller one."""
         self.streams: dict[int, H2Stream] = {}
-        self.blocked: dict[H2Stream, None] = {}
-        """Streams with unsent data, longest waiting first."""
+        self.blocked: OrderedDict[H2Stream, None] = OrderedDict()
+        """Streams with unsent data that only the connection's window or the socket holds up, longest waiting first."""
         self.encoder = Encoder()
         self.decoder = Decoder()
-        self.is_going_away = False
-        self.last_id = 0
-        """The highest stream that the client side opened."""
+        self.control: Toll | None = None
+        """Made by the first frame that carries nothing."""
+        self.alarms = Alarms(self, wheel)
+        self.has_heard = False
+        """Bytes came since keepalive last looked."""
         self._buffer = b""
-        self._preface = preface
+        self._preface = b"" if is_client else frame.PREFACE
         """What must come before the first frame."""
-        self._credit = Credit(limits.CONNECTION_WINDOW_BYTES)
+        self._credit = Credit(
+            max(settings.connection_window_bytes, frame.DEFAULT_WINDOW), settings.connection_window_bytes
+        )
         self._block = b""
-        self._block_id = 0
-        """A stream whose header block goes on in CONTINUATION, or 0."""
-        self._block_ends = False
-        wire.write(frame.OPENING)
+        self._block_id = _NO_SETTINGS
+        """A stream whose header block goes on in CONTINUATION, or _NO_BLOCK."""
+        self._block_flags = 0
+        self._block_frames = 0
+        self._clock: Clock | None = wheel.now if clock is None and wheel is not None else clock
+        wire.write(settings.opening(is_client))
+        if settings.keepalive_interval_s is not None:
+            self.alarms.arm(alarms.KEEPALIVE, settings.keepalive_interval_s)
 
     # ---- Codec
 
     def feed(self, data: bytes) -> None:
+        if self.is_over:
+            return
+        self.has_heard = True
         if self._buffer:
             data = self._buffer + data
         try:
             self._buffer = self._read_frames(data)
         except ProtocolError as error:
-            self._buffer = b""
-            self._fail(error.reason)
+            self.fail(error.reason)
 
     def eof(self) -> None:
+        self.retire()
         self._end_streams(Reason.PEER_CLOSED)
         self.wire.abort(Reason.PEER_CLOSED)
 
     def writable(self, is_writable: bool) -> None:
         self.is_writable = is_writable
         if is_writable:
-            self._pump_blocked()
+            self.pump_blocked()
 
     def lost(self, reason: Reason) -> None:
+        self.is_over = True
         self.is_going_away = True
+        self.alarms.clear()
+        self.retire()
         self._end_streams(reason)
 
     # ---- for streams
@@ -90,27 +132,48 @@ class H2Connection:
         if stream.has_remains():
             self.blocked.pop(stream, None)
             self.take(stream.discard())
+        if self.control is not None:
+            self.control.spent = 0
         if self.is_going_away and not self.streams:
-            self.wire.end()
+            self.end_if_idle()
 
-    def close(self) -> None:
-        """Finish what runs, take nothing new."""
-        if not self.is_going_away:
-            self.is_going_away = True
-            self.wire.write(frame.goaway(self.last_id, 0))
-            if not self.streams:
-                self.wire.end()
+    def note_reset(self, stream_id: int) -> None:
+        """We reset this stream: frames of it may still come."""
+
+    def alarm(self, kind: int) -> None:
+        control.alarm(self, kind)
+
+    def watch_stalls(self) -> None:
+        self.alarms.arm(alarms.STALL, limits.STALL_S / 2)
 
     # ---- what the roles add
 
-    def receive_block(self, block: bytes, end: bool, stream_id: int) -> None:
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def receive_block(self, block: bytes, flags: int, stream_id: int) -> None:
         raise NotImplementedError
 
     def receive_goaway(self, last_id: int) -> None:
-        raise NotImplementedError
+        """The peer serves nothing beyond this stream."""
 
-    def receive_max_streams(self, count: int) -> None:
-        """Only clients care."""
+    def receive_pong(self, payload: bytes) -> None:
+        """The answer to a PING of ours."""
+
+    def settings_changed(self) -> None:
+        """The peer's settings were applied."""
+
+    def retire(self) -> None:
+        """Nobody may open a stream here any more; said before streams are ended."""
+
+    def go_away(self) -> None:
+        """The last GOAWAY: no stream after those that are here."""
+
+    def closed_stream(self, stream_id: int) -> None:
+        """DATA on a stream that is over."""
+
+    def charge_reset(self) -> None:
+        """A stream ended early, by the peer's doing."""
 
     # ---- frames
 
@@ -124,18 +187,20 @@ class H2Connection:
                 return data
             position = len(self._preface)
             self._preface = b""
+        max_frame_bytes = self.settings.max_frame_bytes
         while size - position >= 9:
             length_and_kind, flags, stream_id = _unpack_header(data, position)
             length = length_and_kind >> 8
+            if length > max_frame_bytes:
+                raise ProtocolError(f"frame of {length} octets", Reason.FRAME_SIZE)
             start = position + 9
             end = start + length
             if end > size:
-                if length > limits.FRAME_BYTES:
-                    raise ProtocolError("frame too large")
                 break
             kind = length_and_kind & 255
-            if self._block_id and (kind != frame.CONTINUATION or stream_id != self._block_id):
-                raise ProtocolError("header block interrupted")
+            stream_id &= 0x7FFFFFFF
+            if self._block_id:
+                self._check_order(kind, flags, stream_id)
             if kind == frame.DATA:
                 self._receive_data(data, start, end, flags, stream_id)
             elif kind == frame.HEADERS:
@@ -147,167 +212,178 @@ class H2Connection:
             position = end
         return data[position:] if position < size else b""
 
+    def _check_order(self, kind: int, flags: int, stream_id: int) -> None:
+        if self._block_id == _NO_SETTINGS:
+            if kind != frame.SETTINGS or flags & ACK:
+                raise ProtocolError("the first frame is not SETTINGS")
+            self._block_id = _NO_BLOCK
+            self.alarms.disarm(alarms.OPENING)
+        elif kind != frame.CONTINUATION or stream_id != self._block_id:
+            raise ProtocolError("header block interrupted")
+
     def _receive_data(self, data: bytes, start: int, end: int, flags: int, stream_id: int) -> None:
         size = end - start
-        self._credit.receive(size)
         payload = data[start:end]
         if flags & PADDED:
-            payload = _unpadded(payload, PADDED)
+            payload = frame.unpadded(payload, PADDED)
+        self._credit.receive(size)
         stream = self.streams.get(stream_id)
-        if stream is None or stream.state >= 2:
-            self._check_known(stream_id)
+        if stream is None:
+            self.check_known(stream_id)
             self.take(size)
+            self.closed_stream(stream_id)
             return
+        if stream.state >= REMOTE_ENDED:
+            self.take(size)
+            self.reset_stream(stream, Reason.STREAM_CLOSED)
+            return
+        if not payload and not flags & END_STREAM:
+            self.charge(1)
+        elif self.control is not None:
+            self.control.spent = 0
         try:
             stream.receive_data(payload, size, flags & END_STREAM != 0)
         except ProtocolError as error:
-            self._reset_stream(stream, error.reason)
+            self.reset_stream(stream, error.reason)
         except Exception:
             report_fault()
-            self._reset_stream(stream, Reason.INTERNAL)
+            self.reset_stream(stream, Reason.INTERNAL)
 
     def _receive_headers(self, payload: bytes, flags: int, stream_id: int) -> None:
         if not stream_id:
             raise ProtocolError("HEADERS on stream 0")
         if flags & (PADDED | PRIORITY_FLAG):
-            payload = _unpadded(payload, flags)
-        ends = flags & END_STREAM != 0
+            unpadded = frame.unpadded(payload, flags)
+            if flags & PRIORITY_FLAG and control.dependency(payload, 1 if flags & PADDED else 0) == stream_id:
+                flags |= SELF_DEPENDENT
+            payload = unpadded
         if flags & END_HEADERS:
-            self.receive_block(payload, ends, stream_id)
+            self.receive_block(payload, flags, stream_id)
         else:
             self._block = payload
             self._block_id = stream_id
-            self._block_ends = ends
-
-    def _receive_window_update(self, data: bytes, start: int, length: int, stream_id: int) -> None:
-        if length != 4:
-            raise ProtocolError("bad WINDOW_UPDATE")
-        increment: int = u32_struct.unpack_from(data, start)[0] & frame.WINDOW_LIMIT
-        if stream_id == 0:
-            self.send_window += increment
-            if not increment or self.send_window > frame.WINDOW_LIMIT:
-                raise ProtocolError("bad window increment", Reason.FLOW_CONTROL)
-            self._pump_blocked()
-            return
-        stream = self.streams.get(stream_id)
-        if stream is None:
-            self._check_known(stream_id)
-            return
-        stream.send_window += increment
-        if not increment or stream.send_window > frame.WINDOW_LIMIT:
-            self._reset_stream(stream, Reason.FLOW_CONTROL)
-        elif stream in self.blocked:
-            self._pump(stream)
-
-    def _receive_rare(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
-        if kind == frame.CONTINUATION:
-            self._receive_continuation(payload, flags, stream_id)
-        elif kind == frame.SETTINGS:
-            self._receive_settings(payload, flags, stream_id)
-        elif kind == frame.RST_STREAM:
-            self._receive_rst_stream(payload, stream_id)
-        elif kind == frame.PING:
-            if len(payload) != 8 or stream_id:
-                raise ProtocolError("bad PING")
-            if not flags & frame.ACK:
-                self.wire.write(frame.header(8, frame.PING, frame.ACK, 0) + payload)
-        elif kind == frame.GOAWAY:
-            if len(payload) < 8 or stream_id:
-                raise ProtocolError("bad GOAWAY")
-            self.is_going_away = True
-            self.receive_goaway(u32_struct.unpack_from(payload, 0)[0] & frame.WINDOW_LIMIT)
-        elif kind == frame.PUSH_PROMISE:
-            raise ProtocolError("push is off")
+            self._block_flags = flags
+            self._block_frames = 0
+            self.alarms.arm(alarms.OPENING, limits.OPENING_S)
 
     def _receive_continuation(self, payload: bytes, flags: int, stream_id: int) -> None:
-        if not self._block_id:
+        if self._block_id != stream_id or not stream_id:
             raise ProtocolError("CONTINUATION without HEADERS")
+        self._block_frames += 1
+        if len(self._block) + len(payload) > limits.HEADER_BLOCK_BYTES or self._block_frames > limits.CONTINUATIONS:
+            raise ProtocolError("header block without end", Reason.HEADER_FLOOD)
         self._block += payload
-        if len(self._block) > limits.HEAD_BYTES:
-            raise ProtocolError("header block too long", Reason.OVER_LIMIT)
         if flags & END_HEADERS:
             block = self._block
             self._block = b""
-            self._block_id = 0
-            self.receive_block(block, self._block_ends, stream_id)
+            self._block_id = _NO_BLOCK
+            self.alarms.disarm(alarms.OPENING)
+            self.receive_block(block, self._block_flags, stream_id)
 
-    def _receive_settings(self, payload: bytes, flags: int, stream_id: int) -> None:
-        if stream_id or len(payload) % 6 or (flags & frame.ACK and payload):
-            raise ProtocolError("bad SETTINGS")
-        if flags & frame.ACK:
+    def _receive_window_update(self, data: bytes, start: int, length: int, stream_id: int) -> None:
+        if length != 4:
+            raise ProtocolError("WINDOW_UPDATE is not 4 octets", Reason.FRAME_SIZE)
+        increment: int = u32_struct.unpack_from(data, start)[0] & frame.WINDOW_LIMIT
+        if stream_id == 0:
+            self.send_window += increment
+            if not increment:
+                raise ProtocolError("window increment of 0")
+            if self.send_window > frame.WINDOW_LIMIT:
+                raise ProtocolError("window over 2^31-1", Reason.FLOW_CONTROL)
+            self.pump_blocked()
             return
-        for name, value in frame.setting_struct.iter_unpack(payload):
-            if name == frame.SETTINGS_INITIAL_WINDOW_SIZE:
-                if value > frame.WINDOW_LIMIT:
-                    raise ProtocolError("bad initial window", Reason.FLOW_CONTROL)
-                change = value - self.peer_window
-                self.peer_window = value
-                for stream in self.streams.values():
-                    stream.send_window += change
-                self._pump_blocked()
-            elif name == frame.SETTINGS_HEADER_TABLE_SIZE:
-                self.encoder.limit_table(value)
-            elif name == frame.SETTINGS_MAX_CONCURRENT_STREAMS:
-                self.receive_max_streams(value)
-        self.wire.write(frame.SETTINGS_ACK)
-
-    def _receive_rst_stream(self, payload: bytes, stream_id: int) -> None:
-        if len(payload) != 4 or not stream_id:
-            raise ProtocolError("bad RST_STREAM")
         stream = self.streams.get(stream_id)
         if stream is None:
-            self._check_known(stream_id)
+            self.check_known(stream_id)
             return
-        stream.state = 3
-        self.forget(stream)
-        stream.deliver_reset(frame.reason_of(u32_struct.unpack(payload)[0]))
+        stream.send_window += increment
+        if not increment:
+            self.reset_stream(stream, Reason.PROTOCOL_ERROR)
+        elif stream.send_window > frame.WINDOW_LIMIT:
+            self.reset_stream(stream, Reason.FLOW_CONTROL)
+        elif stream.has_unsent():
+            self.pump(stream)
+
+    def _receive_rare(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
+        if kind == frame.RST_STREAM:
+            control.receive_rst_stream(self, payload, stream_id)
+        elif kind == frame.CONTINUATION:
+            self._receive_continuation(payload, flags, stream_id)
+        else:
+            self.charge(1)
+            control.receive(self, kind, flags, stream_id, payload)
 
     # ---- faults and pumping
 
-    def _check_known(self, stream_id: int) -> None:
-        if not stream_id or stream_id > self.last_id:
-            raise ProtocolError("frame on a stream that was never opened")
+    def check_known(self, stream_id: int) -> None:
+        if not stream_id & 1 or stream_id > self.last_id:
+            raise ProtocolError(f"frame on stream {stream_id}, which was never opened")
 
-    def _reset_stream(self, stream: H2Stream, reason: Reason) -> None:
+    def charge(self, cost: int) -> None:
+        """The peer sent what carries nothing; dearer while it does not read our answers."""
+        now = self.now()
+        control = self.control
+        if control is None:
+            control = self.control = Toll(limits.CONTROL_FRAMES, Reason.CONTROL_FLOOD, now)
+        control.charge(cost if self.is_writable else cost * 10, now)
+
+    def now(self) -> float:
+        clock = self._clock
+        return clock() if clock is not None else 0.0
+
+    def reset_stream(self, stream: H2Stream, reason: Reason) -> None:
+        """The stream is at fault."""
         exchange = stream.exchange
         stream.reset(reason)
         if exchange is not None:
             stream.exchange = exchange
-            stream.deliver_reset(reason)
+            stream.deliver_reset(reason, code_of(reason))
+        self.charge_reset()
 
-    def _fail(self, reason: Reason) -> None:
-        self.wire.write(frame.goaway(self.last_id, CODES[reason]))
+    def refuse_stream(self, stream_id: int, code: int) -> None:
+        """A stream that we never made, or that is over."""
+        self.wire.write(frame.rst_stream(stream_id, code))
+        self.note_reset(stream_id)
+
+    def fail(self, reason: Reason) -> None:
+        """The connection is at fault, or silent."""
+        if self.is_over:
+            return
+        self.is_over = True
+        self.is_going_away = True
+        self._buffer = b""
+        self.settings.count_ending(reason)
+        self.alarms.clear()
+        self.wire.write(frame.goaway(0 if self.is_client else self.last_id, code_of(reason)))
+        self.retire()
         self._end_streams(reason)
         self.wire.abort(reason)
+
+    def end_if_idle(self) -> None:
+        if not self.streams and not self.is_over:
+            if self.is_client:
+                self.wire.write(frame.goaway(0, NO_ERROR))
+            self.wire.end()
+            self.alarms.arm(alarms.CLOSING, limits.GOAWAY_S)
 
     def _end_streams(self, reason: Reason) -> None:
         streams = list(self.streams.values())
         self.streams.clear()
         self.blocked.clear()
         for stream in streams:
-            stream.state = 3
-            stream.deliver_reset(reason)
+            stream.close()
+            stream.deliver_reset(reason, code_of(reason))
 
-    def _pump_blocked(self) -> None:
-        for stream in list(self.blocked):
-            if self.send_window <= 0 or not self.is_writable:
-                return
-            self._pump(stream)
+    def pump_blocked(self) -> None:
+        blocked = self.blocked
+        while blocked and self.send_window > 0 and self.is_writable:
+            self.pump(blocked.popitem(False)[0])
 
-    def _pump(self, stream: H2Stream) -> None:
+    def pump(self, stream: H2Stream) -> None:
         if stream.pump():
             self.blocked.pop(stream, None)
             stream.tell_ready()
-
-
-def _unpadded(payload: bytes, flags: int) -> bytes:
-    padding = 0
-    start = 0
-    if flags & PADDED:
-        padding = payload[0] if payload else 255
-        start = 1
-    if flags & PRIORITY_FLAG:
-        start += 5
-    if start + padding > len(payload):
-        raise ProtocolError("bad padding")
-    return payload[start : len(payload) - padding]
+        elif stream.send_window > 0:
+            self.blocked[stream] = None
+        else:
+            self.blocked.pop(stream, None)

@@ -1,4 +1,4 @@
-"""Credit: what a peer may still send, for one stream or for a connection.
+"""Credit: what a peer may still send, for one stream or for a connection (RFC 9113 section 5.2).
 
 Law: credit goes back only for bytes that the other side took, or that were
 thrown away; so memory never exceeds the window. It goes back in halves of
@@ -14,12 +14,13 @@ from proxy.core.reason import Reason
 class Credit:
     __slots__ = ("_window", "_taken", "_batch")
 
-    def __init__(self, window: int) -> None:
-        self._window = window
+    def __init__(self, window_bytes: int, announced_bytes: int) -> None:
+        """`window_bytes` is what the peer may send, which is more than was announced until it acknowledged that."""
+        self._window = window_bytes
         """What the peer may still send."""
         self._taken = 0
         """Taken, not yet given back."""
-        self._batch = window >> 1
+        self._batch = (announced_bytes >> 1) or 1
 
     def receive(self, size: int) -> None:
         self._window -= size

@@ -1,4 +1,4 @@
-"""HTTP/2 frames: numbers, the 9-octet header, and the frames that are made whole.
+"""HTTP/2 frames: numbers, the 9-octet header, and the frames that are made whole (RFC 9113 section 6).
 
 Law: one unpack per header, no slice until a payload is needed.
 """
@@ -9,7 +9,7 @@ from struct import Struct
 from typing import Final
 
 from proxy.core import limits
-from proxy.core.reason import Reason
+from proxy.core.errors import ProtocolError
 
 DATA: Final = 0
 HEADERS: Final = 1
@@ -28,14 +28,10 @@ END_HEADERS: Final = 4
 PADDED: Final = 8
 PRIORITY_FLAG: Final = 32
 
-SETTINGS_HEADER_TABLE_SIZE: Final = 1
-SETTINGS_ENABLE_PUSH: Final = 2
-SETTINGS_MAX_CONCURRENT_STREAMS: Final = 3
-SETTINGS_INITIAL_WINDOW_SIZE: Final = 4
-SETTINGS_MAX_FRAME_SIZE: Final = 5
-
 DEFAULT_WINDOW: Final = 65535
 WINDOW_LIMIT: Final = 0x7FFFFFFF
+LAST_ID: Final = 0x7FFFFFFF
+"""The highest stream number; in a GOAWAY: every stream that still comes is served."""
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -43,29 +39,6 @@ header_struct: Final = Struct(">IBI")
 """Length (24 bits) and type (8 bits) as one number, flags, stream."""
 u32_struct: Final = Struct(">I")
 setting_struct: Final = Struct(">HI")
-
-CODES: Final[dict[Reason, int]] = {
-    Reason.COMPLETE: 0,
-    Reason.EARLY_RESPONSE: 0,
-    Reason.PROTOCOL_ERROR: 1,
-    Reason.INTERNAL: 2,
-    Reason.FLOW_CONTROL: 3,
-    Reason.PEER_REFUSED: 7,
-    Reason.SHUTDOWN: 7,
-    Reason.CANCELLED: 8,
-    Reason.PEER_CLOSED: 8,
-    Reason.CONNECTION_RESET: 8,
-    Reason.PEER_RESET: 8,
-    Reason.RESPONSE_TIMEOUT: 8,
-    Reason.CONNECT_FAILED: 2,
-    Reason.CONNECT_TIMEOUT: 2,
-    Reason.OVER_LIMIT: 11,
-}
-"""Reason to RFC 9113 section 7 error code."""
-
-
-def reason_of(code: int) -> Reason:
-    return Reason.PEER_REFUSED if code == 7 else Reason.PEER_RESET
 
 
 def header(size: int, kind: int, flags: int, stream_id: int) -> bytes:
@@ -84,20 +57,16 @@ def goaway(last_id: int, code: int) -> bytes:
     return header(8, GOAWAY, 0, 0) + u32_struct.pack(last_id) + u32_struct.pack(code)
 
 
+def ping(payload: bytes, flags: int = 0) -> bytes:
+    """`payload` is 8 octets."""
+    return header(8, PING, flags, 0) + payload
+
+
 def settings(pairs: list[tuple[int, int]]) -> bytes:
     return header(6 * len(pairs), SETTINGS, 0, 0) + b"".join([setting_struct.pack(*pair) for pair in pairs])
 
 
 SETTINGS_ACK: Final = header(0, SETTINGS, ACK, 0)
-
-OPENING: Final = settings(
-    [
-        (SETTINGS_ENABLE_PUSH, 0),
-        (SETTINGS_MAX_CONCURRENT_STREAMS, limits.STREAMS),
-        (SETTINGS_INITIAL_WINDOW_SIZE, limits.STREAM_WINDOW_BYTES),
-    ]
-) + window_update(0, limits.CONNECTION_WINDOW_BYTES - DEFAULT_WINDOW)
-"""What either side says first."""
 
 
 def header_frames(stream_id: int, block: bytes, end: bool) -> bytes:
@@ -112,3 +81,17 @@ def header_frames(stream_id: int, block: bytes, end: bool) -> bytes:
         piece = block[start : start + step]
         parts += [header(len(piece), CONTINUATION, END_HEADERS if start + step >= size else 0, stream_id), piece]
     return b"".join(parts)
+
+
+def unpadded(payload: bytes, flags: int) -> bytes:
+    """A payload without its padding and priority."""
+    padding = 0
+    start = 0
+    if flags & PADDED:
+        padding = payload[0] if payload else 255
+        start = 1
+    if flags & PRIORITY_FLAG:
+        start += 5
+    if start + padding > len(payload):
+        raise ProtocolError("padding beyond the payload")
+    return payload[start : len(payload) - padding]

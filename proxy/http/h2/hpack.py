@@ -3,7 +3,9 @@
 Law: a value travels as the literal octets it came in, and is known by its
 Field. The encoder indexes a field the second time it meets it and never
 evicts, so that a header that varies per request does not displace those
-that repeat, and the peer's caches keep hitting.
+that repeat, and the peer's caches keep hitting; a table that no longer fits
+the traffic is emptied whole. Every fault of a block raises ProtocolError
+with COMPRESSION, and is the connection's.
 """
 
 from __future__ import annotations
@@ -12,13 +14,17 @@ from typing import Final
 
 from proxy.core import limits
 from proxy.core.errors import ProtocolError
+from proxy.core.reason import Reason
 from proxy.http import huffman
 from proxy.http.h2.static_table import STATIC_TABLE
 from proxy.http.headers import Field, field, field_of_literal, integer, judge_literal, known_literal, string_literal
 
 TABLE_BYTES: Final = 4096
-"""The protocol's default, which both our directions keep to."""
+"""The protocol's default, which both our directions keep to: nothing is announced, so nothing waits for an
+acknowledgement (RFC 7541 section 4.2)."""
 _SEEN_FIELDS: Final = 2048
+_REFUSED_FIELDS: Final = 1024
+"""Fields met twice that found the table full, after which it is emptied and learns anew."""
 
 _static: Final[list[Field]] = [field(b"x", b"")] + [field(name, value) for name, value in STATIC_TABLE]
 _static_index: Final[dict[tuple[bytes, bytes], int]] = {
@@ -70,7 +76,7 @@ def _read_integer(block: bytes, position: int, top: int) -> tuple[int, int]:
             return value, position
         shift += 7
         if shift > 28:
-            raise ProtocolError("HPACK integer too long")
+            raise ProtocolError("HPACK integer too long", Reason.COMPRESSION)
 
 
 class Decoder:
@@ -91,7 +97,7 @@ class Decoder:
         try:
             return self._decode(block)
         except IndexError:
-            raise ProtocolError("HPACK block cut short or index beyond the table") from None
+            raise ProtocolError("HPACK block cut short or index beyond the table", Reason.COMPRESSION) from None
 
     def _decode(self, block: bytes) -> list[Field]:
         fields: list[Field] = []
@@ -110,7 +116,7 @@ class Decoder:
                 elif index:
                     fields.append(_static[index])
                 else:
-                    raise ProtocolError("HPACK index 0")
+                    raise ProtocolError("HPACK index 0", Reason.COMPRESSION)
                 continue
             if first & 0xE0 == 0x20:
                 position = self._resize(block, position, first & 31, bool(fields))
@@ -146,7 +152,7 @@ class Decoder:
             length, position = _read_integer(block, position, 127)
         position += length
         if position > len(block):
-            raise ProtocolError("HPACK literal cut short")
+            raise ProtocolError("HPACK literal cut short", Reason.COMPRESSION)
         return position
 
     def _insert(self, new: Field) -> None:
@@ -161,7 +167,7 @@ class Decoder:
         if value == 31:
             value, position = _read_integer(block, position, 31)
         if value > TABLE_BYTES or is_late:
-            raise ProtocolError("bad HPACK table size update")
+            raise ProtocolError("HPACK table size update late or over our limit", Reason.COMPRESSION)
         self._max_size = value
         self._evict(value)
         self.has_changed = True
@@ -176,7 +182,9 @@ class Decoder:
 
 
 class Encoder:
-    __slots__ = ("_blocks", "_octets", "_positions", "_size", "_max_size", "_seen", "_announcement")
+    __slots__ = (
+        "_blocks", "_octets", "_positions", "_size", "_max_size", "_seen", "_announcement", "_list_bytes", "_refused",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._blocks: dict[tuple[Field, ...], bytes] = {}
@@ -189,12 +197,19 @@ class Encoder:
         self._max_size = TABLE_BYTES
         self._seen: dict[Field, None] = {}
         self._announcement = b""
+        """Table size updates, for the front of the next block."""
+        self._list_bytes = 0
+        """The peer's SETTINGS_MAX_HEADER_LIST_SIZE, or 0."""
+        self._refused = 0
 
     def encode(self, fields: tuple[Field, ...]) -> bytes:
+        """A header block; ProtocolError with OVER_LIMIT, and nothing changed, if the peer does not take such a list."""
         block = self._blocks.get(fields)
         return block if block is not None else self._encode(fields)
 
     def _encode(self, fields: tuple[Field, ...]) -> bytes:
+        if self._list_bytes and sum([one.size for one in fields]) > self._list_bytes:
+            raise ProtocolError("header list over the peer's limit", Reason.OVER_LIMIT, 431)
         octets = self._octets
         parts: list[bytes] = []
         is_indexed = True
@@ -212,18 +227,30 @@ class Encoder:
             if len(self._blocks) >= limits.CACHED_BLOCKS:
                 self._blocks.clear()
             self._blocks[fields] = block
+        if self._refused > _REFUSED_FIELDS:
+            self._start_over(self._max_size)
         return block
 
     def limit_table(self, size: int) -> None:
         """The peer's SETTINGS_HEADER_TABLE_SIZE: start over with an empty table no larger than that."""
         size = min(size, TABLE_BYTES)
         if size != self._max_size:
-            self._max_size = size
-            self._size = 0
-            self._octets.clear()
-            self._blocks.clear()
-            self._positions.clear()
-            self._announcement = integer(0, 5, 32) + integer(size, 5, 32)
+            self._start_over(size)
+
+    def limit_list(self, size: int) -> None:
+        """The peer's SETTINGS_MAX_HEADER_LIST_SIZE; 0 is none. What was remembered may be too long now."""
+        self._list_bytes = size
+        self._blocks.clear()
+
+    def _start_over(self, size: int) -> None:
+        self._max_size = size
+        self._size = 0
+        self._refused = 0
+        self._octets.clear()
+        self._blocks.clear()
+        self._positions.clear()
+        # The smallest size in between must be said too (RFC 7541 section 4.2); 0 is never larger.
+        self._announcement = integer(0, 5, 32) + integer(size, 5, 32)
 
     def _introduce(self, new: Field) -> bytes:
         name = new.name
@@ -243,14 +270,17 @@ class Encoder:
         return octets
 
     def _first_or_second(self, new: Field, key: tuple[bytes, bytes], literal: bytes) -> bytes:
-        if new in self._seen and self._size + new.size <= self._max_size:
+        if new not in self._seen:
+            if len(self._seen) >= _SEEN_FIELDS:
+                self._seen.clear()
+            self._seen[new] = None
+        elif self._size + new.size <= self._max_size:
             self._size += new.size
             self._positions[key] = len(self._positions)
             self._octets.clear()
             self._blocks.clear()
             del self._seen[new]
             return _name_prefix(key[0], 6, 64) + literal
-        if len(self._seen) >= _SEEN_FIELDS:
-            self._seen.clear()
-        self._seen[new] = None
+        elif new.size <= self._max_size:
+            self._refused += 1
         return _unindexed_prefix(key[0]) + literal

@@ -1,83 +1,176 @@
 """H2Server: an accepted HTTP/2 connection; H2ServerStream: one request on it.
 
-Law: a request head is judged as a whole (RFC 9113 section 8.3) when its
-block is new, and remembered by the block's octets for as long as the
-decoder's table stands still.
+Law: a request head is judged as a whole when its block is new, and
+remembered by the block's octets for as long as the decoder's table stands
+still. Shutting down takes two GOAWAYs: the first says that nothing changes
+yet, and the answer to the PING behind it that the client has heard so.
 """
 
 from __future__ import annotations
 
+from binascii import b2a_base64
+from random import getrandbits
 from typing import Final
 
 from proxy.core import limits
 from proxy.core.codec import Wire
 from proxy.core.errors import ProtocolError, report_fault
 from proxy.core.reason import Reason
+from proxy.core.timers import Wheel
+from proxy.http import orig_proto
+from proxy.http.dates import date_field, needs_date
 from proxy.http.exchange import Clock, Exchange, Stage
-from proxy.http.h2 import frame
-from proxy.http.h2.connection import H2Connection
-from proxy.http.h2.frame import CODES
+from proxy.http.h2 import alarms, frame
+from proxy.http.h2.codes import NO_ERROR, REFUSED_STREAM, STREAM_CLOSED, code_of
+from proxy.http.h2.connection import SELF_DEPENDENT, H2Connection
+from proxy.http.h2.frame import END_STREAM, LAST_ID
+from proxy.http.h2.heads import is_answered, request_of, travelling
+from proxy.http.h2.settings import DEFAULT, H2Settings
 from proxy.http.h2.stream import CLOSED, REMOTE_ENDED, H2Stream
-from proxy.http.head import HTTP_2, UNKNOWN, RequestHead, ResponseHead
-from proxy.http.headers import CONTENT_LENGTH, DATE, HOST, L5D, PSEUDO, TE, Field, field
+from proxy.http.h2.toll import Toll
+from proxy.http.head import HTTP_2, TUNNEL, RequestHead, ResponseHead
+from proxy.http.headers import Field, field
 
-_PSEUDO: Final = {b":method": 0, b":scheme": 1, b":authority": 2, b":path": 3}
+_DRAIN: Final = b"draining"
+"""What the PING behind the first GOAWAY carries."""
+_UNACCEPTED: Final = 16
+"""Cause of a pause beside those of http.stream: bytes for a tunnel that is not there yet."""
 
 
 class H2Server(H2Connection):
-    __slots__ = ("_stage", "_clock", "_heads")
+    __slots__ = ("_stage", "_now", "_heads", "_resets", "_reset_ids", "_gap", "_is_closing")
 
-    def __init__(self, wire: Wire, stage: Stage, clock: Clock) -> None:
-        super().__init__(wire, frame.PREFACE)
+    def __init__(
+        self, wire: Wire, stage: Stage, clock: Clock, settings: H2Settings = DEFAULT, wheel: Wheel | None = None
+    ) -> None:
+        super().__init__(wire, settings, wheel, clock, False)
         self._stage = stage
-        self._clock = clock
+        self._now = clock
         self._heads: dict[bytes, RequestHead] = {}
+        self._resets: Toll | None = None
+        """Made by the first stream that ends early; two for each, one back for every stream that ends."""
+        self._reset_ids: dict[int, None] | None = None
+        """Streams that we reset, oldest first."""
+        self._gap = (0, 0)
+        """The last numbers, exclusive, between which the client skipped some."""
+        self._is_closing = False
+        self.alarms.arm(alarms.OPENING, limits.OPENING_S)
 
-    def receive_block(self, block: bytes, end: bool, stream_id: int) -> None:
+    # ---- Codec
+
+    def close(self) -> None:
+        """Finish what runs, take nothing new."""
+        if not self._is_closing and not self.is_over:
+            self._is_closing = True
+            self.wire.write(frame.goaway(LAST_ID, NO_ERROR) + frame.ping(_DRAIN))
+            self.alarms.arm(alarms.CLOSING, limits.GOAWAY_S)
+
+    # ---- H2Connection
+
+    def receive_pong(self, payload: bytes) -> None:
+        if payload == _DRAIN and self._is_closing and not self.is_going_away:
+            self.alarms.disarm(alarms.CLOSING)
+            self.go_away()
+
+    def go_away(self) -> None:
+        self.is_going_away = True
+        self.wire.write(frame.goaway(self.last_id, NO_ERROR))
+        self.end_if_idle()
+
+    def receive_block(self, block: bytes, flags: int, stream_id: int) -> None:
+        end = flags & END_STREAM != 0
         if stream_id <= self.last_id:
             self._receive_trailers(block, end, stream_id)
             return
         if not stream_id & 1:
             raise ProtocolError("even stream from a client")
+        if stream_id > self.last_id + 2:
+            self._gap = (self.last_id, stream_id)
         self.last_id = stream_id
         template = self._heads.get(block)
         fields = self._decode(block) if template is None else []
+        if flags & SELF_DEPENDENT:
+            self._refuse(stream_id, end, ProtocolError("stream depends on itself"))
+            return
+        limit = self.settings.max_concurrent_streams
+        if self.is_going_away or (limit is not None and len(self.streams) >= limit):
+            self.refuse_stream(stream_id, REFUSED_STREAM)
+            return
         try:
             head = template.copy() if template is not None else self._judge(block, fields)
         except ProtocolError as error:
-            self.wire.write(frame.rst_stream(stream_id, CODES[error.reason]))
-            return
-        if self.is_going_away or len(self.streams) >= limits.STREAMS:
-            self.wire.write(frame.rst_stream(stream_id, CODES[Reason.PEER_REFUSED]))
+            self._refuse(stream_id, end, error)
             return
         stream = H2ServerStream(self, stream_id)
         self.streams[stream_id] = stream
         try:
-            stream.receive_head(head, end, self._stage, self._clock())
+            stream.receive_head(head, end, self._stage, self._now())
         except ProtocolError as error:
-            self._reset_stream(stream, error.reason)
+            self.reset_stream(stream, error.reason)
         except Exception:
             report_fault()
-            self._reset_stream(stream, Reason.INTERNAL)
+            self.reset_stream(stream, Reason.INTERNAL)
 
-    def receive_goaway(self, last_id: int) -> None:
-        """A client that goes away still gets its answers."""
+    def forget(self, stream: H2Stream) -> None:
+        resets = self._resets
+        if resets is not None and resets.spent > 0:
+            resets.spent -= 1
+        super().forget(stream)
+
+    def note_reset(self, stream_id: int) -> None:
+        ids = self._reset_ids
+        if ids is None:
+            ids = self._reset_ids = {}
+        elif len(ids) >= limits.RESET_IDS:
+            del ids[next(iter(ids))]
+        ids[stream_id] = None
+
+    def closed_stream(self, stream_id: int) -> None:
+        if self._reset_ids is None or stream_id not in self._reset_ids:
+            self.refuse_stream(stream_id, STREAM_CLOSED)
+            self.charge_reset()
+
+    def charge_reset(self) -> None:
+        now = self._now()
+        resets = self._resets
+        if resets is None:
+            resets = self._resets = Toll(2 * self.settings.max_early_resets, Reason.RESET_FLOOD, now)
+        resets.charge(2, now)
 
     def _receive_trailers(self, block: bytes, end: bool, stream_id: int) -> None:
         fields = self._decode(block)
         stream = self.streams.get(stream_id)
-        if stream is None or stream.state >= 2:
-            return  # reset by us while they were under way
+        if stream is None:
+            if self._reset_ids is not None and stream_id in self._reset_ids:
+                return
+            if self._gap[0] < stream_id < self._gap[1]:
+                raise ProtocolError("stream numbers go backwards")
+            raise ProtocolError("HEADERS on a stream that is over", Reason.STREAM_CLOSED)
+        if stream.state >= REMOTE_ENDED:
+            self.reset_stream(stream, Reason.STREAM_CLOSED)
+            return
         if not end:
-            self._reset_stream(stream, Reason.PROTOCOL_ERROR)
+            self.reset_stream(stream, Reason.PROTOCOL_ERROR)
             return
         try:
             stream.receive_trailers(fields)
         except ProtocolError as error:
-            self._reset_stream(stream, error.reason)
+            self.reset_stream(stream, error.reason)
         except Exception:
             report_fault()
-            self._reset_stream(stream, Reason.INTERNAL)
+            self.reset_stream(stream, Reason.INTERNAL)
+
+    def _refuse(self, stream_id: int, end: bool, error: ProtocolError) -> None:
+        """A request that no stage gets to see: answered if it is well formed, reset if not."""
+        self.settings.count_ending(error.reason)
+        if is_answered(error):
+            fields = (_status_field(error.status), _NO_BODY, date_field(self._now()))
+            self.wire.write(frame.header_frames(stream_id, self.encoder.encode(fields), True))
+            if not end:
+                self.refuse_stream(stream_id, NO_ERROR)
+        else:
+            self.refuse_stream(stream_id, code_of(error.reason))
+            self.charge_reset()
 
     def _judge(self, block: bytes, fields: list[Field]) -> RequestHead:
         head = request_of(fields)
@@ -95,7 +188,13 @@ class H2Server(H2Connection):
 
 
 class H2ServerStream(H2Stream):
-    __slots__ = ()
+    __slots__ = ("_is_tunnel", "_early")
+
+    def __init__(self, connection: H2Connection, stream_id: int) -> None:
+        super().__init__(connection, stream_id)
+        self._is_tunnel = False
+        self._early: list[bytes] | None = None
+        """Bytes for a tunnel that came before it was accepted; no more than the stream's window."""
 
     def receive_head(self, head: RequestHead, end: bool, stage: Stage, now: float) -> None:
         if end:
@@ -103,10 +202,23 @@ class H2ServerStream(H2Stream):
                 raise ProtocolError("content-length without a body")
             head.body_size = 0
             self.received_end()
+        elif head.wants_tunnel:
+            self._is_tunnel = True
+            self._early = []
+            self._pauses |= _UNACCEPTED
+            if head.upgrade:
+                self._ask_as_http_1(head)
         else:
             self.expect(head.body_size)
         exchange = self.exchange = Exchange(self, head, now)
         exchange.request_head(stage, end)
+
+    def _ask_as_http_1(self, head: RequestHead) -> None:
+        """The fields that an HTTP/1 endpoint is asked with; an HTTP/2 endpoint does not get them."""
+        head.fields.append(_CONNECTION)
+        head.fields.append(field(b"upgrade", head.upgrade))
+        if head.upgrade == b"websocket":
+            head.fields.append(Field(b"sec-websocket-key", _websocket_key(), 0, False, b"", b""))
 
     # ---- ServerStream
 
@@ -114,33 +226,103 @@ class H2ServerStream(H2Stream):
         self.connection.close()
 
     def send_informational(self, head: ResponseHead) -> None:
-        self._send_block(head, False)
+        if self.state != CLOSED:
+            self._send_block(head.status, head, False)
 
     def send_head(self, head: ResponseHead, end: bool) -> None:
-        self._send_block(head, end)
+        if self.state == CLOSED:
+            return
+        status = head.status
+        if self._is_tunnel:
+            if head.body_size == TUNNEL:
+                status = self._accept_tunnel(head)
+            else:
+                self._refuse_tunnel()
+        exchange = self.exchange
+        if exchange is not None and exchange.request.version != HTTP_2:
+            mark = orig_proto.mark_response(head)
+            if mark is not None:
+                head.fields.append(mark)
+        if not head.has_date and needs_date(head):
+            head.fields.append(date_field(self.connection.now()))
+        self._send_block(status, head, end)
         if end:
             self.sent_end()
+        elif self._early:
+            self._deliver_early()
 
     def sent_end(self) -> None:
         """The response is complete; what the client still sends, nobody wants (RFC 9113 section 8.1)."""
+        if self._is_tunnel and self.state < REMOTE_ENDED:
+            super().sent_end()
+            return
         self.exchange = None
         if self.state == REMOTE_ENDED:
-            self.state = CLOSED
+            self.close()
             self.connection.forget(self)
         elif self.state != CLOSED:
             self.reset(Reason.EARLY_RESPONSE)
 
-    def _send_block(self, head: ResponseHead, end: bool) -> None:
+    def reset(self, reason: Reason) -> None:
+        """The code that an endpoint reset with reaches the client as it came."""
+        exchange = self.exchange
+        self.exchange = None
+        if self.state != CLOSED:
+            is_forwarded = reason is Reason.PEER_RESET or reason is Reason.PEER_REFUSED
+            self.reset_with(exchange.reset_code if is_forwarded and exchange is not None else code_of(reason))
+
+    def _send_block(self, status: int, head: ResponseHead, end: bool) -> None:
         connection = self.connection
-        status = _status_fields.get(head.status) or _new_status_field(head.status)
-        block = connection.encoder.encode((status, *head.fields))
+        try:
+            block = connection.encoder.encode((_status_fields.get(status) or _status_field(status), *head.fields))
+        except ProtocolError as error:
+            self._too_long(error)
+            return
         connection.wire.write(frame.header_frames(self.id, block, end))
+
+    def _too_long(self, error: ProtocolError) -> None:
+        """The client does not take a head of this length; it gets one that it does."""
+        exchange = self.exchange
+        connection = self.connection
+        block = connection.encoder.encode((_status_field(502), _NO_BODY))
+        connection.wire.write(frame.header_frames(self.id, block, True))
+        self.reset_with(NO_ERROR)
+        self.exchange = None
+        if exchange is not None:
+            exchange.request_reset(error.reason)
+
+    # ---- tunnels
+
+    def _accept_tunnel(self, head: ResponseHead) -> int:
+        """What HTTP/1 calls 101 is 200 here (RFC 8441 section 5)."""
+        head.fields = travelling(head.fields)
+        self.resume_reading(_UNACCEPTED)
+        return 200 if head.status == 101 else head.status
+
+    def _refuse_tunnel(self) -> None:
+        self._is_tunnel = False
+        self._early = None
+        self.resume_reading(_UNACCEPTED)
+        exchange = self.exchange
+        if exchange is not None:
+            exchange.request_ended = True
+
+    def _deliver_early(self) -> None:
+        early = self._early
+        self._early = None
+        exchange = self.exchange
+        if early and exchange is not None:
+            exchange.request_data(b"".join(early), self.state >= REMOTE_ENDED)
 
     # ---- H2Stream
 
     def deliver_data(self, data: bytes, end: bool) -> None:
         exchange = self.exchange
-        if exchange is not None:
+        if exchange is None:
+            return
+        if self._is_tunnel and self._early is not None and exchange.response is None:
+            self._early.append(data)
+        else:
             exchange.request_data(data, end)
 
     def deliver_trailers(self, fields: list[Field]) -> None:
@@ -148,7 +330,7 @@ class H2ServerStream(H2Stream):
         if exchange is not None:
             exchange.request_trailers(fields)
 
-    def deliver_reset(self, reason: Reason) -> None:
+    def deliver_reset(self, reason: Reason, code: int) -> None:
         exchange = self.exchange
         self.exchange = None
         if exchange is not None:
@@ -166,64 +348,15 @@ class H2ServerStream(H2Stream):
 
 
 _status_fields: Final[dict[int, Field]] = {}
+_NO_BODY: Final = field(b"content-length", b"0")
+_CONNECTION: Final = field(b"connection", b"Upgrade")
 
 
-def _new_status_field(status: int) -> Field:
+def _status_field(status: int) -> Field:
     found = _status_fields[status] = field(b":status", b"%d" % status)
     return found
 
 
-def request_of(fields: list[Field]) -> RequestHead:
-    """A request head from its decoded fields, or ProtocolError if they do not make one."""
-    pseudo: list[bytes | None] = [None, None, None, None]
-    regular: list[Field] = []
-    size = 0
-    length = UNKNOWN
-    takes_trailers = False
-    host = b""
-    has_host = has_l5d = False
-    for one in fields:
-        size += one.size
-        kind = one.kind
-        if not kind:
-            regular.append(one)
-        elif kind == PSEUDO:
-            slot = _PSEUDO.get(one.name)
-            if slot is None or pseudo[slot] is not None or regular:
-                raise ProtocolError("bad pseudo-header")
-            pseudo[slot] = one.value
-        elif kind == CONTENT_LENGTH:
-            length = content_length(one, length)
-            regular.append(one)
-        elif kind == TE and one.value == b"trailers":
-            takes_trailers = True
-        elif kind == HOST:
-            host = one.value
-            has_host = True
-            regular.append(one)
-        elif kind == L5D:
-            has_l5d = True
-            regular.append(one)
-        elif kind == DATE:
-            regular.append(one)
-        else:
-            raise ProtocolError("field that HTTP/2 forbids")
-    if size > limits.HEAD_BYTES or len(fields) > limits.HEAD_FIELDS:
-        raise ProtocolError("head too long", Reason.OVER_LIMIT)
-    method, scheme, authority, path = pseudo
-    if not method or not scheme or not path:
-        raise ProtocolError("pseudo-header missing")
-    if b" " in path or b" " in method or path[0] not in b"/*":
-        raise ProtocolError("bad pseudo-header value")
-    head = RequestHead(method, scheme, authority or host, path, regular, length)
-    head.takes_trailers = takes_trailers
-    head.version = HTTP_2
-    head.has_host = has_host
-    head.has_l5d = has_l5d
-    return head
-
-
-def content_length(one: Field, known: int) -> int:
-    if known != UNKNOWN:
-        raise ProtocolError("second content-length")
-    return int(one.value)
+def _websocket_key() -> bytes:
+    """16 octets in base64; nobody has to trust in their being random (RFC 6455 section 10.3 is about caches)."""
+    return b2a_base64(getrandbits(128).to_bytes(16, "big"), newline=False)

@@ -16,10 +16,11 @@ from proxy.core.errors import ProtocolError
 from proxy.core.reason import Reason
 from proxy.http.exchange import Exchange
 from proxy.http.h2 import frame
+from proxy.http.h2.codes import code_of
 from proxy.http.h2.flow import Credit
-from proxy.http.h2.frame import CODES, END_STREAM, header_struct
+from proxy.http.h2.frame import END_STREAM, header_struct
 from proxy.http.head import UNKNOWN
-from proxy.http.headers import Field
+from proxy.http.headers import CONTENT_LENGTH, COOKIE, HOST, L5D, Field
 
 if TYPE_CHECKING:
     from proxy.http.h2.connection import H2Connection
@@ -36,11 +37,13 @@ AFTER_RECEIVED_END: Final = (REMOTE_ENDED, CLOSED, REMOTE_ENDED, CLOSED)
 
 _SMALL: Final = 2048
 """Up to here a frame's header and data are cheaper joined than written apart."""
+_NO_WINDOW: Final = -(1 << 40)
+"""The send window of a closed stream: nothing passes the fast path of `send_data`, which does not look at the state."""
 
 
 class H2Stream:
     __slots__ = (
-        "id", "state", "send_window", "connection", "exchange",
+        "id", "state", "send_window", "connection", "exchange", "is_stalled",
         "_queue", "_queue_ends", "_trailers", "_credit", "_held", "_pauses", "_left",
     )  # fmt: skip
 
@@ -50,6 +53,8 @@ class H2Stream:
         self.send_window = connection.peer_window
         self.connection = connection
         self.exchange: Exchange | None = None
+        self.is_stalled = False
+        """Nothing of its complete message left since the last look."""
         self._queue: deque[bytes] | None = None
         self._queue_ends = False
         self._trailers: list[Field] | None = None
@@ -73,7 +78,8 @@ class H2Stream:
             and size <= limits.FRAME_BYTES
             and connection.is_writable
         ):
-            self._send_frame(data, size, end)
+            if size or end:
+                self._send_frame(data, size, end)
         elif self.state != CLOSED:
             self._enqueue(data, end)
 
@@ -81,16 +87,35 @@ class H2Stream:
         if self._queue is not None:
             self._trailers = fields
             return
+        if self.state == CLOSED:
+            return
         connection = self.connection
-        connection.wire.write(frame.header_frames(self.id, connection.encoder.encode(tuple(fields)), True))
+        try:
+            block = connection.encoder.encode(tuple([one for one in fields if not one.kind or one.kind == COOKIE]))
+        except ProtocolError:
+            block = b""
+        if block:
+            connection.wire.write(frame.header_frames(self.id, block, True))
+        else:
+            connection.wire.write(frame.header(0, frame.DATA, END_STREAM, self.id))
         self.sent_end()
 
     def reset(self, reason: Reason) -> None:
         self.exchange = None
         if self.state != CLOSED:
-            self.state = CLOSED
-            self.connection.wire.write(frame.rst_stream(self.id, CODES[reason]))
-            self.connection.forget(self)
+            self.reset_with(code_of(reason))
+
+    def reset_with(self, code: int) -> None:
+        self.close()
+        connection = self.connection
+        connection.wire.write(frame.rst_stream(self.id, code))
+        connection.note_reset(self.id)
+        connection.forget(self)
+
+    def close(self) -> None:
+        """Nothing more leaves, whatever the caller was in the middle of."""
+        self.state = CLOSED
+        self.send_window = _NO_WINDOW
 
     def pause_reading(self, cause: int) -> None:
         self._pauses |= cause
@@ -112,6 +137,8 @@ class H2Stream:
         else:
             connection.wire.write(start)
             connection.wire.write(data)
+        if connection.control is not None and size:
+            connection.control.spent = 0
         if end:
             self.sent_end()
 
@@ -125,7 +152,9 @@ class H2Stream:
         if is_new:
             self.pump()
             if self._queue is not None:
-                self.connection.blocked[self] = None
+                if self.send_window > 0:
+                    self.connection.blocked[self] = None
+                self.connection.watch_stalls()
                 self.tell_blocked()
 
     def pump(self) -> bool:
@@ -138,14 +167,17 @@ class H2Stream:
             room = min(self.send_window, connection.send_window, limits.FRAME_BYTES)
             if size and (room <= 0 or not connection.is_writable):
                 return False
+            self.is_stalled = False
             if size > room:
                 queue[0] = data[room:]
                 self._send_frame(data[:room], room, False)
                 continue
             queue.popleft()
+            ends = not queue and self._queue_ends
             if not queue:
                 self._queue = None
-            self._send_frame(data, size, not queue and self._queue_ends)
+            if size or ends:
+                self._send_frame(data, size, ends)
         trailers = self._trailers
         if trailers is not None:
             self._trailers = None
@@ -158,8 +190,8 @@ class H2Stream:
         """`size` is what flow control counts: the data and its padding."""
         connection = self.connection
         credit = self._credit
-        if credit is None and not end:
-            credit = self._credit = Credit(limits.STREAM_WINDOW_BYTES)
+        if credit is None and (not end or size > connection.stream_window):
+            credit = self._credit = Credit(connection.stream_window, connection.settings.stream_window_bytes)
         if credit is not None:
             credit.receive(size)
         if self._left >= 0:
@@ -178,22 +210,31 @@ class H2Stream:
             self._take(size)
 
     def receive_trailers(self, fields: list[Field]) -> None:
+        """Fields of framing, routing and the mesh are dropped (RFC 9110 section 6.5.1); what no message may hold is refused."""
         if self._left > 0:
             raise ProtocolError("body does not match content-length")
+        if sum([one.size for one in fields]) > limits.TRAILER_BYTES:
+            raise ProtocolError("trailers too long", Reason.OVER_LIMIT)
+        kept: list[Field] = []
         for one in fields:
-            if one.kind:
+            kind = one.kind
+            if not kind or kind == COOKIE:
+                kept.append(one)
+            elif kind not in (HOST, CONTENT_LENGTH, L5D):
                 raise ProtocolError("bad trailers")
         self.received_end()
-        self.deliver_trailers(fields)
+        self.deliver_trailers(kept)
 
     def received_end(self) -> None:
         self.state = AFTER_RECEIVED_END[self.state]
         if self.state == CLOSED:
+            self.send_window = _NO_WINDOW
             self.connection.forget(self)
 
     def sent_end(self) -> None:
         self.state = AFTER_SENT_END[self.state]
         if self.state == CLOSED:
+            self.send_window = _NO_WINDOW
             self.connection.forget(self)
 
     def expect(self, body_size: int) -> None:
@@ -201,6 +242,13 @@ class H2Stream:
 
     def has_remains(self) -> bool:
         return self._queue is not None or self._held != 0
+
+    def has_unsent(self) -> bool:
+        return self._queue is not None
+
+    def is_complete(self) -> bool:
+        """All of our message is known; only the peer keeps it from leaving."""
+        return self._queue is not None and (self._queue_ends or self._trailers is not None)
 
     def discard(self) -> int:
         """The stream is gone; the credit that its connection is owed for it."""
@@ -227,7 +275,8 @@ class H2Stream:
     def deliver_trailers(self, fields: list[Field]) -> None:
         raise NotImplementedError
 
-    def deliver_reset(self, reason: Reason) -> None:
+    def deliver_reset(self, reason: Reason, code: int) -> None:
+        """`code` is the peer's, or the one that stands for `reason`."""
         raise NotImplementedError
 
     def tell_blocked(self) -> None:

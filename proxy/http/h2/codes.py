@@ -1,0 +1,75 @@
+"""Error codes of HTTP/2 (RFC 9113 section 7): the one table between them and Reason.
+
+Law: role-free: a server and a client say the same code for the same Reason.
+A code that an endpoint sent travels beside its Reason, in
+`Exchange.reset_code`, and reaches an HTTP/2 client as it came.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.core.reason import Reason
+
+NO_ERROR: Final = 0
+PROTOCOL_ERROR: Final = 1
+INTERNAL_ERROR: Final = 2
+FLOW_CONTROL_ERROR: Final = 3
+STREAM_CLOSED: Final = 5
+FRAME_SIZE_ERROR: Final = 6
+REFUSED_STREAM: Final = 7
+CANCEL: Final = 8
+COMPRESSION_ERROR: Final = 9
+ENHANCE_YOUR_CALM: Final = 11
+
+CODES: Final[dict[Reason, int]] = {
+    Reason.COMPLETE: NO_ERROR,
+    Reason.EARLY_RESPONSE: NO_ERROR,
+    Reason.PROTOCOL_ERROR: PROTOCOL_ERROR,
+    Reason.BAD_AUTHORITY: PROTOCOL_ERROR,
+    Reason.INTERNAL: INTERNAL_ERROR,
+    Reason.CONNECT_FAILED: INTERNAL_ERROR,
+    Reason.CONNECT_TIMEOUT: INTERNAL_ERROR,
+    Reason.FLOW_CONTROL: FLOW_CONTROL_ERROR,
+    Reason.STREAM_CLOSED: STREAM_CLOSED,
+    Reason.FRAME_SIZE: FRAME_SIZE_ERROR,
+    Reason.PEER_REFUSED: REFUSED_STREAM,
+    Reason.SHUTDOWN: REFUSED_STREAM,
+    Reason.COMPRESSION: COMPRESSION_ERROR,
+    Reason.OVER_LIMIT: ENHANCE_YOUR_CALM,
+    Reason.RESET_FLOOD: ENHANCE_YOUR_CALM,
+    Reason.CONTROL_FLOOD: ENHANCE_YOUR_CALM,
+    Reason.HEADER_FLOOD: ENHANCE_YOUR_CALM,
+}
+"""What has no line here is CANCEL."""
+
+_TEXTS: Final = (
+    "not a result of an error",
+    "unspecific protocol error detected",
+    "unexpected internal error encountered",
+    "flow-control protocol violated",
+    "settings ACK not received in timely manner",
+    "received frame when stream half-closed",
+    "frame with invalid size",
+    "refused stream before processing any application logic",
+    "stream no longer needed",
+    "unable to maintain the header compression context",
+    "connection established in response to a CONNECT request was reset or abnormally closed",
+    "detected excessive load generating behavior",
+    "security properties do not meet minimum requirements",
+    "endpoint requires HTTP/1.1",
+)
+
+
+def code_of(reason: Reason) -> int:
+    return CODES.get(reason, CANCEL)
+
+
+def reason_of(code: int) -> Reason:
+    """Of a stream that the peer reset."""
+    return Reason.PEER_REFUSED if code == REFUSED_STREAM else Reason.PEER_RESET
+
+
+def text_of(code: int) -> str:
+    """What Linkerd's `l5d-proxy-error` says of a code (recordings: outbound-to-peer, reset-*)."""
+    return _TEXTS[code] if code < len(_TEXTS) else f"unknown reason {code}"

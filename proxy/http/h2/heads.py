@@ -1,0 +1,220 @@
+"""Heads out of decoded fields, and fields out of heads: the rules of RFC 9113 section 8.
+
+Law: judged as a whole, when a block is new; what the text of one field
+decides was decided when the field was interned. A head that breaks the form
+is malformed (ProtocolError, the stream is reset); one that is well formed
+and cannot be served names the status it is answered with.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from proxy.core import limits
+from proxy.core.errors import ProtocolError
+from proxy.core.reason import Reason
+from proxy.http import orig_proto
+from proxy.http.head import HTTP_2, UNKNOWN, RequestHead, ResponseHead
+from proxy.http.headers import (
+    CONNECTION,
+    CONTENT_LENGTH,
+    COOKIE,
+    DATE,
+    HOP,
+    HOST,
+    L5D,
+    PSEUDO,
+    TE,
+    UPGRADE,
+    Field,
+    field,
+    is_authority,
+)
+
+_SLOTS: Final = {b":method": 0, b":scheme": 1, b":authority": 2, b":path": 3, b":protocol": 4}
+
+_is_token = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
+_is_target = re.compile(rb"/[\x21-\x7e\x80-\xff]*|\*").fullmatch
+_is_scheme = re.compile(rb"[A-Za-z][A-Za-z0-9+\-.]*").fullmatch
+
+_COMMON_METHODS: Final = frozenset([b"GET", b"POST", b"PUT", b"DELETE", b"HEAD", b"PATCH", b"OPTIONS"])
+_COMMON_SCHEMES: Final = frozenset([b"http", b"https"])
+
+_WEBSOCKET: Final = b"websocket"
+_NO_LENGTH: Final = -1
+
+
+def is_answered(error: ProtocolError) -> bool:
+    """The request is well formed: it gets `error.status`, not a reset."""
+    return error.reason is Reason.OVER_LIMIT or error.reason is Reason.BAD_AUTHORITY
+
+
+def request_of(fields: list[Field]) -> RequestHead:
+    """A request head from its decoded fields, or ProtocolError if they do not make one."""
+    pseudo: list[bytes | None] = [None, None, None, None, None]
+    regular: list[Field] = []
+    size = 0
+    crumbs = 0
+    head = RequestHead(b"", b"", b"", b"", regular, UNKNOWN)
+    for one in fields:
+        size += one.size
+        kind = one.kind
+        if not kind:
+            regular.append(one)
+        elif kind == PSEUDO:
+            slot = _SLOTS.get(one.name)
+            if slot is None or pseudo[slot] is not None or regular:
+                raise ProtocolError("bad pseudo-header")
+            pseudo[slot] = one.value
+        elif kind == COOKIE:
+            crumbs += 1
+            regular.append(one)
+        else:
+            _note_request_field(head, one, kind)
+    if size > limits.HEAD_BYTES or len(fields) > limits.HEAD_FIELDS:
+        raise ProtocolError("head too long", Reason.OVER_LIMIT, 431)
+    head.version = HTTP_2
+    head.has_crumbs = crumbs > 1
+    method, scheme, authority, path, protocol = pseudo
+    if method == b"CONNECT":
+        return _connect_of(head, pseudo)
+    if not method or not scheme or not path or protocol is not None:
+        raise ProtocolError("pseudo-header missing")
+    if (method not in _COMMON_METHODS and _is_token(method) is None) or _is_target(path) is None:
+        raise ProtocolError("bad :method or :path")
+    head.method = method
+    head.path = path
+    _settle_authority(head, scheme, authority)
+    return head
+
+
+def _note_request_field(head: RequestHead, one: Field, kind: int) -> None:
+    if kind == CONTENT_LENGTH:
+        head.body_size = content_length(one, head.body_size)
+    elif kind == TE and one.value.lower() == b"trailers":
+        head.takes_trailers = True
+        return
+    elif kind == HOST and not head.has_host:
+        head.has_host = True
+        head.authority = one.value
+    elif kind == L5D:
+        head.has_l5d = True
+    elif kind != DATE:
+        raise ProtocolError(f"field {one.name[:50]!r}, which HTTP/2 forbids here")
+    head.fields.append(one)
+
+
+def _settle_authority(head: RequestHead, scheme: bytes, authority: bytes | None) -> None:
+    """`:authority` and `host` must agree (RFC 9113 section 8.3.1), unless they are an absolute-form's that HTTP/1 carried."""
+    if scheme not in _COMMON_SCHEMES and _is_scheme(scheme) is None:
+        raise ProtocolError("bad :scheme")
+    head.scheme = scheme
+    host = head.authority
+    if authority:
+        if is_authority(authority) is None:
+            raise ProtocolError("bad :authority")
+        if (
+            head.has_host
+            and host != authority
+            and host.lower() != authority.lower()
+            and not orig_proto.is_carried(head)
+        ):
+            raise ProtocolError(":authority and host disagree", Reason.BAD_AUTHORITY, 400)
+        head.authority = authority
+
+
+def _connect_of(head: RequestHead, pseudo: list[bytes | None]) -> RequestHead:
+    """CONNECT (RFC 9113 section 8.5), or extended CONNECT as the upgrade that it stands for (RFC 8441)."""
+    _, scheme, authority, path, protocol = pseudo
+    if not authority or is_authority(authority) is None:
+        raise ProtocolError("CONNECT without an authority")
+    head.wants_tunnel = True
+    head.body_size = 0
+    if protocol is None:
+        if scheme is not None or path is not None:
+            raise ProtocolError("CONNECT with :scheme or :path")
+        head.method = b"CONNECT"
+        head.scheme = b"http"
+        head.authority = head.target = authority
+        return head
+    if not scheme or not path or _is_target(path) is None or _is_token(protocol) is None:
+        raise ProtocolError("pseudo-header missing")
+    head.method = b"GET"
+    head.path = path
+    head.upgrade = protocol
+    _settle_authority(head, scheme, authority)
+    return head
+
+
+def response_of(fields: list[Field]) -> ResponseHead:
+    """A response head from its decoded fields, or ProtocolError if they do not make one."""
+    status = 0
+    regular: list[Field] = []
+    size = 0
+    length = UNKNOWN
+    version = HTTP_2
+    has_l5d = has_date = False
+    for one in fields:
+        size += one.size
+        kind = one.kind
+        if not kind or kind == COOKIE:
+            regular.append(one)
+        elif kind == PSEUDO:
+            value = one.value
+            if one.name != b":status" or status or regular or len(value) != 3 or not value.isdigit():
+                raise ProtocolError("bad pseudo-header")
+            status = int(value)
+        else:
+            if kind == DATE:
+                has_date = True
+            elif kind == L5D:
+                if one.name == orig_proto.NAME:
+                    version = orig_proto.version_of(one.value)
+                    continue
+                has_l5d = True
+            elif kind == CONTENT_LENGTH:
+                length = content_length(one, length)
+            elif kind != HOST:
+                raise ProtocolError(f"field {one.name[:50]!r}, which HTTP/2 forbids here")
+            regular.append(one)
+    if size > limits.HEAD_BYTES or len(fields) > limits.HEAD_FIELDS:
+        raise ProtocolError("head too long", Reason.OVER_LIMIT)
+    if status < 100:
+        raise ProtocolError("no status")
+    head = ResponseHead(status, regular, length)
+    head.version = version
+    head.has_l5d = has_l5d
+    head.has_date = has_date
+    return head
+
+
+def content_length(one: Field, known: int) -> int:
+    if known != _NO_LENGTH:
+        raise ProtocolError("second content-length")
+    return int(one.value)
+
+
+def connect_fields(head: RequestHead) -> tuple[Field, ...]:
+    """The fields of a request for a tunnel: CONNECT, or extended CONNECT for what came as one."""
+    method = field(b":method", b"CONNECT")
+    authority = field(b":authority", head.authority)
+    if not head.upgrade:
+        return (method, authority, *travelling(head.fields))
+    return (
+        method,
+        field(b":protocol", head.upgrade),
+        field(b":scheme", head.scheme),
+        authority,
+        field(b":path", head.path),
+        *travelling(head.fields),
+    )
+
+
+_HANDSHAKE: Final = (b"sec-websocket-key", b"sec-websocket-accept")
+"""What HTTP/1 needs to be sure of a WebSocket and HTTP/2 does not (RFC 8441 section 5.1)."""
+
+
+def travelling(fields: list[Field]) -> list[Field]:
+    """The fields of an HTTP/1 head for a tunnel that HTTP/2 may carry."""
+    return [one for one in fields if one.kind not in (CONNECTION, UPGRADE, HOP, TE) and one.name not in _HANDSHAKE]
