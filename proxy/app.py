@@ -1,0 +1,179 @@
+"""App: one worker's sidecar, composed from its configuration. Start here to see what there is.
+
+Law: the only place where inbound, outbound, control plane and admin meet,
+and they meet as Watches and callables. Listeners are bound when it is made;
+who accepts when is worker.py's to say. Imports neither grpcio nor h2: a
+sidecar has no use for them.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from proxy import __version__
+from proxy.admin import Admin, AdminStage, Readiness
+from proxy.config import Config
+from proxy.control.plane import ControlPlane
+from proxy.core.addr import Addr
+from proxy.core.control_addr import ControlAddr
+from proxy.core.drain import Drain
+from proxy.core.log import Logging
+from proxy.core.reactor import Reactor
+from proxy.inbound import stack as inbound
+from proxy.metrics import HttpMetrics, Labels, Registry, RequestScope
+from proxy.metrics.control import show_dns, show_identity
+from proxy.metrics.process import show_build, show_process
+from proxy.outbound import stack as outbound
+from proxy.tls.credentials import Credentials
+from proxy.tls.csr import load_or_make
+from proxy.transport.listener import Listener, ListenOptions
+
+_BACKLOG: Final = 1024
+
+
+class BindError(Exception):
+    """A listening socket cannot be had; the text says whose, where and why."""
+
+
+class App:
+    def __init__(
+        self,
+        reactor: Reactor,
+        config: Config,
+        logging: Logging,
+        env: Mapping[str, str],
+        shut_down: Callable[[], bool],
+    ) -> None:
+        """BindError if a port cannot be had, ValueError if key and CSR cannot; nothing is left open then.
+
+        `env` is shown at /env.json; `shut_down` is what POST /shutdown calls, and says whether it could.
+        """
+        self.config: Final = config
+        self.reactor: Final = reactor
+        self.drain: Final = Drain()
+        self.registry: Final = Registry(reactor.clock, config.metrics_retain_idle_s)
+        self.credentials: Final = Credentials(
+            config.identity_server_name, config.identity_trust_anchors, config.identity_server_id
+        )
+        key_and_csr = load_or_make(
+            Path(config.identity_dir) if config.identity_dir is not None else None, config.identity_server_name
+        )
+        self.control: Final = ControlPlane(reactor, config, self.credentials, key_and_csr, self._control_scope)
+        self.inbound: Final = self._make_inbound()
+        self.outbound: Final = self._make_outbound()
+        self._on_admin: Callable[[socket.socket, Addr], None] | None = None
+        self.readiness: Final = Readiness()
+        self._certified: Final = self.readiness.latch("identity")
+        self._admin: Final = Admin(
+            self.readiness, self.registry.render, logging, env, shut_down if config.shutdown_endpoint_enabled else None
+        )
+        self._show_metrics()
+        self.listeners: Final[dict[str, list[Listener]]] = {}
+        """By whose they are: `admin`, `inbound`, `outbound`."""
+        self._listen()
+
+    # ---- start
+
+    def start(self) -> None:
+        """The admin port answers and a certificate is asked for; the other ports' clients wait in the backlog."""
+        for listener in self.listeners["admin"]:
+            listener.start()
+        self.control.identity.start()
+
+    def open_gates(self) -> None:
+        """The first certificate is there: we are ready, and traffic may come."""
+        self._certified.release()
+        for name in ("inbound", "outbound"):
+            for listener in self.listeners[name]:
+                listener.start()
+
+    # ---- end
+
+    def close(self, on_drained: Callable[[], None]) -> None:
+        """No new connections, idle ones end, what runs finishes; `on_drained` when nothing runs any more."""
+        for listener in self._all_listeners():
+            listener.close()
+        self.drain.begin(on_drained)
+
+    def stop(self) -> None:
+        """Cancel whatever is asked of the control plane."""
+        self.inbound.close()
+        self.outbound.close()
+        self.control.close()
+
+    # ---- parts
+
+    def _control_scope(self, client: str, target: ControlAddr) -> RequestScope:
+        tls: Labels = (
+            (("tls", "no_identity"), ("no_tls_reason", "loopback"))
+            if target.is_loopback or target.name is None
+            else (("tls", "true"), ("server_id", target.name))
+        )
+        return HttpMetrics(self.registry, "control_").scope((("addr", target.authority), *tls))
+
+    def _make_inbound(self) -> inbound.Inbound:
+        lookups = inbound.Lookups(self.control.inbound_policies.watch)
+        return inbound.Inbound(self.reactor, self.config, self.credentials, lookups, self.registry, self.drain)
+
+    def _make_outbound(self) -> outbound.Outbound:
+        control = self.control
+        lookups = outbound.Lookups(
+            control.destinations.profile,
+            control.outbound_policies.watch,
+            control.destinations.endpoints,
+            control.names.endpoints,
+        )
+        return outbound.Outbound(self.reactor, self.config, self.credentials, lookups, self.registry, self.drain)
+
+    def _show_metrics(self) -> None:
+        registry = self.registry
+        show_process(registry)
+        show_build(registry, __version__, is_compiled=not __file__.endswith(".py"))
+        show_identity(registry, self.control.identity)
+        show_dns(registry, ("identity", "destination", "policy"), self.control.names.counts)
+
+    # ---- listeners
+
+    def _listen(self) -> None:
+        config = self.config
+        tuning = ListenOptions(config.inbound_accept_keepalive_s, config.inbound_accept_user_timeout_s, is_held=True)
+        inbound_options = tuning._replace(backlog=config.inbound_tcp_listen_backlog or _BACKLOG)
+        outbound_options = ListenOptions(
+            config.outbound_accept_keepalive_s,
+            config.outbound_accept_user_timeout_s,
+            config.outbound_tcp_listen_backlog or _BACKLOG,
+            is_held=True,
+        )
+        # Accepting begins later, when the address, port 0 resolved, is known.
+        self._bind("admin", [config.admin_listen_addr], self._accept_admin, inbound_options)
+        self._bind("inbound", [config.inbound_listen_addr], self.inbound.accept, inbound_options)
+        self._bind("outbound", list(config.outbound_listen_addrs), self.outbound.accept, outbound_options)
+        self._on_admin = self.inbound.admin(self.listeners["admin"][0].addr, self._page)
+        self.outbound.given.listeners.extend(listener.addr for listener in self._all_listeners())
+
+    def _accept_admin(self, sock: socket.socket, peer: Addr) -> None:
+        on_admin = self._on_admin
+        assert on_admin is not None
+        on_admin(sock, peer)
+
+    def _page(self, peer: Addr) -> AdminStage:
+        return AdminStage(self._admin, peer)
+
+    def _bind(
+        self, name: str, addrs: list[Addr], on_accept: Callable[[socket.socket, Addr], None], options: ListenOptions
+    ) -> None:
+        mine = self.listeners[name] = []
+        for addr in addrs:
+            try:
+                mine.append(Listener(self.reactor, addr, on_accept, options))
+            except OSError as error:
+                for listener in self._all_listeners():
+                    listener.close()
+                raise BindError(f"Failed to bind {name} listener: {error.strerror}") from error
+
+    def _all_listeners(self) -> Iterator[Listener]:
+        for listeners in self.listeners.values():
+            yield from listeners

@@ -1,0 +1,49 @@
+"""Run the proxy of one workload.
+
+It is configured by environment variables: LINKERD2_PROXY_*, as Linkerd's
+injector sets them, and SPONSON_* (docs/compatibility.md). For a workload of
+`sponson mesh`, `sponson mesh env ... -- sponson run` sets all of them.
+
+Exit status: 0 after a shutdown, 64 if the configuration cannot be used, 1 if
+the proxy cannot start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Final
+
+from proxy import worker
+from proxy.app import BindError
+from proxy.config import ConfigError, parse
+from proxy.config.parse import EX_USAGE
+from proxy.core import log
+
+_PREFIX: Final = "LINKERD2_PROXY_"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """There are none: everything is in the environment."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    env = os.environ
+    logging = log.set_up(
+        env.get(f"{_PREFIX}LOG"), sys.stdout, sys.stderr, env.get(f"{_PREFIX}LOG_FORMAT", "").strip().lower() == "json"
+    )
+    try:
+        config = parse(env)
+    except ConfigError as error:
+        sys.stdout.flush()
+        print(error, file=sys.stderr)
+        return EX_USAGE
+    try:
+        return worker.run(config, logging, env)
+    except BindError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except (OSError, ValueError) as error:
+        print(f"Initialization failure: {error}", file=sys.stderr)
+        return 1

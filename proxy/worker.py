@@ -1,0 +1,159 @@
+"""Worker: one process's event loop, from the first log line to the exit status.
+
+Law: the order of start and end stands here and nowhere else (reference:
+configuration, section 1; admin-tap-tracing-shutdown, sections 6 and 7).
+Nothing below is given a global loop; the wheel turns here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import signal
+from collections.abc import Mapping
+from time import monotonic
+from typing import Final
+
+import uvloop
+
+from proxy import __version__
+from proxy.app import App
+from proxy.config import Config
+from proxy.config.workers import available_cpus, worker_count
+from proxy.core.flusher import Flusher
+from proxy.core.log import Logging, event, logger
+from proxy.core.reactor import Reactor
+from proxy.core.timers import Wheel
+
+_TICK_S: Final = 0.02
+"""A deadline fires at most two of these late; connect timeouts are a tenth of a second and more."""
+_PATIENCE_S: Final = 15.0
+"""Between the lines that tell of a certificate that does not come."""
+
+_log: Final = logger(__name__)
+_signal_log: Final = logger("linkerd_proxy::signal")
+_start_log: Final = logger("linkerd2_proxy")
+
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+
+
+def run(config: Config, logging: Logging, env: Mapping[str, str]) -> int:
+    """Serve until told to stop; the exit status. app.BindError and ValueError as App."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_Worker(config, logging, env).serve())
+
+
+class _Worker:
+    def __init__(self, config: Config, logging: Logging, env: Mapping[str, str]) -> None:
+        self._config: Final = config
+        self._logging: Final = logging
+        self._env: Final = env
+        self._stop: Final = asyncio.Event()
+        """Somebody wants this process to end."""
+        self._end: Final = asyncio.Event()
+        """It may end now: drained, or told so twice."""
+        self._is_ready: Final = asyncio.Event()
+
+    async def serve(self) -> int:
+        loop = asyncio.get_running_loop()
+        wheel = Wheel(_TICK_S, monotonic())
+        reactor = Reactor(loop, Flusher(loop.call_soon), wheel, monotonic)
+        app = App(reactor, self._config, self._logging, self._env, self._shut_down_by_admin)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal, number)
+
+        def turn() -> None:
+            loop.call_later(_TICK_S, turn)
+            wheel.advance(monotonic())
+
+        turn()
+        self._tell(app)
+        app.start()
+        gates = loop.create_task(self._open_gates(app))
+        _tune_memory()
+        await self._stop.wait()
+        gates.cancel()
+        await self._drain(app)
+        app.stop()
+        return 0
+
+    # ---- start
+
+    def _tell(self, app: App) -> None:
+        config = self._config
+        _start_log.info("sponson %s", __version__)
+        wanted = worker_count(config, available_cpus())
+        if wanted > 1:
+            _log.info("Several workers are not built yet: one serves", extra=event(wanted=wanted))
+        else:
+            _log.info("Using single-threaded proxy runtime")
+        for name in ("admin", "inbound", "outbound"):
+            for listener in app.listeners[name]:
+                _start_log.info("%s interface on %s", name.capitalize(), listener.addr)
+        _start_log.info("Tap DISABLED")
+        _start_log.info("SNI is %s", config.identity_server_name)
+        _start_log.info("Local identity is %s", config.identity_server_id)
+        target = config.destination_svc
+        proves = f" ({target.name})" if target.name is not None and not target.is_loopback else ""
+        _start_log.info("Destinations resolved via %s%s", target, proves)
+
+    async def _open_gates(self, app: App) -> None:
+        """Traffic waits in the backlog until the first certificate."""
+
+        def on_ready(is_ready: bool) -> None:
+            if is_ready:
+                self._is_ready.set()
+
+        app.credentials.is_ready.subscribe(on_ready)
+        on_ready(app.credentials.is_ready.value)
+        while not self._is_ready.is_set():
+            try:
+                await asyncio.wait_for(self._is_ready.wait(), _PATIENCE_S)
+            except TimeoutError:
+                _log.warning("Waiting for identity to be initialized...")
+        app.credentials.is_ready.unsubscribe(on_ready)
+        _log.info("Certified identity", extra=event(id=self._config.identity_server_id))
+        app.open_gates()
+
+    # ---- end
+
+    def _on_signal(self, number: int) -> None:
+        name = signal.Signals(number).name
+        if self._stop.is_set():
+            _signal_log.info("received %s again, terminating now", name)
+            self._end.set()
+            return
+        _signal_log.info("received %s, starting shutdown", name)
+        _log.info("Received shutdown signal")
+        self._stop.set()
+
+    def _shut_down_by_admin(self) -> bool:
+        if not self._stop.is_set():
+            _log.info("Received shutdown via admin interface")
+            self._stop.set()  # heard in the loop's next iteration, when the answer has left
+        return True
+
+    async def _drain(self, app: App) -> None:
+        app.close(self._end.set)
+        grace_s = self._config.shutdown_grace_period_s
+        try:
+            await asyncio.wait_for(self._end.wait(), grace_s)
+        except TimeoutError:
+            _log.warning("Graceful shutdown did not complete in %gs, terminating now", grace_s)
+        # What was written last (an answer, a GOAWAY) leaves at the end of this iteration.
+        await asyncio.sleep(0)
+
+
+def _tune_memory() -> None:
+    """Keep large blocks on the heap instead of mapping and unmapping each, and what start-up made out of the collector's way."""
+    try:
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_MMAP_THRESHOLD, 1 << 26)
+        libc.mallopt(_M_TRIM_THRESHOLD, 1 << 27)
+    except (OSError, AttributeError):
+        pass  # another libc: its own ways
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50000, 50, 50)
