@@ -8,7 +8,6 @@ nobody. Policy, TLS and metrics of the port are joined outside.
 from __future__ import annotations
 
 import gzip
-import logging
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from typing import Final, Protocol
@@ -18,6 +17,7 @@ from proxy.admin.body import BodyOf
 from proxy.admin.env import env_json
 from proxy.admin.ready import Readiness
 from proxy.core.addr import Addr
+from proxy.core.log import logger
 from proxy.core.log_filter import FilterError
 from proxy.http.exchange import Exchange
 from proxy.http.headers import field
@@ -25,7 +25,7 @@ from proxy.http.headers import field
 FILTER_BYTES: Final = 65536
 """The longest filter that /proxy-log-level takes."""
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = logger(__name__)
 _GZIP: Final = field(b"content-encoding", b"gzip")
 _ALLOW: Final = (field(b"allow", b"GET"), field(b"allow", b"PUT"))
 

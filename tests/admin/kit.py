@@ -1,0 +1,82 @@
+"""The admin stage on list wires, asked in HTTP/1 and in HTTP/2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import h2.config
+import h2.connection
+import h2.events
+
+from proxy.admin import Admin, AdminStage, Readiness
+from proxy.core.addr import Addr, addr
+from proxy.core.log_filter import parse
+from proxy.http.h1.server import H1Server
+from proxy.http.h2.server import H2Server
+from tests.kit import Clock, ListWire
+
+LOCAL = addr("127.0.0.1", 50000)
+REMOTE = addr("10.42.0.1", 50000)
+
+
+class Log:
+    """A log level that is a text."""
+
+    def __init__(self, is_off: bool = False) -> None:
+        self.is_off = is_off
+        self.filter: object = parse("warn,linkerd=info")
+
+    def set(self, text: str) -> None:
+        self.filter = parse(text)
+
+
+class AdminServer:
+    def __init__(
+        self,
+        env: Mapping[str, str] | None = None,
+        shut_down: Callable[[], bool] | None = None,
+        is_off: bool = False,
+    ) -> None:
+        self.readiness = Readiness()
+        self.log = Log(is_off)
+        self.page: Callable[[], bytes] = lambda: b"# EOF\n"
+        self.admin = Admin(self.readiness, lambda: self.page(), self.log, env or {}, shut_down)
+
+    def http1(self, request: bytes, peer: Addr = LOCAL) -> bytes:
+        """All that the server wrote to a connection on which only this came."""
+        wire = ListWire()
+        H1Server(wire, AdminStage(self.admin, peer), Clock()).feed(request)
+        return wire.take()
+
+    def ask(self, line: str, *fields: str, body: bytes = b"", peer: Addr = LOCAL) -> tuple[int, dict[str, str], bytes]:
+        """`GET /path` in HTTP/1: status, fields but date, body."""
+        head = "\r\n".join((f"{line} HTTP/1.1", "host: admin", *fields))
+        length = f"content-length: {len(body)}\r\n" if body else ""
+        answer = self.http1(f"{head}\r\n{length}\r\n".encode("latin-1") + body, peer)
+        top, _, rest = answer.partition(b"\r\n\r\n")
+        status, *lines = top.decode().split("\r\n")
+        found = dict(line.split(": ", 1) for line in lines)
+        found.pop("date")
+        return int(status.split()[1]), found, rest
+
+    def http2(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+        """Status and body by way of an independent HTTP/2 client."""
+        wire = ListWire()
+        server = H2Server(wire, AdminStage(self.admin, LOCAL), Clock())
+        client = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding=None))
+        client.initiate_connection()
+        head = [(":method", method), (":scheme", "http"), (":authority", "admin"), (":path", path)]
+        client.send_headers(1, head, end_stream=not body)
+        if body:
+            client.send_data(1, body, end_stream=True)
+        server.feed(client.data_to_send())
+        status, got = 0, b""
+        events: list[Any] = client.receive_data(wire.take())
+        for event in events:
+            if isinstance(event, h2.events.ResponseReceived):
+                status = int(dict(event.headers or [])[b":status"])
+            elif isinstance(event, h2.events.DataReceived):
+                got += event.data or b""
+        assert any(isinstance(event, h2.events.StreamEnded) for event in events)
+        return status, got

@@ -1,0 +1,241 @@
+"""What the admin port answers, against the recordings and the rules of each endpoint."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+
+import pytest
+
+from proxy.admin.server import FILTER_BYTES
+from proxy.core.addr import addr
+from proxy.metrics import HttpMetrics, Registry
+from tests.admin.kit import REMOTE, AdminServer
+from tests.kit import Clock
+from tests.kit.environment import DATA
+
+RECORDED = json.loads((DATA / "admin.json").read_text())
+
+
+def as_recorded(answer: bytes) -> str:
+    """In the recording's form: line ends, and no date that differs."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    text = re.sub(r"(?m)^date: .*$", "date: DATE", head.decode().replace("\r\n", "\n"))
+    return f"{text}\n\n{body.decode()}"
+
+
+def raw(line: str, body: bytes = b"") -> bytes:
+    length = f"content-length: {len(body)}\r\n" if body else ""
+    return f"{line} HTTP/1.1\r\nhost: admin\r\n{length}\r\n".encode() + body
+
+
+@pytest.mark.parametrize(
+    ("case", "request_bytes"),
+    [
+        ("GET /live", raw("GET /live")),
+        ("GET /ready", raw("GET /ready")),
+        ("HEAD /ready", raw("HEAD /ready")),
+        ("GET /", raw("GET /")),
+        ("GET /nothing", raw("GET /nothing")),
+        ("GET /shutdown", raw("GET /shutdown")),
+        ("POST /shutdown", raw("POST /shutdown")),
+        ("DELETE /logs.json?info", raw("DELETE /logs.json?info")),
+        ("GET /proxy-log-level", raw("GET /proxy-log-level")),
+        ("PUT /proxy-log-level info", raw("PUT /proxy-log-level", b"info")),
+        ("PUT /proxy-log-level bad", raw("PUT /proxy-log-level", b"===")),
+    ],
+)
+def test_as_recorded(case: str, request_bytes: bytes) -> None:
+    assert as_recorded(AdminServer(shut_down=lambda: True).http1(request_bytes)) == RECORDED[case]
+
+
+def test_a_changed_log_level_reads_back_as_recorded() -> None:
+    server = AdminServer()
+    assert server.ask("PUT /proxy-log-level", body=b"warn,linkerd=debug")[0] == 204
+    assert as_recorded(server.http1(raw("GET /proxy-log-level"))) == RECORDED["GET /proxy-log-level after"]
+
+
+def test_env_json_as_recorded_but_for_the_order() -> None:
+    server = AdminServer(env={"LINKERD2_PROXY_CORES": "1", "OTHER": "x"})
+    head, _, body = as_recorded(server.http1(raw("GET /env.json?LINKERD2_PROXY_CORES&NOPE"))).partition("\n\n")
+    wanted_head, _, wanted = RECORDED["GET /env.json?LINKERD2_PROXY_CORES&NOPE"].partition("\n\n")
+    assert head == wanted_head and json.loads(body) == json.loads(wanted)
+
+
+def test_from_another_address() -> None:
+    server = AdminServer(shut_down=lambda: pytest.fail("reached from outside"))
+    forbidden = RECORDED["from another address POST /shutdown"]
+    assert as_recorded(server.http1(raw("POST /shutdown"), REMOTE)) == forbidden
+    for line in ("GET /proxy-log-level", "PUT /proxy-log-level", "DELETE /proxy-log-level"):
+        assert as_recorded(server.http1(raw(line, b"info"), REMOTE)) == forbidden
+    assert str(server.log.filter) == "_access_log=off,linkerd=info,warn"
+    for path in ("/live", "/ready", "/metrics", "/env.json"):
+        assert server.ask(f"GET {path}", peer=REMOTE)[0] == 200
+    assert server.ask("GET /shutdown", peer=REMOTE)[0] == 405  # the method is judged before the address
+
+
+@pytest.mark.parametrize("ip", ["127.0.0.1", "127.8.8.8", "::1"])
+def test_loopback_is_any_of_it(ip: str) -> None:
+    assert AdminServer().ask("GET /proxy-log-level", peer=addr(ip, 1))[0] == 200
+    assert AdminServer().ask("GET /proxy-log-level", peer=addr("::ffff:127.0.0.1", 1))[0] == 200
+
+
+@pytest.mark.acceptance("ENVJ-07")
+def test_ready_when_the_last_latch_is_released() -> None:
+    server = AdminServer()
+    one, other = server.readiness.latch("certificate"), server.readiness.latch("other")
+    assert server.ask("GET /ready") == (503, {"content-length": "10"}, b"not ready\n")
+    one.release()
+    one.release()
+    assert server.ask("GET /ready")[0] == 503
+    other.release()
+    assert server.ask("GET /ready") == (200, {"content-type": "text/plain", "content-length": "6"}, b"ready\n")
+
+
+@pytest.mark.acceptance("ENVJ-01")
+def test_env_json_shows_the_whole_environment() -> None:
+    env = {"A": "1", "B": "two words", "C": 'quote"\n', "D": "bad \udcff byte"}
+    status, fields, body = AdminServer(env=env).ask("GET /env.json")
+    assert (status, fields["content-type"]) == (200, "application/json")
+    assert json.loads(body) == {**env, "D": "bad \ufffd byte"}
+
+
+@pytest.mark.acceptance("ENVJ-02")
+def test_env_json_shows_exactly_the_names_asked_for() -> None:
+    server = AdminServer(env={"REAL": "1", "OTHER": "2"})
+    assert json.loads(server.ask("GET /env.json?REAL&FAKE")[2]) == {"REAL": "1", "FAKE": None}
+
+
+@pytest.mark.parametrize(
+    ("line", "fields", "status", "body"),
+    [
+        (
+            "GET /env.json?A=1",
+            (),
+            400,
+            b'{"error":"env.json query parameters may not contain key-value pairs","status":400}',
+        ),
+        ("GET /env.json", ("accept: text/html",), 406, b"application/json"),
+        ("GET /env.json", ("accept: \xff",), 400, b'{"error":"Accept header must be UTF-8","status":400}'),
+        ("GET /env.json", ("accept: text/html, application/*;q=0.1",), 200, b"{}"),
+        ("GET /env.json", ("accept: */*",), 200, b"{}"),
+        ("POST /env.json", (), 405, b""),
+    ],
+)
+def test_env_json_refuses(line: str, fields: tuple[str, ...], status: int, body: bytes) -> None:
+    found = AdminServer().ask(line, *fields)
+    assert (found[0], found[2]) == (status, body)
+
+
+@pytest.mark.acceptance("TELE-33")
+@pytest.mark.parametrize("accept", ["gzip", "deflate, gzip", "gzip,deflate", "brotli,gzip,deflate", "gzip;q=0"])
+def test_metrics_are_compressed_for_who_says_gzip(accept: str) -> None:
+    registry = Registry(Clock())
+    scope = HttpMetrics(registry).scope((("direction", "inbound"),))
+    server = AdminServer()
+    server.page = registry.render
+    for count in (1, 2):
+        scope.response_began(200, 0.001)
+        scope.ended(200, True)
+        status, fields, body = server.ask("GET /metrics", f"accept-encoding: {accept}")
+        assert (status, fields["content-type"], fields["content-encoding"]) == (200, "text/plain", "gzip")
+        page = gzip.decompress(body).decode()
+        assert f'response_latency_ms_count{{direction="inbound",status_code="200"}} {count}\n' in page
+
+
+def test_metrics_are_plain_for_who_does_not() -> None:
+    status, fields, body = AdminServer().ask("GET /metrics", "accept-encoding: br")
+    assert (status, fields, body) == (200, {"content-type": "text/plain", "content-length": "6"}, b"# EOF\n")
+    assert AdminServer().ask("POST /metrics?x")[0] == 200  # any method, the query does not matter
+
+
+def test_a_page_that_cannot_be_made_is_an_answer_of_its_own() -> None:
+    server = AdminServer()
+
+    def broken() -> bytes:
+        raise ValueError("no number")
+
+    server.page = broken
+    assert server.ask("GET /metrics")[::2] == (500, b"ValueError: no number")
+    assert server.ask("GET /live")[0] == 200
+
+
+def test_shutdown_as_it_is_enabled() -> None:
+    assert AdminServer().ask("POST /shutdown") == (
+        404,
+        {"content-type": "text/plain", "content-length": "33"},
+        b"shutdown endpoint is not enabled\n",
+    )
+    assert AdminServer(shut_down=lambda: False).ask("POST /shutdown")[::2] == (500, b"shutdown listener dropped\n")
+    told: list[bool] = []
+
+    def shut_down() -> bool:
+        told.append(True)
+        return True
+
+    assert AdminServer(shut_down=shut_down).ask("POST /shutdown")[0] == 200 and told == [True]
+
+
+def test_log_level_methods() -> None:
+    assert (
+        AdminServer()
+        .http1(raw("DELETE /proxy-log-level"))
+        .startswith(b"HTTP/1.1 405 Method Not Allowed\r\nallow: GET\r\nallow: PUT\r\n")
+    )
+    assert AdminServer(is_off=True).ask("GET /proxy-log-level") == (404, {"content-length": "0"}, b"")
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b"linkerd=debug,===", b"invalid filter directive"),
+        (
+            b"linkerd=loud",
+            b'error parsing level filter: expected one of "off", "error", "warn", "info", "debug", "trace", or a number 0-5',
+        ),
+        (b"\xff", b"invalid utf-8 sequence of 1 bytes from index 0"),
+    ],
+)
+def test_a_bad_filter_changes_nothing(body: bytes, error: bytes) -> None:
+    server = AdminServer()
+    assert server.ask("PUT /proxy-log-level", body=body)[::2] == (400, error)
+    assert str(server.log.filter) == "_access_log=off,linkerd=info,warn"
+
+
+def test_a_filter_in_pieces_is_one_filter() -> None:
+    chunked = (
+        b"PUT /proxy-log-level HTTP/1.1\r\nhost: admin\r\ntransfer-encoding: chunked\r\n\r\n"
+        b"5\r\nwarn,\r\nd\r\nlinkerd=debug\r\n0\r\nx: y\r\n\r\n"
+    )
+    server = AdminServer()
+    assert server.http1(chunked).startswith(b"HTTP/1.1 204 No Content\r\n")
+    assert str(server.log.filter) == "_access_log=off,linkerd=debug,warn"
+
+
+def test_no_body_is_the_default_filter() -> None:
+    server = AdminServer()
+    assert server.ask("PUT /proxy-log-level")[0] == 204
+    assert str(server.log.filter) == "_access_log=off,warn"
+
+
+def test_a_filter_that_is_too_long_is_refused_before_it_ends() -> None:
+    server = AdminServer()
+    head = f"PUT /proxy-log-level HTTP/1.1\r\nhost: admin\r\ncontent-length: {2 * FILTER_BYTES}\r\n\r\n".encode()
+    answer = server.http1(head + b"a" * (FILTER_BYTES + 1))
+    assert answer.startswith(b"HTTP/1.1 413 ") and b"Connection: close" in answer
+    assert str(server.log.filter) == "_access_log=off,linkerd=info,warn"
+
+
+def test_over_http2() -> None:
+    server = AdminServer(env={"A": "1"})
+    assert server.http2("GET", "/live") == (200, b"live\n")
+    assert server.http2("GET", "/env.json?A") == (200, b'{"A":"1"}')
+    assert server.http2("PUT", "/proxy-log-level", b"warn,linkerd=debug") == (204, b"")
+    assert server.http2("GET", "/proxy-log-level") == (200, b"_access_log=off,linkerd=debug,warn")
+    assert server.http2("HEAD", "/ready") == (200, b"")
+
+
+def test_answers_on_one_connection_come_in_order() -> None:
+    answers = AdminServer().http1(raw("GET /live") + raw("PUT /proxy-log-level", b"info") + raw("GET /nothing"))
+    assert re.findall(rb"HTTP/1.1 (\d+)", answers) == [b"200", b"204", b"404"]
