@@ -72,6 +72,10 @@ class CertificateAuthority:
     def anchors_pem(self) -> bytes:
         return self._root.certificate.public_bytes(serialization.Encoding.PEM)
 
+    @property
+    def leaf_life_s(self) -> float:
+        return self._leaf_life.total_seconds()
+
     def sign(self, csr_der: bytes, name: str) -> Signed:
         """A certificate for `name`, which the request must carry as its only name; CsrError otherwise."""
         csr = _read_csr(csr_der, name)

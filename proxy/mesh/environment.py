@@ -17,13 +17,10 @@ from typing import Final, NamedTuple
 
 from proxy.core.addr import Addr
 from proxy.mesh.ca import open_ca
-from proxy.mesh.model import CLUSTER_DOMAIN, DEFAULT_OPAQUE_PORTS, identity_of
+from proxy.mesh.model import CLUSTER_DOMAIN, DEFAULT_OPAQUE_PORTS, SERVER_IDENTITY, identity_of
 from proxy.mesh.net import LOOPBACK_NETWORKS, PRIVATE_NETWORKS
 from proxy.mesh.state import State, StateError, write_file
 from proxy.mesh.tokens import Account, open_tokens
-
-SERVER_ACCOUNT: Final = Account("sponson-mesh", "linkerd")
-"""Whose name the control plane's own certificate carries."""
 
 _CANDIDATES: Final = range(10_000, 32_768)
 
@@ -83,7 +80,7 @@ def _linkerd(server: Addr, workload: Workload) -> dict[str, str]:
     }
     for service in ("DESTINATION", "POLICY", "IDENTITY"):
         variables[f"{service}_SVC_ADDR"] = str(server)
-        variables[f"{service}_SVC_NAME"] = identity_of(SERVER_ACCOUNT.service_account, SERVER_ACCOUNT.namespace)
+        variables[f"{service}_SVC_NAME"] = SERVER_IDENTITY
     return variables
 
 

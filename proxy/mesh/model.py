@@ -38,6 +38,10 @@ def identity_of(service_account: str, namespace: str) -> str:
     return f"{service_account}.{namespace}.{IDENTITY_SUFFIX}"
 
 
+SERVER_IDENTITY: Final = identity_of("sponson-mesh", MESH_NAMESPACE)
+"""Whose name the control plane's own certificate carries."""
+
+
 @dataclass(frozen=True, slots=True)
 class PortSet:
     """Inclusive ranges of port numbers."""

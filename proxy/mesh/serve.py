@@ -26,10 +26,11 @@ from proxy.core.addr import Addr
 from proxy.core.watch import Watch
 from proxy.mesh.ca import CertificateAuthority, open_ca
 from proxy.mesh.destination import endpoints_of, profile_of
+from proxy.mesh.front import Front
 from proxy.mesh.identity import Identity
 from proxy.mesh.inbound_policy import InboundPolicies
 from proxy.mesh.manifests.load import Loaded, ManifestErrors, load
-from proxy.mesh.model import DEFAULT_POLICIES, Model
+from proxy.mesh.model import DEFAULT_POLICIES, SERVER_IDENTITY, Model
 from proxy.mesh.outbound_policy import policy_for
 from proxy.mesh.rpc import asking, calling, watching
 from proxy.mesh.state import State
@@ -40,6 +41,8 @@ _log: Final = logging.getLogger("sponson.mesh")
 _STOP_GRACE_S: Final = 0.5
 _DEBOUNCE_MS: Final = 100
 _WATCH_AGAIN_S: Final = 1.0
+
+_SOCKET_PATH_BYTES: Final = 107
 
 _OPTIONS: Final = (
     ("grpc.so_reuseport", 0),
@@ -59,6 +62,8 @@ class Settings(NamedTuple):
     addr: Addr
     """Port 0 for any free one."""
     default_policy: str = DEFAULT_POLICIES[0]
+    always_tls: bool = False
+    """Speak TLS on loopback too, where proxies expect plain text."""
 
 
 class Keys(NamedTuple):
@@ -73,6 +78,13 @@ class Served(NamedTuple):
 
     server: grpc.aio.Server
     addr: Addr
+    front: Front | None
+    """Off loopback."""
+
+    async def stop(self, grace_s: float = _STOP_GRACE_S) -> None:
+        if self.front is not None:
+            self.front.close()
+        await self.server.stop(grace_s)
 
 
 def run(settings: Settings) -> None:
@@ -82,21 +94,36 @@ def run(settings: Settings) -> None:
 
 async def start(settings: Settings, models: Watch[Model], keys: Keys) -> Served:
     """Serve a model as it changes, and write the address into the state directory; ServeError if the port is taken."""
-    addr = settings.addr
-    if not addr.is_loopback:
-        raise ServeError(
-            f"{addr} is not on loopback: this port speaks without TLS and must not be reached from outside"
-        )
     server = grpc.aio.server(options=_OPTIONS)
     server.add_generic_rpc_handlers(_handlers(models, keys, settings.default_policy))
+    if settings.addr.is_loopback and not settings.always_tls:
+        served = await _start_plain(server, settings.addr)
+    else:
+        served = await _start_fronted(server, settings, keys.authority)
+    settings.state.write("address", f"{served.addr}\n".encode(), 0o644)
+    return served
+
+
+async def _start_plain(server: grpc.aio.Server, addr: Addr) -> Served:
     try:
         port = server.add_insecure_port(str(addr))
     except RuntimeError:
         raise ServeError(f"cannot listen at {addr}: is the port taken?") from None
     await server.start()
-    served = Served(server, Addr(addr.ip, port))
-    settings.state.write("address", f"{served.addr}\n".encode(), 0o644)
-    return served
+    return Served(server, Addr(addr.ip, port), None)
+
+
+async def _start_fronted(server: grpc.aio.Server, settings: Settings, authority: CertificateAuthority) -> Served:
+    inside = settings.state.directory / "grpc.sock"
+    if len(str(inside)) > _SOCKET_PATH_BYTES:
+        raise ServeError(f"{inside} is too long for a socket's path: choose a shorter state directory")
+    try:
+        server.add_insecure_port(f"unix:{inside}")
+        front = Front(asyncio.get_running_loop(), settings.addr, authority, SERVER_IDENTITY, inside)
+    except (RuntimeError, OSError) as error:
+        raise ServeError(str(error)) from None
+    await server.start()
+    return Served(server, front.addr, front)
 
 
 async def _run(settings: Settings) -> None:
@@ -111,7 +138,7 @@ async def _run(settings: Settings) -> None:
     _tell(loaded, settings.manifests)
     _log.info("serving at %s, state in %s", served.addr, settings.state.directory)
     await follow_directory(settings.manifests, models, stop)
-    await served.server.stop(_STOP_GRACE_S)
+    await served.stop()
     _log.info("stopped")
 
 

@@ -7,6 +7,7 @@ first byte, and one that others could read is refused. `sponson mesh token` and
     ca.key  ca.crt     the root (PEM); ca.crt is the trust anchor of every workload
     token.key          what workload tokens are signed with
     address            `ip:port` of the running server
+    grpc.sock          where it is reached from inside, when its port is not on loopback
     workloads/NS/NAME  tokens, keys and certificates of workloads set up by `sponson mesh env`
 """
 
@@ -16,6 +17,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ipaddress import ip_address
 from pathlib import Path
 from stat import S_IMODE
 from typing import Final
@@ -80,11 +82,18 @@ class State:
         return write_file(self.directory / name, data, mode)
 
     def serving_addr(self) -> Addr:
-        """Where the server last said that it serves; its default address if it never did."""
+        """Where the server last said that it serves, its default address if it never did.
+
+        StateError if that is every address of the machine, of which workloads need one.
+        """
+        path = self.directory / "address"
         try:
-            return parse_addr((self.directory / "address").read_text().strip())
+            found = parse_addr(path.read_text().strip())
         except (FileNotFoundError, ValueError):
             return DEFAULT_ADDR
+        if ip_address(found.ip).is_unspecified:
+            raise StateError(f"{path}: the control plane serves at {found}: say with --addr which address to use")
+        return found
 
 
 def write_file(path: Path, data: bytes, mode: int = 0o600) -> Path:

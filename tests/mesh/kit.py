@@ -118,7 +118,7 @@ async def mesh(directory: Path, text: str = SERVICE, port: int = 0) -> AsyncIter
         finally:
             stop.set()
             await following
-            await served.server.stop(0)
+            await served.stop(0)
 
 
 async def until(is_so: Callable[[], bool], deadline_s: float = 10.0) -> None:
