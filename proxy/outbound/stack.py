@@ -52,13 +52,17 @@ class Outbound:
             if target is None:
                 ExplicitConnection(self._protocols, self.discovery, sock, peer).begin()
             else:
-                Accepted(self._protocols, sock, target, self.discovery.get(target)).begin()
+                self.redirected(sock, target)
         except OSError as error:
             _log.info("Connection of %s dropped: no original destination: %s", peer, error)
             sock.close()
         except Exception:
             report_fault()
             sock.close()
+
+    def redirected(self, sock: socket.socket, target: Addr) -> None:
+        """The same for a connection whose original destination is known."""
+        Accepted(self._protocols, sock, target, self.discovery.get(target)).begin()
 
     def close(self) -> None:
         """Cancel every question and drop every idle connection; connections that work are Drain's."""

@@ -1,0 +1,164 @@
+"""An outbound proxy on a real loop with lookups that the test answers: servers, clients, and the watches between."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from proxy.balance.endpoints import ABSENT, Resolution, reset
+from proxy.config import Config, parse
+from proxy.core.addr import Addr, addr
+from proxy.core.drain import Drain
+from proxy.core.watch import Absent, Watch
+from proxy.metrics.registry import Registry
+from proxy.outbound.given import Lookups
+from proxy.outbound.stack import Outbound
+from proxy.policy.client import (
+    DETECT,
+    FIRST_AVAILABLE,
+    OPAQUE,
+    Backend,
+    Balance,
+    ClientPolicy,
+    ClientRoute,
+    ClientRule,
+    Distribution,
+    RouteBackend,
+    StreamRoute,
+)
+from proxy.policy.endpoint import EndpointMeta
+from proxy.policy.meta import Meta, default_meta
+from proxy.policy.profile import Profile
+from proxy.transport.listener import Listener, ListenOptions
+from tests.kit.environment import environment
+from tests.kit.sockets import Ticking, tcp_pair
+
+SERVICE = Meta("core", "Service", "web", "ns", port=80)
+
+
+def config(**changes: str | None) -> Config:
+    """A workload's configuration that permits loopback; `changes` as in tests.kit.environment."""
+    env = environment(OUTBOUND_HTTP_FAILFAST_TIMEOUT="300ms", OUTBOUND_TCP_FAILFAST_TIMEOUT="300ms", **changes)
+    return parse({"SPONSON_ALLOW_LOOPBACK": "true", "SPONSON_OUTBOUND_EXPLICIT": "true", **env})
+
+
+def balance_policy(path: str = "web.ns.svc.cluster.local:80", protocol: str = DETECT, meta: Meta = SERVICE) -> ClientPolicy:
+    """What the real controller says about a plain service."""
+    distribution = Distribution(FIRST_AVAILABLE, (RouteBackend(Backend(meta, Balance(path))),))
+    routes = (ClientRoute(default_meta("http"), (), (ClientRule((), (), distribution),)),)
+    opaque = (StreamRoute(default_meta("opaq"), distribution),)
+    return ClientPolicy(meta, protocol, () if protocol == OPAQUE else routes, () if protocol == OPAQUE else routes, opaque)
+
+
+class FakeLookups:
+    """Answers of the control plane, by question; `asked` keeps the questions, `closed` those that were taken back."""
+
+    def __init__(self) -> None:
+        self.profiles: dict[str, Watch[Profile | Absent | None]] = {}
+        self.policies: dict[Addr | str, Watch[ClientPolicy | Absent | None]] = {}
+        self.names: dict[str, Watch[Resolution[EndpointMeta]]] = {}
+        self.hosts: dict[str, Watch[Resolution[EndpointMeta]]] = {}
+        self.asked: list[tuple[str, Addr | str]] = []
+        self.closed: list[tuple[str, Addr | str]] = []
+
+    def lookups(self) -> Lookups:
+        return Lookups(
+            lambda path: self._answer("profile", path, self.profiles, Absent("no profile")),
+            lambda target: self._answer("policy", target, self.policies, Absent("not found")),
+            lambda path: self._answer("endpoints", path, self.names, Resolution(ABSENT)),
+            lambda path: self._answer("resolve", path, self.hosts, Resolution("failed", {}, "no such name")),
+        )
+
+    def _answer(self, kind: str, question: Any, answers: dict[Any, Any], otherwise: Any) -> Any:
+        self.asked.append((kind, question))
+        source = answers.get(question) or Watch(otherwise)
+        watch: Watch[Any] = Watch(source.value, lambda: self._closed(kind, question, source, watch))
+        source.subscribe(watch.set)
+        return watch
+
+    def _closed(self, kind: str, question: Any, source: Watch[Any], watch: Watch[Any]) -> None:
+        source.unsubscribe(watch.set)
+        self.closed.append((kind, question))
+
+
+class Network:
+    """One outbound proxy behind one explicit listener; what it dials are servers of the test."""
+
+    def __init__(self, ticking: Ticking, **changes: str | None) -> None:
+        self.ticking = ticking
+        self.reactor = ticking.reactor
+        self.config = config(**changes)
+        self.fake = FakeLookups()
+        self.drain = Drain()
+        self.registry = Registry(self.reactor.clock)
+        self.credentials: Any = None
+        self._closers: list[Callable[[], Any]] = []
+        self.outbound: Outbound
+        self.listener: Listener
+
+    def start(self) -> Addr:
+        """Where clients connect to."""
+        lookups = self.fake.lookups()
+        self.outbound = Outbound(self.reactor, self.config, self.credentials, lookups, self.registry, self.drain)
+        self.listener = Listener(self.reactor, addr("127.0.0.1", 0), self.outbound.accept, ListenOptions())
+        self._closers.append(self.listener.close)
+        self.outbound.given.listeners.append(self.listener.addr)
+        return self.listener.addr
+
+    async def server(self, serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any], port: int = 0) -> Addr:
+        server = await asyncio.start_server(serve, "127.0.0.1", port)
+        self._closers.append(server.close)
+        return addr(*server.sockets[0].getsockname()[:2])
+
+    def name(self, path: str, *addrs: Addr, meta: EndpointMeta | None = None) -> Watch[Resolution[EndpointMeta]]:
+        """A service of the mesh, with these endpoints so far."""
+        known = meta or EndpointMeta()
+        self.fake.policies.setdefault(path, Watch(balance_policy(path)))
+        return self.fake.names.setdefault(path, Watch(reset(dict.fromkeys(addrs, known))))
+
+    def redirect(self, target: Addr) -> socket.socket:
+        """A client's end of a connection that a redirect rule brought here instead of to `target`; non-blocking."""
+        near, far = tcp_pair()
+        self.outbound.redirected(far, target)
+        return near
+
+    def metrics(self) -> str:
+        return self.registry.render().decode()
+
+    def close(self) -> None:
+        for closer in self._closers:
+            closer()
+        self.drain.begin(lambda: None)
+        self.outbound.close()
+
+
+def http_server(name: str, seen: list[bytes] | None = None, body: bytes = b"") -> Callable[..., Any]:
+    """Answers every request with its name; `seen` gets the heads."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                if seen is not None:
+                    seen.append(head)
+                answer = body or name.encode()
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nX-Server: %s\r\n\r\n%s" % (len(answer), name.encode(), answer))
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    return serve
+
+
+async def exchange(where: Addr, request: bytes, timeout_s: float = 5.0) -> bytes:
+    """Send a request on a connection of its own and read until the peer ends."""
+    reader, writer = await asyncio.open_connection(where.ip, where.port)
+    try:
+        writer.write(request)
+        return await asyncio.wait_for(reader.read(-1), timeout_s)
+    finally:
+        writer.close()
