@@ -10,6 +10,7 @@ long to look for more is learnt from what was found.
 
 from __future__ import annotations
 
+import errno
 import socket
 import ssl
 import struct
@@ -37,6 +38,9 @@ _RESETS: Final = struct.pack("ii", 1, 0)
 
 _LINGER_S: Final = 5.0
 """How long what was written before `abort` may take to leave (nginx lingering_timeout: 5 s)."""
+
+_TCP_CLOSE: Final = 7
+"""The state of a connection that is gone; linux/tcp_states.h."""
 
 # One buffer for all: an allocation of this size per read would be mapped and unmapped every time.
 _buffer: Final = bytearray(_BUFFER_BYTES)
@@ -198,6 +202,8 @@ class Session:
     def _fail(self, error: OSError) -> None:
         """A read or a write said that the connection is broken."""
         if self._state == _OPEN or self._state == _LINGERING:
+            if isinstance(error, ssl.SSLEOFError) and _is_reset(self._socket):
+                error = ConnectionResetError(errno.ECONNRESET, "connection reset by peer")
             self._errno = "" if isinstance(error, ssl.SSLError) else errno_name(error)
             self._close(_reason_of(error) if self._state == _OPEN else self._reason)
 
@@ -344,6 +350,15 @@ class Session:
                     self._close(Reason.COMPLETE)
         except Exception:
             self._give_up()
+
+
+def _is_reset(tls: ssl.SSLSocket | None) -> bool:
+    """Whether it was no FIN that a read has met: CPython reports a reset as an end, its errno is gone by then, but a
+    socket that had a FIN is in CLOSE_WAIT."""
+    try:
+        return tls is not None and tls.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _TCP_CLOSE
+    except OSError:
+        return False
 
 
 def _reason_of(error: OSError) -> Reason:

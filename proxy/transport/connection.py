@@ -29,6 +29,9 @@ MakeCodec = Callable[[Wire], Codec]
 _RESETS: Final = struct.pack("ii", 1, 0)
 """SO_LINGER on, zero seconds: `close` sends RST."""
 
+_LONG_READ_BYTES: Final = 250_000
+"""uvloop reads 256,000 bytes at once: with so many, the kernel has more."""
+
 _LINGER_S: Final = 5.0
 """How long what was written before `abort` may take to leave (nginx lingering_timeout: 5 s)."""
 
@@ -259,6 +262,8 @@ class PlainConnection:
                 self.codec.feed(data)
             except Exception:
                 self._give_up()
+            if len(data) >= _LONG_READ_BYTES:
+                self._take_turns()
 
     def eof_received(self) -> bool:
         if self._is_paused:
@@ -274,6 +279,18 @@ class PlainConnection:
             if self._is_ending and not self._is_marked and self._reason is None and transport is not None:
                 self._end_now(transport)
         return True
+
+    def _take_turns(self) -> None:
+        """The loop would read up to 32 times before anything is flushed, and so before anyone can say stop."""
+        transport = self._transport
+        if transport is not None and self._reason is None and not self._is_paused:
+            transport.pause_reading()
+            self._reactor.loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        transport = self._transport
+        if transport is not None and self._reason is None and not self._is_paused and not self._has_eof:
+            transport.resume_reading()
 
     def _miss(self, data: bytes) -> None:
         # uvloop begins to read after connection_made, whatever was asked there: one read may come.

@@ -11,6 +11,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from proxy.tls.credentials import Credentials
+
 _DAY = datetime.timedelta(days=1)
 
 
@@ -74,6 +76,16 @@ def issue(
         serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     return Leaf(certificate.public_bytes(serialization.Encoding.DER), key_der)
+
+
+def credentials(name: str, ca: Authority | None = None, *, is_certified: bool = True) -> Credentials:
+    """Of a workload that this authority, `the_ca()` if none, has certified."""
+    ca = ca or the_ca()
+    made = Credentials(name, ca.pem)
+    if is_certified:
+        leaf = issue(ca, name)
+        made.install(leaf.certificate_der, [], leaf.key_der, 2e9)
+    return made
 
 
 def _builder(
