@@ -45,10 +45,10 @@ def test_host_routes_and_one_connection_reaches_several_services() -> None:
             network.name(f"{name}.ns.svc.cluster.local:8080", await network.server(http_server(name)))
         proxy = network.start()
         reader, writer = await asyncio.open_connection(*proxy)
-        for name in (b"a", b"b", b"a"):
-            writer.write(b"GET / HTTP/1.1\r\nHost: %b.ns.svc.cluster.local:8080\r\n\r\n" % name)
+        for name in ("a", "b", "a"):
+            writer.write(b"GET / HTTP/1.1\r\nHost: %b.ns.svc.cluster.local:8080\r\n\r\n" % name.encode())
             head = await reader.readuntil(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 200 ") and await reader.readexactly(1) == name
+            assert head.startswith(b"HTTP/1.1 200 ") and await reader.readexactly(1) == name.encode()
         assert len(network.outbound.discovery) == 2
         writer.close()
         network.close()
@@ -61,7 +61,10 @@ def test_a_name_of_the_mesh_that_nobody_serves_gets_502_with_its_reason() -> Non
         network = Network(ticking)
         network.fake.policies["none.ns.svc.cluster.local:80"] = Watch(Absent("no such service"))
         proxy = network.start()
-        for request in (BY_HOST % b"none.ns.svc.cluster.local", b"CONNECT none.ns.svc.cluster.local:80 HTTP/1.1\r\n\r\n"):
+        for request in (
+            BY_HOST % b"none.ns.svc.cluster.local",
+            b"CONNECT none.ns.svc.cluster.local:80 HTTP/1.1\r\n\r\n",
+        ):
             answer = await exchange(proxy, request)
             assert answer.startswith(b"HTTP/1.1 502 Bad Gateway\r\n")
             assert b"none.ns.svc.cluster.local:80 is not served by the mesh: no such service\r\n" in answer
