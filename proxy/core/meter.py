@@ -7,11 +7,15 @@ as seen above TLS; an attempt that fails counts neither open nor close.
 
 from __future__ import annotations
 
+from proxy.core.faults import Faults
+from proxy.core.reason import Reason
+
 
 class Meter:
-    __slots__ = ("opened", "closed", "read_bytes", "written_bytes", "open_count", "updated_at")
+    __slots__ = ("opened", "closed", "read_bytes", "written_bytes", "open_count", "updated_at", "_faults")
 
-    def __init__(self) -> None:
+    def __init__(self, faults: Faults | None = None) -> None:
+        """`faults` counts for all meters of one direction."""
         self.opened = 0
         self.closed: dict[str, int] = {}
         """By errno name (`ECONNRESET`), empty for a clean close."""
@@ -20,6 +24,7 @@ class Meter:
         self.open_count = 0
         self.updated_at = 0.0
         """Monotonic; when a connection last opened or closed."""
+        self._faults = faults
 
     def open(self, now: float) -> None:
         self.opened += 1
@@ -30,3 +35,9 @@ class Meter:
         self.closed[errno] = self.closed.get(errno, 0) + 1
         self.open_count -= 1
         self.updated_at = now
+
+    def lost(self, reason: Reason) -> None:
+        """Why a connection is gone, or could not be made: what its codec is told as well."""
+        faults = self._faults
+        if faults is not None:
+            faults.count(reason)

@@ -29,7 +29,7 @@ class Kept(Generic[T]):
 
     __slots__ = ("cells", "_make", "_mark", "_seen")
 
-    def __init__(self, make: Callable[[], T], mark: Callable[[T], int]) -> None:
+    def __init__(self, make: Callable[[Labels], T], mark: Callable[[T], int]) -> None:
         self.cells: Final[dict[Labels, T]] = {}
         self._make: Final = make
         self._mark: Final = mark
@@ -39,7 +39,7 @@ class Kept(Generic[T]):
     def get(self, labels: Labels) -> T:
         found = self.cells.get(labels)
         if found is None:
-            found = self.cells[labels] = self._make()
+            found = self.cells[labels] = self._make(labels)
         return found
 
     def drop_idle(self, now: float, retain_s: float) -> None:

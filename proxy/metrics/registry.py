@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from proxy.core.faults import Faults
 from proxy.core.meter import Meter
 from proxy.metrics import exposition
 from proxy.metrics.cells import Cell, Counter, Gauge, Histogram, Labels
@@ -22,14 +23,15 @@ _FAMILIES: Final = {family.name: family for family in (*LEGACY, *TELEMETRY, *PRO
 class Registry:
     """`retain_idle_s`: how long label sets that nobody holds stay (METRICS_RETAIN_IDLE)."""
 
-    __slots__ = ("clock", "retain_idle_s", "_cells", "_requests", "_meters", "_before_scrape")
+    __slots__ = ("clock", "retain_idle_s", "_cells", "_requests", "_meters", "_faults", "_before_scrape")
 
     def __init__(self, clock: Callable[[], float], retain_idle_s: float = 600.0) -> None:
         self.clock: Final = clock
         self.retain_idle_s: Final = retain_idle_s
         self._cells: Final[dict[str, dict[Labels, Cell]]] = {name: {} for name in _FAMILIES}
-        self._requests: Final = {prefix: Kept(RequestScope, _requests_mark) for prefix in REQUEST_PREFIXES}
-        self._meters: Final = Kept(Meter, _meter_mark)
+        self._requests: Final = {prefix: Kept(_make_scope, _requests_mark) for prefix in REQUEST_PREFIXES}
+        self._meters: Final = Kept(self._make_meter, _meter_mark)
+        self._faults: Final[dict[str, Faults]] = {}
         self._before_scrape: Final[list[Callable[[], None]]] = []
         for family in TELEMETRY:
             self.counter(family.name)
@@ -67,6 +69,13 @@ class Registry:
     def meter(self, labels: Labels) -> Meter:
         return self._meters.get(labels)
 
+    def faults(self, direction: str) -> Faults:
+        """Of `inbound` or `outbound`; a meter's connections count theirs by the meter's own direction."""
+        found = self._faults.get(direction)
+        if found is None:
+            found = self._faults[direction] = Faults()
+        return found
+
     def before_scrape(self, callback: Callable[[], None]) -> None:
         """Called at the beginning of each `render`: for values that are read rather than counted."""
         self._before_scrape.append(callback)
@@ -75,6 +84,7 @@ class Registry:
         """The whole exposition, legacy part first, `# EOF` last; then drops what has been idle too long."""
         for callback in self._before_scrape:
             callback()
+        self._show_faults()
         text = "\n".join([*self._legacy(), *self._prom(), "# EOF", ""])
         now = self.clock()
         for kept in self._requests.values():
@@ -95,11 +105,24 @@ class Registry:
         for family in PROM:
             yield from exposition.prom_family(family, self._cells[family.name])
 
+    def _make_meter(self, labels: Labels) -> Meter:
+        return Meter(self.faults(next((value for name, value in labels if name == "direction"), "")))
+
+    def _show_faults(self) -> None:
+        for direction, faults in self._faults.items():
+            for reason, count in faults.counts.items():
+                labels = (("direction", direction), ("reason", reason))
+                self.counter("sponson_connection_faults_total", labels).value = count
+
     def _of(self, name: str, kind: str) -> dict[Labels, Cell]:
         family: Family = _FAMILIES[name]
         if family.kind != kind:
             raise KeyError(f"{name} is a {family.kind}, not a {kind}")
         return self._cells[name]
+
+
+def _make_scope(labels: Labels) -> RequestScope:
+    return RequestScope()
 
 
 def _requests_mark(scope: RequestScope) -> int:

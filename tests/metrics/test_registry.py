@@ -12,7 +12,6 @@ from prometheus_client.parser import text_string_to_metric_families as parse_leg
 
 from proxy.core.reason import Reason
 from proxy.metrics import (
-    FaultMetrics,
     HttpMetrics,
     Registry,
     TransportMetrics,
@@ -43,7 +42,7 @@ def full_registry() -> Registry:
     show_dns(registry, ("identity",), {("identity", "SRV", "ok"): 2})
     registry.counter("inbound_http_errors_total", (("error", "i/o"),)).add()
     registry.histogram("outbound_tcp_detect_http_duration_seconds", (("parent_name", "x"),)).observe(0.05)
-    FaultMetrics(registry, "inbound").count(Reason.PROTOCOL_ERROR)
+    registry.faults("inbound").count(Reason.PROTOCOL_ERROR)
     scope = HttpMetrics(registry).scope(DIRECTION)
     scope.request()
     scope.response_began(200, 0.0031)
@@ -174,13 +173,18 @@ def test_a_name_that_is_not_in_the_catalogue_cannot_be_counted() -> None:
 
 def test_faults_are_counted_by_reason_and_ends_that_are_none_are_not() -> None:
     registry = Registry(Clock())
-    faults = FaultMetrics(registry, "inbound")
-    for reason in (Reason.PROTOCOL_ERROR, Reason.PROTOCOL_ERROR, Reason.COMPLETE, Reason.PEER_CLOSED, "tls_handshake"):
-        faults.count(reason)
+    meter = TransportMetrics(registry).meter((*DIRECTION, ("peer", "src")))
+    for reason in (Reason.PROTOCOL_ERROR, Reason.COMPLETE, Reason.PEER_CLOSED, Reason.CONNECTION_RESET):
+        meter.lost(reason)
+    registry.faults("inbound").count(Reason.PROTOCOL_ERROR)
+    registry.faults("inbound").count_as("tls_handshake")
+    registry.faults("outbound").count(Reason.CONNECT_FAILED)
     found = {name: value for name, value in values(registry).items() if "faults" in name}
     assert found == {
         'sponson_connection_faults_total{direction="inbound",reason="protocol_error"}': "2",
+        'sponson_connection_faults_total{direction="inbound",reason="connection_reset"}': "1",
         'sponson_connection_faults_total{direction="inbound",reason="tls_handshake"}': "1",
+        'sponson_connection_faults_total{direction="outbound",reason="connect_failed"}': "1",
     }
 
 
