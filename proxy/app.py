@@ -151,6 +151,7 @@ class App:
         self._bind("admin", [config.admin_listen_addr], self._accept_admin, inbound_options)
         self._bind("inbound", [config.inbound_listen_addr], self.inbound.accept, inbound_options)
         self._bind("outbound", list(config.outbound_listen_addrs), self.outbound.accept, outbound_options)
+        self.inbound.listens_at(self.listeners["inbound"][0].addr)
         self._on_admin = self.inbound.admin(self.listeners["admin"][0].addr, self._page)
         self.outbound.given.listeners.extend(listener.addr for listener in self._all_listeners())
 

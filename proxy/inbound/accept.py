@@ -43,7 +43,7 @@ def destination(sock: socket.socket, peer: Addr) -> Addr:
 class Accept:
     """The inbound listener's `on_accept`."""
 
-    __slots__ = ("_parts", "_direct", "_app", "_destination", "_direct_port", "_ips")
+    __slots__ = ("_parts", "_direct", "_app", "_destination", "_ips")
 
     def __init__(
         self, parts: Parts, direct: Service, app: Service, destination: Callable[[socket.socket, Addr], Addr]
@@ -52,7 +52,6 @@ class Accept:
         self._direct: Final = direct
         self._app: Final = app
         self._destination: Final = destination
-        self._direct_port: Final = parts.config.inbound_listen_addr.port
         self._ips: Final = parts.config.inbound_ips
 
     def accept(self, sock: socket.socket, peer: Addr) -> None:
@@ -67,7 +66,7 @@ class Accept:
             self._parts.count_tcp_error(UNEXPECTED, peer, original, text)
             sock.close()
             return
-        if original.port == self._direct_port:
+        if original.port == self._parts.direct_port:
             Arrival(self._parts, self._direct, peer, original).begin(sock)
             return
         arrival = Arrival(self._parts, self._app, peer, original)

@@ -31,11 +31,22 @@ _log: Final = logger(__name__)
 
 
 class TurnsAway(Protocol):
-    """Made per accepted connection: how a request that waited too long, or found the line full, is answered."""
+    """Made per accepted connection: how a request is answered that waited too long, found the line full, or has no way."""
+
+    def unexpected(self, exchange: Exchange, text: str) -> None: ...
 
     def fail_fast(self, exchange: Exchange) -> None: ...
 
     def shed(self, exchange: Exchange) -> None: ...
+
+
+class Loop:
+    """The proxy's own port is no app's: a request that is to go there would come back."""
+
+    __slots__ = ()
+
+    def dispatch(self, exchange: Exchange) -> None:
+        _answerer(exchange).unexpected(exchange, "inbound connection must not target the proxy's own port")
 
 
 class Local:

@@ -56,7 +56,7 @@ class Forwarding:
             return None
         parts = arrival.parts
         config = parts.config
-        if arrival.target.port == config.inbound_listen_addr.port:
+        if arrival.target.port == parts.direct_port:
             self._guard.end()
             arrival.fail(UNEXPECTED, f"inbound connection must not target port {arrival.target.port}")
             return None

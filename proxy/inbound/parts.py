@@ -28,7 +28,7 @@ _log: Final = logger(__name__)
 
 class Parts:
     __slots__ = (
-        "reactor", "config", "credentials", "policies", "registry", "drain", "http2_server", "http2_client",
+        "reactor", "config", "credentials", "policies", "registry", "drain", "direct_port", "http2_server", "http2_client",
     )  # fmt: skip
 
     def __init__(
@@ -46,6 +46,8 @@ class Parts:
         self.policies: Final = policies
         self.registry: Final = registry
         self.drain: Final = drain
+        self.direct_port = config.inbound_listen_addr.port
+        """Where we listen ourselves: whoever wants this port wants the proxy, and the app is never dialled there."""
         self.http2_server: Final = server_settings(config.inbound_server_http2)
         """What we announce to whoever connects to us."""
         self.http2_client: Final = DEFAULT._replace(

@@ -33,7 +33,7 @@ from proxy.inbound.accept import Accept, destination
 from proxy.inbound.admin import AdminServer
 from proxy.inbound.arrival import Arrival
 from proxy.inbound.direct import DirectServer
-from proxy.inbound.local import Local
+from proxy.inbound.local import Local, Loop
 from proxy.inbound.parts import Parts
 from proxy.inbound.policies import Policies
 from proxy.inbound.server import AppServer
@@ -80,6 +80,10 @@ class Inbound:
         app = AppServer(self._parts, self._app)
         self._accept: Final = Accept(self._parts, direct, app, lookups.destination)
 
+    def listens_at(self, addr: Addr) -> None:
+        """Where the listener was bound, if the configuration left the port open."""
+        self._parts.direct_port = addr.port
+
     def accept(self, sock: socket.socket, peer: Addr) -> None:
         """Take over an accepted connection. Never raises: what fails ends this connection only."""
         try:
@@ -99,6 +103,8 @@ class Inbound:
         self._local.close()
 
     def _app(self, arrival: Arrival) -> Stage:
+        if arrival.target.port == self._parts.direct_port:
+            return Loop()
         return self._local.app(arrival.target)
 
 

@@ -1,0 +1,256 @@
+"""A workload in this process: the inbound side on a real listener, an app behind it, clients of every kind."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+import h2.config
+import h2.connection
+import h2.events
+
+from proxy.config import parse
+from proxy.core.addr import Addr
+from proxy.core.drain import Drain
+from proxy.core.watch import Watch
+from proxy.inbound.stack import Inbound, Lookups
+from proxy.metrics import Registry
+from proxy.policy.server import ServerPolicy
+from proxy.tls.credentials import Credentials
+from proxy.transport.header import TransportHeader, encode
+from proxy.transport.listener import Listener
+from tests.kit.certificates import credentials
+from tests.kit.environment import NAME, environment
+from tests.kit.sockets import Ticking, until
+
+PEER = "web.ns.serviceaccount.identity.linkerd.cluster.local"
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+
+
+class App:
+    """What the workload runs: keeps what each of its connections said, and answers each whole HTTP/1 head, or each chunk."""
+
+    def __init__(self) -> None:
+        self.saw: list[bytes] = []
+        """One entry per connection."""
+        self.has_eof: list[bool] = []
+        self.greeting = b""
+        """Said first, as some servers do."""
+        self.answer: Callable[[bytes], bytes | None] = lambda said: OK if said.endswith(b"\r\n\r\n") else None
+        """To what one connection has said since the last answer; None waits for more, `close` and `reset` end it."""
+        self.port = 0
+        self._server: asyncio.Server | None = None
+
+    async def start(self, port: int = 0) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    @property
+    def all_said(self) -> bytes:
+        return b"".join(self.saw)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        index = len(self.saw)
+        self.saw.append(b"")
+        self.has_eof.append(False)
+        pending = b""
+        if self.greeting:
+            writer.write(self.greeting)
+        try:
+            while data := await reader.read(65536):
+                self.saw[index] += data
+                pending += data
+                answer = self.answer(pending)
+                if answer == b"close":
+                    break
+                if answer == b"reset":
+                    writer.transport.abort()
+                    return
+                if answer is not None:
+                    writer.write(answer)
+                    pending = b""
+            else:
+                self.has_eof[index] = True
+        except OSError:
+            pass
+        writer.close()
+
+
+class Workload:
+    """`policy` is what the control plane says of every port; None leaves the default of the environment."""
+
+    def __init__(self, ticking: Ticking, policy: ServerPolicy | None = None, **env: str | None) -> None:
+        self.ticking = ticking
+        self.config = parse(environment(INBOUND_LISTEN_ADDR="127.0.0.1:0", **env))
+        self.registry = Registry(ticking.reactor.clock)
+        self.drain = Drain()
+        self.credentials: Credentials = credentials(NAME)
+        self.policy = policy
+        self.watches: dict[int, Watch[ServerPolicy]] = {}
+        self.original: Addr | OSError | None = None
+        """Where the next clients wanted to go; None: to the app."""
+        self.app = App()
+        lookups = Lookups(self._watch, self._destination)
+        self.inbound = Inbound(ticking.reactor, self.config, self.credentials, lookups, self.registry, self.drain)
+        self.listener = Listener(ticking.reactor, Addr("127.0.0.1", 0), self.inbound.accept)
+        self.inbound.listens_at(self.listener.addr)
+
+    async def __aenter__(self) -> Workload:
+        await self.app.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.listener.close()
+        self.inbound.close()
+        self.app.stop()
+        await until(lambda: not len(self.drain), "every connection has ended")
+
+    def _watch(self, port: int, initial: ServerPolicy) -> Watch[ServerPolicy]:
+        made = self.watches[port] = Watch(self.policy or initial)
+        return made
+
+    def _destination(self, sock: Any, peer: Addr) -> Addr:
+        if isinstance(self.original, OSError):
+            raise self.original
+        return self.original or Addr("127.0.0.1", self.app.port)
+
+    # ---- clients
+
+    async def connect(self) -> Client:
+        return Client(*await asyncio.open_connection(*self.listener.addr))
+
+    async def connect_tls(self, peer: str | None = PEER, name: str = NAME, offers_header: bool = False) -> Client:
+        """Mesh TLS as this peer (None: without a certificate of its own)."""
+        own = credentials(peer or "nobody", is_certified=peer is not None)
+        context = own.client_context(offers_header)
+        return Client(*await asyncio.open_connection(*self.listener.addr, ssl=context, server_hostname=name))
+
+    async def connect_direct(self, header: TransportHeader, peer: str | None = PEER) -> Client:
+        self.original = self.listener.addr
+        client = await self.connect_tls(peer, offers_header=True)
+        client.write(encode(header))
+        return client
+
+    # ---- numbers
+
+    def metric(self, name: str, *needles: str) -> float:
+        """The sum of a family's samples whose labels have all of these."""
+        found = 0.0
+        for line in self.registry.render().decode().splitlines():
+            if line.startswith((f"{name} ", f"{name}{{")) and all(one in line for one in needles):
+                found += float(line.rpartition(" ")[2])
+        return found
+
+    def lines(self, name: str) -> list[str]:
+        return [line for line in self.registry.render().decode().splitlines() if line.startswith(f"{name}{{")]
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def write(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def read(self, count: int) -> bytes:
+        return await asyncio.wait_for(self.reader.readexactly(count), 10)
+
+    async def rest(self) -> bytes:
+        """Until the other side ends; a reset is `<RST>`."""
+        try:
+            return await asyncio.wait_for(self.reader.read(), 10)
+        except (ConnectionResetError, ssl.SSLError):
+            return b"<RST>"
+
+    async def answer(self) -> bytes:
+        """One HTTP/1 response without its date: head, and body by its content-length."""
+        head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 10)
+        lines = head[:-4].split(b"\r\n")
+        length = next((int(one.partition(b":")[2]) for one in lines if one.lower().startswith(b"content-length:")), 0)
+        body = await self.read(length) if length else b""
+        return b"\r\n".join(one for one in lines if not one.lower().startswith(b"date:")) + b"\r\n\r\n" + body
+
+    async def ask(self, request: bytes) -> bytes:
+        self.write(request)
+        return await self.answer()
+
+    def close(self) -> None:
+        self.writer.close()
+
+    def abort(self) -> None:
+        self.writer.transport.abort()
+
+
+class Http2Client:
+    """An independent HTTP/2 client, over any Client."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.h2 = h2.connection.H2Connection(
+            h2.config.H2Configuration(client_side=True, header_encoding="utf-8", validate_outbound_headers=False)
+        )
+        self.goaways: list[int] = []
+        self.h2.initiate_connection()
+        client.write(self.h2.data_to_send())
+
+    async def ask(self, headers: list[tuple[str, str]], body: bytes = b"") -> Answered:
+        stream_id = self.h2.get_next_available_stream_id()
+        self.h2.send_headers(stream_id, headers, end_stream=not body)
+        if body:
+            self.h2.send_data(stream_id, body, end_stream=True)
+        self.client.write(self.h2.data_to_send())
+        answered = Answered()
+        while not answered.is_over:
+            data = await asyncio.wait_for(self.client.reader.read(65536), 10)
+            if not data:
+                answered.is_over = True
+                answered.has_eof = True
+            for event in self.h2.receive_data(data):
+                self._take(event, stream_id, answered)
+            self.client.write(self.h2.data_to_send())
+        return answered
+
+    async def get(self, path: str = "/", *more: tuple[str, str], method: str = "GET", authority: str = "x") -> Answered:
+        pseudo = [(":method", method), (":scheme", "http"), (":authority", authority), (":path", path)]
+        return await self.ask([*pseudo, *more])
+
+    def _take(self, event: Any, stream_id: int, answered: Answered) -> None:
+        if isinstance(event, h2.events.ConnectionTerminated):
+            self.goaways.append(int(event.error_code or 0))
+        if getattr(event, "stream_id", None) != stream_id:
+            return
+        if isinstance(event, h2.events.ResponseReceived):
+            answered.headers = [(name, value) for name, value in event.headers if name != "date"]
+        elif isinstance(event, h2.events.DataReceived):
+            answered.body += event.data
+        elif isinstance(event, h2.events.TrailersReceived):
+            answered.trailers = list(event.headers)
+        elif isinstance(event, h2.events.StreamReset):
+            answered.reset = int(event.error_code)
+            answered.is_over = True
+        elif isinstance(event, h2.events.StreamEnded):
+            answered.is_over = True
+
+    def close(self) -> None:
+        self.client.close()
+
+
+class Answered:
+    def __init__(self) -> None:
+        self.headers: list[Any] = []
+        self.body = b""
+        self.trailers: list[Any] = []
+        self.reset: int | None = None
+        self.has_eof = False
+        self.is_over = False
+
+    @property
+    def status(self) -> str:
+        return str(dict(self.headers).get(":status", ""))
