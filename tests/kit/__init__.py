@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterator
 
 from proxy.core.codec import Codec
@@ -38,10 +39,27 @@ class ListWire:
     def hand_over(self, codec: Codec) -> None:
         self.codec = codec
 
+    @property
+    def is_over(self) -> bool:
+        """Nothing more can be written."""
+        return self.aborted is not None or self.has_ended
+
+    def mark(self) -> str:
+        """How the recordings say that a connection was left."""
+        return "<RST>" if self.aborted is Reason.CONNECTION_RESET else "<FIN>" if self.is_over else "<OPEN>"
+
     def take(self) -> bytes:
         data = b"".join(self.written)
         self.written.clear()
         return data
+
+
+_MADE_DATE = re.compile(rb"\r\ndate: [^\r]* GMT(?=\r\n)")
+
+
+def undated(data: bytes) -> bytes:
+    """Without the `date` that the proxy adds to responses which have none."""
+    return _MADE_DATE.sub(b"", data)
 
 
 def splits(data: bytes) -> Iterator[list[bytes]]:

@@ -241,7 +241,7 @@ def _read_target(head: RequestHead, target: bytes) -> bool:
     if head.method == b"CONNECT":
         head.authority = target
         head.path = b""
-        return is_authority(target) is not None and target[0] != 0x3A and head.version != HTTP_1_0
+        return is_authority(target) is not None and target[0] not in b":*" and head.version != HTTP_1_0
     match = _absolute(target)
     if match is None:
         head.target = b""
