@@ -10,6 +10,7 @@ builds a head refuses it.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 from proxy.core import limits
@@ -49,6 +50,15 @@ _KINDS: Final[dict[bytes, int]] = {
 
 is_authority: Final = re.compile(rb"(?:\[[0-9A-Za-z:.%_~\-]+\]|[!$%&'()*+\-.;=_~0-9A-Za-z]*)(?::[0-9]{0,5})?").fullmatch
 """Host and port, without user information, and without the comma that would make two of one (RFC 9110 section 7.2)."""
+_is_token = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
+_PSEUDO: Final[dict[bytes, Callable[[bytes], re.Match[bytes] | None]]] = {
+    b":method": _is_token,
+    b":scheme": re.compile(rb"[A-Za-z][A-Za-z0-9+\-.]*").fullmatch,
+    b":authority": is_authority,
+    b":path": re.compile(rb"/[\x21-\x7e\x80-\xff]*|\*").fullmatch,
+    b":protocol": _is_token,
+    b":status": re.compile(rb"[1-9][0-9][0-9]").fullmatch,
+}
 _is_length = re.compile(rb"[0-9]{1,18}").fullmatch
 _is_line = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*").fullmatch
 _is_name = re.compile(rb":?[!#$%&'*+\-.^_`|~0-9a-z]+").fullmatch
@@ -103,7 +113,8 @@ def integer(value: int, bits: int, pattern: int) -> bytes:
 def kind_of(name: bytes, value: bytes) -> int:
     """What the codecs have to do about this field; all that its text alone decides is decided here, once."""
     if name[:1] == b":":
-        return PSEUDO
+        judge = _PSEUDO.get(name)
+        return MALFORMED if judge is None or judge(value) is None else PSEUDO
     kind = _KINDS.get(name, PLAIN)
     if not kind:
         return L5D if name.startswith(b"l5d-") else PLAIN
