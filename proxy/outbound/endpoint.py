@@ -9,18 +9,21 @@ only while a connection stands.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Final
 
 from proxy.balance.ewma import PeakEwma
 from proxy.balance.reconnect import Reconnect
+from proxy.config import Config
 from proxy.core.addr import Addr
-from proxy.core.codec import Wire
 from proxy.core.reason import Reason
+from proxy.http import orig_proto
 from proxy.http.exchange import Exchange
 from proxy.http.h1.client import H1Client
+from proxy.http.h1.pool import H1Pool
 from proxy.http.h2.client import H2Client
-from proxy.http.head import RequestHead, ResponseHead
+from proxy.http.h2.frame import DEFAULT_WINDOW, WINDOW_LIMIT
+from proxy.http.h2.settings import H2Settings
+from proxy.http.head import HTTP_2, RequestHead, ResponseHead
 from proxy.http.pool import Pool
 from proxy.metrics.http import HttpMetrics
 from proxy.outbound.connect import Dialler, SessionProtocol, as_reached
@@ -28,7 +31,7 @@ from proxy.outbound.given import Given
 from proxy.outbound.rescue import IDENTITY_REQUIRED, Rescue
 from proxy.policy.classify import classify
 from proxy.policy.client import PeakEwmaLoad, PenaltyLoad
-from proxy.policy.endpoint import HINT_H2, EndpointMeta
+from proxy.policy.endpoint import HINT_H2, EndpointMeta, Http2Params
 
 _REQUIRE_ID: Final = b"l5d-require-id"
 _DST_CANONICAL: Final = b"l5d-dst-canonical"
@@ -124,58 +127,46 @@ def strip(head: ResponseHead) -> None:
 
 
 class Http1Endpoint(HttpEndpoint):
-    """A pool for each authority and each form of target, so that different hosts never share a connection."""
+    """HTTP/1 connections, each for one authority."""
 
-    __slots__ = ("_dialler", "_pools", "_absolute_pools")
+    __slots__ = ("_dialler", "_pool")
 
     def __init__(self, kind: EndpointKind, addr: Addr, meta: EndpointMeta) -> None:
         self._dialler = kind.dialler(addr, meta, "http/1")
         super().__init__(kind, addr, meta, self._dialler.labels)
-        self._pools: dict[bytes, Pool] = {}
-        self._absolute_pools: dict[bytes, Pool] = {}
+        self._pool = h1_pool(kind.given, self._dialler)
 
     def start(self, readiness: Any) -> None:
         readiness.became_ready(self)
 
     def open(self, exchange: Exchange, request: RequestHead) -> None:
-        if request.is_lonely:
-            once = Pool(self._dial)
-            once.open(exchange)
-            once.close(Reason.COMPLETE)
-            return
-        pools = self._absolute_pools if request.is_absolute else self._pools
-        pool = pools.get(request.authority)
-        if pool is None:
-            pool = pools[request.authority] = Pool(self._dial)
-            pool.on_empty = partial(self._forget, pools, request.authority)
-        pool.open(exchange)
+        self._pool.open(exchange)
 
     def close(self) -> None:
-        for pools in (self._pools, self._absolute_pools):
-            for pool in list(pools.values()):
-                pool.close(Reason.SHUTDOWN)
+        self._pool.close(Reason.SHUTDOWN)
 
-    def _forget(self, pools: dict[bytes, Pool], authority: bytes) -> None:
-        pools.pop(authority, None)
 
-    def _dial(self, pool: Pool) -> Any:
-        def make_codec(wire: Wire) -> H1Client:
-            return H1Client(wire, pool)
+def h1_pool(given: Given, dialler: Dialler) -> H1Pool:
+    def dial(pool: Pool) -> Any:
+        return dialler.dial(lambda wire: H1Client(wire, pool))
 
-        return self._dialler.dial(make_codec)
+    config = given.config
+    idle_timeout_s = config.outbound_http1_connection_pool_idle_timeout_s
+    return H1Pool(dial, given.reactor.wheel, idle_timeout_s, config.outbound_max_idle_conns_per_endpoint)
 
 
 class Http2Endpoint(HttpEndpoint):
     """One pool that is connected ahead; beside it, for HTTP/1 clients, one of HTTP/1 for what must be a tunnel."""
 
-    __slots__ = ("_dialler", "_pool", "_tunnels", "_reconnect", "_readiness", "_is_ready")
+    __slots__ = ("_dialler", "_pool", "_tunnels", "_settings", "_reconnect", "_readiness", "_is_ready")
 
     def __init__(self, kind: EndpointKind, addr: Addr, meta: EndpointMeta) -> None:
         self._dialler = kind.dialler(addr, meta, "http/2")
         super().__init__(kind, addr, meta, self._dialler.labels)
+        self._settings = settings_of(kind.given.config, meta.http2)
         self._pool = Pool(self._dial)
         self._pool.on_empty = self._emptied
-        self._tunnels = None if kind.is_http2 else Http1Endpoint(kind, addr, meta)
+        self._tunnels = None if kind.is_http2 else h1_pool(kind.given, kind.dialler(addr, meta, "http/1"))
         reactor = kind.given.reactor
         self._reconnect = Reconnect(reactor.wheel, kind.given.config.outbound_connect_backoff, self._pool.connect)
         self._readiness: Any = None
@@ -186,24 +177,24 @@ class Http2Endpoint(HttpEndpoint):
         self._reconnect.start()
 
     def open(self, exchange: Exchange, request: RequestHead) -> None:
-        tunnels = self._tunnels
-        if tunnels is not None and request.wants_tunnel:
-            tunnels.open(exchange, request)
-        else:
-            self._pool.open(exchange)
+        if request.version != HTTP_2:
+            tunnels = self._tunnels
+            if tunnels is not None and request.wants_tunnel:
+                tunnels.open(exchange)
+                return
+            orig_proto.upgrade(request)
+        self._pool.open(exchange)
 
     def close(self) -> None:
         self._readiness = None
         self._reconnect.stop()
         self._pool.close(Reason.SHUTDOWN)
         if self._tunnels is not None:
-            self._tunnels.close()
+            self._tunnels.close(Reason.SHUTDOWN)
 
     def _dial(self, pool: Pool) -> Any:
-        def make_codec(wire: Wire) -> H2Client:
-            return H2Client(wire, pool)
-
-        return self._dialler.dial(make_codec, self._connected)
+        settings, wheel = self._settings, self._given.reactor.wheel
+        return self._dialler.dial(lambda wire: H2Client(wire, pool, settings, wheel), self._connected)
 
     def _connected(self) -> None:
         self._reconnect.succeeded()
@@ -217,6 +208,30 @@ class Http2Endpoint(HttpEndpoint):
             if self._readiness is not None:
                 self._readiness.became_pending(self)
         self._reconnect.lost()
+
+
+def settings_of(config: Config, params: Http2Params) -> H2Settings:
+    """The configuration's, overridden by what discovery says of the endpoint (reference: outbound, section 9.3).
+
+    A window counts only together with the other; adaptive ones begin as the configured ones and stay so.
+    """
+    stream_bytes = config.http2_initial_stream_window_size
+    connection_bytes = config.http2_initial_connection_window_size
+    if params.stream_window_bytes and params.connection_window_bytes and not params.is_adaptive:
+        stream_bytes, connection_bytes = params.stream_window_bytes, params.connection_window_bytes
+    settings = H2Settings(
+        stream_window_bytes=min(stream_bytes, WINDOW_LIMIT),
+        connection_window_bytes=min(max(connection_bytes, DEFAULT_WINDOW), WINDOW_LIMIT),
+    )
+    if params.max_frame_bytes:
+        settings = settings._replace(max_frame_bytes=min(max(params.max_frame_bytes, 16384), 16777215))
+    if params.keep_alive_interval_s and params.keep_alive_timeout_s:
+        settings = settings._replace(
+            keepalive_interval_s=params.keep_alive_interval_s,
+            keepalive_timeout_s=params.keep_alive_timeout_s,
+            keepalive_while_idle=params.keeps_alive_while_idle,
+        )
+    return settings
 
 
 class EndpointKind:

@@ -22,8 +22,6 @@ from proxy.core.names import dns_name
 from proxy.core.reason import Reason
 from proxy.core.watch import Absent
 from proxy.http.exchange import Exchange
-from proxy.http.h1.server import H1Server
-from proxy.http.h2.server import H2Server
 from proxy.http.head import HTTP_2, RequestHead
 from proxy.http.headers import HOST
 from proxy.http.normalize import split_authority
@@ -171,10 +169,8 @@ class Opening:
     # ----
 
     def _become_http(self, first: bytes, is_http2: bool) -> None:
-        protocols = self._connection.protocols
-        clock = protocols.given.reactor.clock
         stage = ExplicitStage(self._connection)
-        codec: Codec = H2Server(self._wire, stage, clock) if is_http2 else H1Server(self._wire, stage, clock)
+        codec = self._connection.protocols.http_codec(self._wire, stage, is_http2)
         self._wire.hand_over(codec)
         codec.feed(first)
 

@@ -12,12 +12,16 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final
 
+from proxy.config import Http2Server
 from proxy.core.addr import Addr
 from proxy.core.codec import Codec, Wire
 from proxy.core.errors import report_fault
 from proxy.core.watch import Absent
+from proxy.http.exchange import Stage
 from proxy.http.h1.server import H1Server
+from proxy.http.h2.frame import DEFAULT_WINDOW
 from proxy.http.h2.server import H2Server
+from proxy.http.h2.settings import H2Settings
 from proxy.metrics.transport import TransportMetrics
 from proxy.outbound import labels
 from proxy.outbound.discover import Destination
@@ -40,11 +44,12 @@ _NAMES: Final = {DETECT: "detect", OPAQUE: "opaq", TLS: "tls", HTTP_1: "http/1",
 class Protocols:
     """What routes and codecs of this worker are made with; also whoever has a wire and a destination joins them here."""
 
-    __slots__ = ("given", "rescue")
+    __slots__ = ("given", "rescue", "_h2_settings")
 
     def __init__(self, given: Given, rescue: Rescue) -> None:
         self.given: Final = given
         self.rescue: Final = rescue
+        self._h2_settings = server_settings(given.config.outbound_server_http2)
 
     def select(self, destination: Destination) -> str:
         """One of the policy's protocols; the destination must be known and served."""
@@ -72,9 +77,13 @@ class Protocols:
     # ---- codecs; each takes a wire whose bytes nobody has read
 
     def http(self, wire: Wire, destination: Destination, is_http2: bool) -> Codec:
-        clock = self.given.reactor.clock
-        router = self.http_router(destination, is_http2)
-        return H2Server(wire, router, clock) if is_http2 else H1Server(wire, router, clock)
+        return self.http_codec(wire, self.http_router(destination, is_http2), is_http2)
+
+    def http_codec(self, wire: Wire, stage: Stage, is_http2: bool) -> Codec:
+        reactor = self.given.reactor
+        if is_http2:
+            return H2Server(wire, stage, reactor.clock, self._h2_settings, reactor.wheel)
+        return H1Server(wire, stage, reactor.clock, reactor.wheel)
 
     def opaque(self, wire: Wire, destination: Destination, target: Addr, sni: str | None = None) -> Codec:
         """Tunnel it from the next turn of the loop on: a refusal ends a wire, which must have its codec by then."""
@@ -111,6 +120,25 @@ class Protocols:
         if protocol in (DETECT, TLS):
             return self.detect(wire, destination, target)
         return self.http(wire, destination, protocol != HTTP_1)
+
+
+def server_settings(config: Http2Server) -> H2Settings:
+    """What we announce to the app; what is not configured is the codec's default."""
+    settings = H2Settings(
+        stream_window_bytes=config.initial_stream_window_size,
+        connection_window_bytes=max(config.initial_connection_window_size, DEFAULT_WINDOW),
+        max_concurrent_streams=config.max_concurrent_streams,
+        keepalive_interval_s=config.keep_alive_interval_s,
+    )
+    if config.keep_alive_timeout_s is not None:
+        settings = settings._replace(keepalive_timeout_s=config.keep_alive_timeout_s)
+    if config.max_frame_size is not None:
+        settings = settings._replace(max_frame_bytes=config.max_frame_size)
+    if config.max_header_list_size is not None:
+        settings = settings._replace(max_header_list_bytes=config.max_header_list_size)
+    if config.max_pending_accept_reset_streams is not None:
+        settings = settings._replace(max_early_resets=config.max_pending_accept_reset_streams)
+    return settings
 
 
 class Errors:

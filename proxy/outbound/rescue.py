@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from proxy.core.reason import Reason
-from proxy.http import grpc, replies
+from proxy.http import grpc, orig_proto, replies
 from proxy.http.exchange import Exchange
 from proxy.http.head import HTTP_2
 from proxy.metrics.registry import Registry
@@ -53,24 +53,6 @@ _OF_REASON: Final[dict[Reason, tuple[Failure, str]]] = {
 }
 """What an endpoint's connection or stream can end with before a response; a 502 that says why if not listed."""
 
-_RESETS: Final = (
-    "not a result of an error",
-    "unspecific protocol error detected",
-    "unexpected internal error encountered",
-    "flow-control protocol violated",
-    "settings ACK not received in timely manner",
-    "received frame when stream half-closed",
-    "frame with invalid size",
-    "refused stream before processing any application logic",
-    "stream no longer needed",
-    "unable to maintain the header compression context",
-    "connection established in response to a CONNECT request was reset or abnormally closed",
-    "detected excessive load generating behavior",
-    "security properties do not meet minimum requirements",
-    "endpoint requires HTTP/1.1",
-)
-"""By HTTP/2 error code, as Linkerd says them."""
-
 
 class Rescue:
     """The one of this worker; also `fail`, for the stages' own failures."""
@@ -84,14 +66,13 @@ class Rescue:
 
     def rescue(self, exchange: Exchange, reason: Reason) -> None:
         """The endpoint's connection or stream failed before its response began."""
-        if reason is Reason.PEER_RESET or reason is Reason.PEER_REFUSED:
+        downgraded = orig_proto.downgraded_error(reason, exchange.reset_code)
+        if downgraded is not None:
             if exchange.request.version == HTTP_2:
                 exchange.server.reset(reason)
                 exchange.request_reset(reason)
-                return
-            code = exchange.reset_code
-            text = _RESETS[code] if code < len(_RESETS) else f"unknown error code {code}"
-            self.fail(exchange, _BAD_GATEWAY, f"upgraded connection failed with HTTP/2 reset: {text}", reason)
+            else:
+                self.fail(exchange, _BAD_GATEWAY, downgraded, reason)
             return
         failure, text = _OF_REASON.get(reason, (_BAD_GATEWAY, reason.value))
         self.fail(exchange, failure, text, reason)

@@ -1,0 +1,194 @@
+"""Discovery: one question for all connections of a destination, its idle end and revival, which policy holds."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from proxy.balance.endpoints import Resolution, reset
+from proxy.core.addr import Addr
+from proxy.core.flusher import Flusher
+from proxy.core.names import Networks, Suffixes, parse_network
+from proxy.core.reactor import Reactor
+from proxy.core.timers import Wheel
+from proxy.core.watch import Absent, Watch
+from proxy.outbound.discover import Discovery, effective_policy
+from proxy.policy.client import DETECT, Balance, ClientPolicy, Forward
+from proxy.policy.endpoint import EndpointMeta
+from proxy.policy.meta import default_meta
+from proxy.policy.profile import Profile
+from tests.kit.network import FakeLookups, balance_policy
+
+DST = Addr("10.1.2.3", 80)
+ELSEWHERE = Addr("192.0.2.1", 80)
+
+
+class Story:
+    def __init__(self, idle_s: float) -> None:
+        self.now = 0.0
+        self.wheel = Wheel(0.0005, 0.0)
+        self.fake = FakeLookups()
+        given: Any = SimpleNamespace(
+            reactor=Reactor(None, Flusher(lambda flush: flush()), self.wheel, lambda: self.now),
+            lookups=self.fake.lookups(),
+            config=SimpleNamespace(
+                outbound_discovery_idle_timeout_s=idle_s,
+                destination_profile_networks=Networks([parse_network("10.0.0.0/8")]),
+                destination_profile_suffixes=Suffixes(["svc.cluster.local."]),
+            ),
+        )
+        self.discovery = Discovery(given)
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        self.wheel.advance(self.now)
+
+    def asked(self, kind: str) -> int:
+        return len([one for one in self.fake.asked if one[0] == kind])
+
+
+@pytest.mark.acceptance("ODISC-02")
+def test_connections_share_one_lookup_and_the_last_one_starts_the_idle_timeout() -> None:
+    story = Story(1.0)
+    first, second = story.discovery.get(DST), story.discovery.get(DST)
+    assert first is second and story.asked("policy") == story.asked("profile") == 1
+    first.hold()
+    second.hold()
+    first.release()
+    story.pass_time(60.0)
+    assert story.discovery.get(DST) is first, "while a connection is open nothing expires"
+    second.release()
+    story.pass_time(0.99)
+    assert story.discovery.get(DST) is first
+    story.pass_time(0.0111)
+    assert sorted(story.fake.closed) == [("policy", DST), ("profile", str(DST))]
+    assert story.discovery.get(DST) is not first and story.asked("policy") == 2
+
+
+@pytest.mark.acceptance("ODISC-03")
+def test_a_revived_destination_starts_its_timeout_anew() -> None:
+    story = Story(10.0)
+    held = story.discovery.get(DST)
+    held.hold()
+    story.pass_time(20.0)
+    assert story.discovery.get(DST) is held
+    held.release()
+    story.pass_time(5.0)
+    held.hold()
+    held.release()
+    story.pass_time(5.1)
+    assert story.discovery.get(DST) is held, "still there five seconds later"
+    story.pass_time(5.0)
+    assert not story.fake.asked[2:] and len(story.discovery) == 0, "gone after ten"
+
+
+@pytest.mark.acceptance("ODISC-05")
+def test_what_is_watched_is_followed() -> None:
+    story = Story(1.0)
+    source: Watch[ClientPolicy | Absent | None] = Watch(None)
+    story.fake.policies[DST] = source
+    destination = story.discovery.get(DST)
+    told: list[Any] = []
+    destination.when_known(lambda: told.append(destination.effective.value))
+    assert not told
+    one, other = balance_policy("a.ns.svc.cluster.local:80"), balance_policy("b.ns.svc.cluster.local:80")
+    source.set(one)
+    assert told == [one]
+    source.set(other)
+    assert destination.effective.value == other and told == [one], "those who waited are told once"
+    destination.when_known(lambda: told.append("at once"))
+    assert told[-1] == "at once"
+
+
+def test_both_answers_are_needed_and_asked_for_at_once() -> None:
+    story = Story(1.0)
+    profile: Watch[Profile | Absent | None] = Watch(None)
+    story.fake.profiles[str(DST)] = profile
+    story.fake.policies[DST] = Watch(balance_policy())
+    destination = story.discovery.get(DST)
+    assert {kind for kind, _ in story.fake.asked} == {"profile", "policy"}
+    assert destination.effective.value is None
+    profile.set(Absent("none"))
+    assert isinstance(destination.effective.value, ClientPolicy)
+
+
+def test_who_leaves_is_not_told() -> None:
+    story = Story(1.0)
+    source: Watch[ClientPolicy | Absent | None] = Watch(None)
+    story.fake.policies[DST] = source
+    destination = story.discovery.get(DST)
+    told: list[int] = []
+
+    def tell() -> None:
+        told.append(1)
+
+    destination.when_known(tell)
+    destination.forget(tell)
+    source.set(balance_policy())
+    assert not told
+
+
+def test_profiles_are_asked_for_inside_of_the_networks_and_suffixes_only() -> None:
+    story = Story(1.0)
+    story.discovery.get(ELSEWHERE)
+    story.discovery.get("example.org:80")
+    assert story.asked("profile") == 0 and story.asked("policy") == 2
+    story.discovery.get("web.ns.svc.cluster.local:80")
+    assert story.fake.asked[-2][0] == "profile"
+
+
+def test_a_refusal_is_told_and_not_kept() -> None:
+    story = Story(1.0)
+    source: Watch[ClientPolicy | Absent | None] = Watch(None)
+    story.fake.policies[DST] = source
+    destination = story.discovery.get(DST)
+    told: list[Any] = []
+    destination.when_known(lambda: told.append(destination.effective.value))
+    source.set(Absent("bad target", True))
+    assert told == [Absent("bad target", True)]
+    source = story.fake.policies[DST] = Watch(balance_policy())
+    assert isinstance(story.discovery.get(DST).effective.value, ClientPolicy)
+
+
+def forward_of(policy: Any) -> tuple[str, Forward]:
+    assert isinstance(policy, ClientPolicy) and policy.protocol == DETECT
+    dispatch = policy.http1_routes[0].rules[0].distribution.backends[0].backend.dispatch
+    assert isinstance(dispatch, Forward)
+    assert policy.opaque_routes[0].distribution.backends[0].backend.dispatch == dispatch
+    return policy.meta.name, dispatch
+
+
+def test_which_policy_holds() -> None:
+    policy, not_found, refusal = balance_policy(), Absent("not found"), Absent("invalid", True)
+    none, empty = Absent("no profile"), Profile()
+    meta = EndpointMeta((("pod", "p"),))
+    pod = Profile(endpoint=(Addr("10.9.9.9", 8080), meta))
+    assert effective_policy(DST, None, policy) is None and effective_policy(DST, none, None) is None
+    assert effective_policy(DST, pod, policy) is policy
+    assert effective_policy(DST, pod, refusal) is refusal
+    assert forward_of(effective_policy(DST, pod, not_found)) == ("endpoint", Forward(Addr("10.9.9.9", 8080), meta))
+    assert forward_of(effective_policy(DST, empty, not_found)) == ("endpoint", Forward(DST))
+    assert forward_of(effective_policy(DST, none, not_found)) == ("fallback", Forward(DST))
+    assert effective_policy("web.ns.svc.cluster.local:80", empty, not_found) is not_found
+
+
+def test_a_name_outside_is_a_balancer_once_it_resolves() -> None:
+    story = Story(1.0)
+    resolution: Watch[Resolution[EndpointMeta]] = Watch(Resolution())
+    story.fake.hosts["example.org:80"] = resolution
+    destination = story.discovery.outside("example.org:80")
+    assert destination.effective.value is None
+    resolution.set(reset({Addr("192.0.2.7", 80): EndpointMeta()}))
+    policy = destination.effective.value
+    assert isinstance(policy, ClientPolicy)
+    assert policy.meta == default_meta("resolved")
+    assert policy.http1_routes[0].rules[0].distribution.backends[0].backend.dispatch == Balance("example.org:80")
+    assert (
+        story.discovery.outside("example.org:80") is destination
+        and story.discovery.get("example.org:80") is not destination
+    )
+    failed = story.discovery.outside("nowhere.example:80")
+    assert failed.effective.value == Absent("no such name", True)
+    assert story.discovery.outside("nowhere.example:80") is not failed
