@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
@@ -24,13 +24,12 @@ from proxy.core.backoff import Backoff
 from proxy.core.codec import Codec, Wire
 from proxy.core.control_addr import ControlAddr
 from proxy.core.dial import DialOptions
+from proxy.core.drain import Closes
 from proxy.core.log import logger
 from proxy.core.reactor import Reactor
 from proxy.http import grpc
 from proxy.http.grpc import Status
-
-if TYPE_CHECKING:
-    from proxy.control.resolve import Names
+from proxy.http.h2.settings import H2Settings
 
 _log: Final = logger(__name__)
 
@@ -47,6 +46,15 @@ class Dial(Protocol):
         """Begin a connection (plain or TLS) and return its codec; a failure is the codec's `lost`."""
 
 
+class Names(Protocol):
+    """control.resolve.Names, or a table of a test's."""
+
+    def resolve(
+        self, target: ControlAddr, backoff: Backoff, client: str, on_addresses: Callable[[Iterable[Addr]], None]
+    ) -> Closes:
+        """Tell the addresses now or later, and whenever they change, until the returned lookup is closed."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChannelSettings:
     client: str
@@ -55,6 +63,7 @@ class ChannelSettings:
     backoff: Backoff
     """Between attempts to connect to one address, and to resolve the name."""
     dial: DialOptions = DialOptions()
+    http2: H2Settings = H2Settings()
     line_wait_s: float = LINE_WAIT_S
 
 
@@ -66,6 +75,7 @@ class Channel:
         self.authority: Final = settings.target.authority.encode()
         self.loop: Final[Any] = reactor.loop
         self.clock: Final = reactor.clock
+        self.wheel: Final = reactor.wheel
         self.dial: Final = dial
         self.scope: Final = scope
         self._members: dict[Addr, Member] = {}

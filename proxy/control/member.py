@@ -53,12 +53,14 @@ class Member:
         self._is_gone = False
 
     def _dial(self, pool: Pool) -> ClientConnection:
-        options = self._channel.settings.dial._replace(on_connected=self.succeeded, on_failed=self._say_why)
+        channel = self._channel
+        settings = channel.settings
+        options = settings.dial._replace(on_connected=self.succeeded, on_failed=self._say_why)
 
         def make_codec(wire: Wire) -> H2Client:
-            return H2Client(wire, pool)
+            return H2Client(wire, pool, settings.http2, channel.wheel)
 
-        return cast(H2Client, self._channel.dial(self.addr, make_codec, options))
+        return cast(H2Client, channel.dial(self.addr, make_codec, options))
 
     def _say_why(self, text: str) -> None:
         _log.warning("%s: failed to connect to %s: %s", self._channel, self.addr, text)

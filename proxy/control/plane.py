@@ -23,8 +23,13 @@ from proxy.control.subscription import StreamLimits, StreamSettings
 from proxy.core.control_addr import ControlAddr
 from proxy.core.dial import DialOptions
 from proxy.core.reactor import Reactor
+from proxy.http.h2.settings import H2Settings
 from proxy.tls.credentials import Credentials
 from proxy.tls.csr import KeyAndCsr
+
+KEEPALIVE_S: Final = 20.0
+"""Of silence on a connection that carries streams, until a PING asks whether the controller still lives: a host that
+vanished says nothing, and its streams would wait for it until TCP gives up. Not on loopback, where nothing vanishes."""
 
 MakeScope = Callable[[str, ControlAddr], CallScope | None]
 """Counters for the calls of a client (`destination`, `policy`, `identity`) to its controller."""
@@ -81,6 +86,7 @@ class ControlPlane:
 
     def _channel(self, client: str, target: ControlAddr) -> Channel:
         config = self._config
+        http2 = H2Settings()
         if target.is_loopback:
             backoff = config.inbound_connect_backoff
             options = DialOptions(
@@ -95,8 +101,9 @@ class ControlPlane:
                 config.outbound_connect_keepalive_s,
                 config.outbound_connect_user_timeout_s,
             )
+            http2 = http2._replace(keepalive_interval_s=KEEPALIVE_S, keepalive_while_idle=False)
         scope = self._make_scope(client, target) if self._make_scope is not None else None
-        settings = ChannelSettings(client, target, backoff, options)
+        settings = ChannelSettings(client, target, backoff, options, http2)
         return Channel(self._reactor, settings, dial_to(self._reactor, target, self._credentials), self.names, scope)
 
     def _streams(self, target: ControlAddr) -> StreamSettings:
