@@ -5,7 +5,7 @@ Law: no fact is a constant of the demo; one that nothing vouches for is absent o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -29,10 +29,11 @@ class Facts(NamedTuple):
 Labels = dict[str, str]
 
 
-async def gather_facts(client_admin: Addr, server_admins: Sequence[Addr], replicas: Iterable[Replica]) -> Facts:
+async def gather_facts(client_admin: Addr, server_admins: Sequence[Addr], replicas: Sequence[Replica]) -> Facts:
     """OSError if a proxy's metrics cannot be read."""
-    outbound = await _requests(client_admin, "outbound")
-    inbound = [labels for admin in server_admins for labels in await _requests(admin, "inbound")]
+    apps = {str(replica.addr) for replica in replicas}
+    outbound = await _requests(client_admin, "outbound", apps)
+    inbound = [labels for admin in server_admins for labels in await _requests(admin, "inbound", apps)]
     seen = {client for replica in replicas for client in replica.clients}
     is_tls = all(labels.get("tls") == "true" for labels in (*outbound, *inbound))
     return Facts(
@@ -42,14 +43,17 @@ async def gather_facts(client_admin: Addr, server_admins: Sequence[Addr], replic
     )
 
 
-async def _requests(admin: Addr, direction: str) -> list[Labels]:
-    """The labels of each series of requests that has counted any."""
+async def _requests(admin: Addr, direction: str, targets: Container[str]) -> list[Labels]:
+    """The labels of each series that has counted requests to one of the targets (not those to a proxy's own admin port)."""
     text = (await fetch(admin, "/metrics")).body.decode()
     return [
         sample.labels
         for family in text_string_to_metric_families(text)
         for sample in family.samples
-        if sample.name == _REQUESTS and sample.labels.get("direction") == direction and sample.value
+        if sample.name == _REQUESTS
+        and sample.labels.get("direction") == direction
+        and sample.labels.get("target_addr") in targets
+        and sample.value
     ]
 
 

@@ -25,6 +25,7 @@ from proxy.mesh.state import State
 from proxy.mesh.tokens import Account
 
 AUTHORITY: Final = "web.default.svc.cluster.local"
+CONTROL_PLANE: Final = "control plane"
 DELAYS_S: Final = (0.010, 0.020, 0.040)
 
 _START_S: Final = 30.0
@@ -55,7 +56,9 @@ class DemoMesh:
         self._stop = stop
         self._directory = Path(tempfile.mkdtemp(prefix="sponson-demo-"))
         self._state = State(self._directory / "state")
-        self._children: list[Child] = []
+        self._manifests = self._directory / "manifests"
+        self.processes: dict[str, Child] = {}
+        """By name: `control plane`, and a sidecar's workload."""
         ports = free_ports(4 * (len(DELAYS_S) + 1))
         self.replicas = [Replica(f"web-{index}", delay_s) for index, delay_s in enumerate(DELAYS_S)]
         self.servers = [Sidecar(one.name, "web", Ports(*(ports.pop() for _ in range(4)))) for one in self.replicas]
@@ -76,22 +79,27 @@ class DemoMesh:
 
     def dead(self) -> Child | None:
         """A process of the mesh that has ended by itself."""
-        return next((child for child in self._children if child.has_ended), None)
+        return next((child for child in self.processes.values() if child.has_ended), None)
+
+    async def start_control_plane(self, addr: Addr) -> Addr:
+        """Start it, also anew after it was killed; where it serves (port 0: anywhere)."""
+        address = self._state.directory / "address"
+        address.unlink(missing_ok=True)
+        serve = ("--dir", str(self._manifests), "--state-dir", str(self._state.directory), "--addr", str(addr))
+        self._spawn(CONTROL_PLANE, ("mesh", "serve", *serve), {})
+        await self._until(CONTROL_PLANE, address.exists)
+        return self._state.serving_addr()
 
     async def _start(self) -> None:
         for replica in self.replicas:
             await replica.start()
-        manifests = self._directory / "manifests"
-        manifests.mkdir()
-        (manifests / "mesh.yaml").write_text(self._manifests())
-        serve = ("--dir", str(manifests), "--state-dir", str(self._state.directory), "--addr", "127.0.0.1:0")
-        self._spawn("control plane", ("mesh", "serve", *serve), {})
-        await self._until("the control plane", (self._state.directory / "address").exists)
-        server = self._state.serving_addr()
+        self._manifests.mkdir()
+        (self._manifests / "mesh.yaml").write_text(self._text())
+        server = await self.start_control_plane(Addr("127.0.0.1", 0))
         for sidecar in (*self.servers, self.client):
             account = Account(sidecar.service_account, "default")
             workload = Workload(account, sidecar.name, sidecar.ports, _TOKEN_TTL_S)
-            self._spawn(f"sidecar of {sidecar.name}", ("run",), workload_environment(self._state, server, workload))
+            self._spawn(sidecar.name, ("run",), workload_environment(self._state, server, workload))
         for sidecar in (*self.servers, self.client):
             await self._until_ready(sidecar)
 
@@ -100,7 +108,7 @@ class DemoMesh:
             name: value for name, value in os.environ.items() if not name.startswith(("LINKERD2_PROXY_", "SPONSON_"))
         }
         log = self._directory / f"{name.replace(' ', '-')}.log"
-        self._children.append(Child(name, arguments, {**inherited, **variables}, log))
+        self.processes[name] = Child(name, arguments, {**inherited, **variables}, log)
 
     async def _until_ready(self, sidecar: Sidecar) -> None:
         is_ready = False
@@ -133,13 +141,14 @@ class DemoMesh:
         if asyncio.get_running_loop().time() > deadline:
             raise DemoError(f"{what} is not ready after {_START_S:.0f} s")
 
-    def _manifests(self) -> str:
+    def _text(self) -> str:
+        """The manifests."""
         pairs = zip(self.servers, self.replicas, strict=True)
         workloads = [_workload(sidecar, replica.addr.port) for sidecar, replica in pairs]
         return "---\n".join([_SERVICE, *workloads, _workload(self.client, None)])
 
     async def _clean_up(self) -> None:
-        await stop_all(self._children)
+        await stop_all(list(self.processes.values()))
         for replica in self.replicas:
             replica.stop()
         shutil.rmtree(self._directory, ignore_errors=True)

@@ -65,7 +65,7 @@ class Child:
     def last_words(self) -> str:
         """How it ended, with the end of its output."""
         text = self._log.read_text(errors="replace").strip().splitlines()
-        return "\n  ".join([f"{self.name} ended with status {self._process.returncode}:", *text[-8:]])
+        return "\n  ".join([f"{self.name}: ended with status {self._process.returncode}:", *text[-8:]])
 
 
 async def stop_all(children: Sequence[Child]) -> None:

@@ -162,9 +162,8 @@ async def _reload(directory: Path, models: Watch[Model]) -> None:
             _log.error("%s", error)
         _log.error("the last good state stays")
         return
-    if loaded.model != models.value:
-        _tell(loaded, directory)
-        models.set(loaded.model)
+    _tell(loaded, directory)
+    models.set(loaded.model)
 
 
 def _tell(loaded: Loaded, directory: Path) -> None:
