@@ -37,12 +37,14 @@ class Mesh:
             f"  ports: [{{name: main, port: {port}, targetPort: {target}}}]\n",
         )
 
-    def workload(self, name: str, app: str, ip: str, port: int, annotations: str = "") -> None:
+    def workload(self, name: str, app: str, at: tuple[str, int], account: str = "", annotations: str = "") -> None:
+        ip, port = at
+        who = identity(account or app)
         self._write(
             f"workload-{name}",
             "apiVersion: workload.linkerd.io/v1beta1\nkind: ExternalWorkload\n"
             f"metadata: {{name: {name}, labels: {{app: {app}}}, annotations: {{{annotations}}}}}\n"
-            f"spec:\n  meshTLS: {{identity: {identity(app)}, serverName: {identity(app)}}}\n"
+            f"spec:\n  meshTLS: {{identity: {who}, serverName: {who}}}\n"
             f"  workloadIPs: [{{ip: {ip}}}]\n  ports: [{{name: main, port: {port}}}]\n",
         )
 
