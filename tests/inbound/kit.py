@@ -105,11 +105,12 @@ class Workload:
         await self.app.start()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, fault: object, *_: object) -> None:
         self.listener.close()
         self.inbound.close()
         self.app.stop()
-        await until(lambda: not len(self.drain), "every connection has ended")
+        if fault is None:
+            await until(lambda: not len(self.drain), "every connection has ended")
 
     def _watch(self, port: int, initial: ServerPolicy) -> Watch[ServerPolicy]:
         made = self.watches[port] = Watch(self.policy or initial)
