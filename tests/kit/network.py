@@ -10,8 +10,13 @@ from typing import Any
 from proxy.balance.endpoints import ABSENT, Resolution, reset
 from proxy.config import Config, parse
 from proxy.core.addr import Addr, addr
+from proxy.core.codec import Codec, Wire
 from proxy.core.drain import Drain
+from proxy.core.reason import Reason
 from proxy.core.watch import Absent, Watch
+from proxy.http.exchange import Exchange
+from proxy.http.head import RequestHead, ResponseHead
+from proxy.http.headers import field
 from proxy.metrics.registry import Registry
 from proxy.outbound.given import Lookups
 from proxy.outbound.stack import Outbound
@@ -31,7 +36,11 @@ from proxy.policy.client import (
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import Meta, default_meta
 from proxy.policy.profile import Profile
+from proxy.tls.peer import TlsPeer
+from proxy.tls.session import serve_tls
+from proxy.transport.header import HeaderCodec, TransportHeader
 from proxy.transport.listener import Listener, ListenOptions
+from tests.kit.certificates import credentials
 from tests.kit.environment import environment
 from tests.kit.sockets import Ticking, tcp_pair
 
@@ -44,12 +53,16 @@ def config(**changes: str | None) -> Config:
     return parse({"SPONSON_ALLOW_LOOPBACK": "true", "SPONSON_OUTBOUND_EXPLICIT": "true", **env})
 
 
-def balance_policy(path: str = "web.ns.svc.cluster.local:80", protocol: str = DETECT, meta: Meta = SERVICE) -> ClientPolicy:
+def balance_policy(
+    path: str = "web.ns.svc.cluster.local:80", protocol: str = DETECT, meta: Meta = SERVICE
+) -> ClientPolicy:
     """What the real controller says about a plain service."""
     distribution = Distribution(FIRST_AVAILABLE, (RouteBackend(Backend(meta, Balance(path))),))
     routes = (ClientRoute(default_meta("http"), (), (ClientRule((), (), distribution),)),)
     opaque = (StreamRoute(default_meta("opaq"), distribution),)
-    return ClientPolicy(meta, protocol, () if protocol == OPAQUE else routes, () if protocol == OPAQUE else routes, opaque)
+    return ClientPolicy(
+        meta, protocol, () if protocol == OPAQUE else routes, () if protocol == OPAQUE else routes, opaque
+    )
 
 
 class FakeLookups:
@@ -93,7 +106,7 @@ class Network:
         self.fake = FakeLookups()
         self.drain = Drain()
         self.registry = Registry(self.reactor.clock)
-        self.credentials: Any = None
+        self.credentials: Any = credentials("client.ns.serviceaccount.identity.linkerd.cluster.local")
         self._closers: list[Callable[[], Any]] = []
         self.outbound: Outbound
         self.listener: Listener
@@ -117,6 +130,10 @@ class Network:
         known = meta or EndpointMeta()
         self.fake.policies.setdefault(path, Watch(balance_policy(path)))
         return self.fake.names.setdefault(path, Watch(reset(dict.fromkeys(addrs, known))))
+
+    def closes(self, closer: Callable[[], Any]) -> None:
+        """To be called when the test is over."""
+        self._closers.append(closer)
 
     def redirect(self, target: Addr) -> socket.socket:
         """A client's end of a connection that a redirect rule brought here instead of to `target`; non-blocking."""
@@ -144,7 +161,10 @@ def http_server(name: str, seen: list[bytes] | None = None, body: bytes = b"") -
                 if seen is not None:
                     seen.append(head)
                 answer = body or name.encode()
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nX-Server: %s\r\n\r\n%s" % (len(answer), name.encode(), answer))
+                writer.write(
+                    b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nX-Server: %s\r\n\r\n%s"
+                    % (len(answer), name.encode(), answer)
+                )
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
@@ -162,3 +182,75 @@ async def exchange(where: Addr, request: bytes, timeout_s: float = 5.0) -> bytes
         return await asyncio.wait_for(reader.read(-1), timeout_s)
     finally:
         writer.close()
+
+
+class Answering:
+    """A stage that answers every request from here, and keeps their heads."""
+
+    def __init__(self, name: str, status: int = 200, fields: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+        self.requests: list[RequestHead] = []
+        self._body = name.encode()
+        self._status = status
+        self._fields = fields
+
+    def dispatch(self, exchange: Exchange) -> None:
+        self.requests.append(exchange.request)
+        fields = [field(b"content-length", b"%d" % len(self._body)), *(field(*one) for one in self._fields)]
+        head = ResponseHead(self._status, fields, len(self._body))
+        head.version = exchange.request.version
+        head.has_l5d = any(name.startswith(b"l5d-") for name, _ in self._fields)
+        exchange.reply(head, Reason.COMPLETE, body=self._body)
+
+
+class MeshedPeer:
+    """Another workload's proxy: takes mesh TLS, and a transport header if that was negotiated; then what it is given."""
+
+    def __init__(
+        self, network: Network, name: str, make_codec: Callable[[Wire], Codec], *, is_direct: bool = False
+    ) -> None:
+        self.clients: list[TlsPeer] = []
+        self.headers: list[TransportHeader] = []
+        self.failures: list[str] = []
+        self.sessions: list[Any] = []
+        self._reactor = network.reactor
+        self._credentials = credentials(name)
+        self._make_codec = make_codec
+        self._is_direct = is_direct
+        self._listener = Listener(network.reactor, addr("127.0.0.1", 0), self._accept)
+        self.addr = self._listener.addr
+        network.closes(self.close)
+
+    def _accept(self, sock: socket.socket, peer: Addr) -> None:
+        context = self._credentials.server_context(self._is_direct)
+        serve_tls(self._reactor, sock, context, self._established, self.failures.append)
+
+    def _established(self, session: Any, peer: TlsPeer) -> Codec:
+        self.sessions.append(session)
+        self.clients.append(peer)
+        if peer.alpn:
+            return HeaderCodec(
+                session,
+                self._reactor,
+                5.0,
+                lambda header, rest: self._headed(session, header, rest),
+                self.failures.append,
+            )
+        return self._make_codec(session)
+
+    def _headed(self, session: Any, header: TransportHeader, rest: bytes) -> None:
+        self.headers.append(header)
+        codec = self._make_codec(session)
+        session.hand_over(codec)
+        if rest:
+            codec.feed(rest)
+
+    def kill(self) -> None:
+        """Gone at once, with every connection."""
+        self._listener.close()
+        for session in self.sessions:
+            session.abort(Reason.CONNECTION_RESET)
+
+    def close(self) -> None:
+        self._listener.close()
+        for session in self.sessions:
+            session.abort(Reason.SHUTDOWN)
