@@ -343,6 +343,8 @@ class PlainConnection:
         self._is_lost = True
         self._disarm()
         self._output.clear()
+        if self.meter is not None:
+            self.meter.lost(reason)
         try:
             self.codec.lost(reason)
         except Exception:
