@@ -144,5 +144,5 @@ def serve(pair: Pair, replies: dict[bytes, bytes] | None = None) -> list[bytes]:
     while moved:
         for wire in pair.wires[len(apps) :]:
             apps.append(App(wire, replies or {}, seen))
-        moved = any([app.run() for app in apps])
+        moved = any(app.run() for app in apps)
     return seen

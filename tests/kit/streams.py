@@ -1,0 +1,104 @@
+"""Fake streams and stages: they write down what an exchange tells them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from proxy.core.reason import Reason
+from proxy.http.exchange import Exchange
+from proxy.http.head import RequestHead, ResponseHead
+from proxy.http.headers import Field, field
+
+
+class FakeStream:
+    """What both sides share; asserts that its exchange keeps the order of things."""
+
+    def __init__(self) -> None:
+        self.body = b""
+        self.trailers: list[Field] | None = None
+        self.ends = 0
+        self.reset_by: list[Reason] = []
+        self.pauses = 0
+
+    def send_data(self, data: bytes, end: bool) -> None:
+        assert not self.ends, "data after the end"
+        self.body += data
+        self.ends += end
+
+    def send_trailers(self, fields: list[Field]) -> None:
+        assert not self.ends, "trailers after the end"
+        self.trailers = fields
+        self.ends += 1
+
+    def reset(self, reason: Reason) -> None:
+        self.reset_by.append(reason)
+
+    def pause_reading(self, cause: int) -> None:
+        self.pauses |= cause
+
+    def resume_reading(self, cause: int) -> None:
+        self.pauses &= ~cause
+
+
+class FakeClient(FakeStream):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head: RequestHead | None = None
+
+    def send_head(self, head: RequestHead, end: bool) -> None:
+        assert self.head is None, "a second head"
+        self.head = head
+        self.ends += end
+
+
+class FakeServer(FakeStream):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head: ResponseHead | None = None
+        self.informational: list[int] = []
+        self.closes = False
+
+    def send_informational(self, head: ResponseHead) -> None:
+        assert self.head is None, "informational after the head"
+        self.informational.append(head.status)
+
+    def send_head(self, head: ResponseHead, end: bool) -> None:
+        assert self.head is None, "a second head"
+        self.head = head
+        self.ends += end
+
+    def close_connection(self) -> None:
+        self.closes = True
+
+
+class FakeStage:
+    """Keeps the exchanges it is given and does with each what it is told to."""
+
+    def __init__(self, act: Callable[[Exchange], None] | None = None) -> None:
+        self.exchanges: list[Exchange] = []
+        self._act = act
+
+    def dispatch(self, exchange: Exchange) -> None:
+        self.exchanges.append(exchange)
+        if self._act is not None:
+            self._act(exchange)
+
+
+class FakeObserver:
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def response_began(self, exchange: Exchange) -> None:
+        self.told.append("began")
+
+    def exchange_ended(self, exchange: Exchange) -> None:
+        assert exchange.reason is not None
+        self.told.append(exchange.reason.name)
+
+
+def request_head(method: bytes = b"GET", body_size: int = 0) -> RequestHead:
+    return RequestHead(method, b"http", b"svc", b"/", [field(b"x-a", b"1")], body_size)
+
+
+def response_head(status: int = 200, body_size: int = -1) -> ResponseHead:
+    return ResponseHead(status, [field(b"x-b", b"2")], body_size)
