@@ -108,7 +108,7 @@ class Call:
 class Attempt:
     """ServerStream, Rescue and Observer of one Exchange."""
 
-    __slots__ = ("_call", "_member", "_sent_at", "_exchange", "_deframer", "_counts", "_http_status")
+    __slots__ = ("_call", "_member", "_sent_at", "_exchange", "_deframer", "_counts", "_has_begun", "_http_status")
 
     def __init__(self, call: Call, member: Member, now: float) -> None:
         self._call: Call | None = call
@@ -118,6 +118,8 @@ class Attempt:
         self._deframer = grpc.Deframer()
         self._counts = False
         """While the member's load counts this attempt."""
+        self._has_begun = False
+        """The metrics know of its response."""
         self._http_status = 0
         self._exchange: Exchange | None = None
 
@@ -143,14 +145,21 @@ class Attempt:
     def abandon(self) -> None:
         self._call = None
         exchange = self._exchange
-        if exchange is not None:
+        if exchange is not None and not exchange.response_ended:
             exchange.cancel(Reason.CANCELLED)
 
     def _end(self, status: Status) -> None:
         call = self._call
         if call is not None:
+            if self._http_status:
+                self._count_began()
             self._member.count_end(self._http_status, status)
             call.end(status)
+
+    def _count_began(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            self._member.count_began(self._http_status, self._sent_at)
 
     # ---- ServerStream: the answer
 
@@ -225,7 +234,7 @@ class Attempt:
 
     def response_began(self, exchange: Exchange) -> None:
         if self._call is not None:
-            self._member.count_began(self._http_status, self._sent_at)
+            self._count_began()
         self._let_go()
 
     def exchange_ended(self, exchange: Exchange) -> None:

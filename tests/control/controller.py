@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -136,8 +137,6 @@ def run(story: Callable[[Ticking], Coroutine[Any, Any, None]]) -> None:
     """Run a test's story on uvloop with a turning wheel; a fault that the loop reports fails it."""
 
     async def whole() -> None:
-        import asyncio
-
         loop = asyncio.get_running_loop()
         faults: list[Any] = []
         loop.set_exception_handler(lambda _, context: faults.append(context))
