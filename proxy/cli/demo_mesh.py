@@ -10,7 +10,7 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -21,7 +21,7 @@ from proxy.cli.demo_process import Child, stop_all
 from proxy.core.addr import Addr
 from proxy.mesh.environment import Ports, Workload, free_ports, workload_environment
 from proxy.mesh.model import identity_of
-from proxy.mesh.state import State
+from proxy.mesh.state import State, write_file
 from proxy.mesh.tokens import Account
 
 AUTHORITY: Final = "web.default.svc.cluster.local"
@@ -62,6 +62,8 @@ class DemoMesh:
         ports = free_ports(4 * (len(DELAYS_S) + 1))
         self.replicas = [Replica(f"web-{index}", delay_s) for index, delay_s in enumerate(DELAYS_S)]
         self.servers = [Sidecar(one.name, "web", Ports(*(ports.pop() for _ in range(4)))) for one in self.replicas]
+        self.server = Addr("127.0.0.1", 0)
+        """The control plane's address, known once it serves."""
         self.client = Sidecar("client", "client", Ports(*(ports.pop() for _ in range(4))))
 
     async def __aenter__(self) -> Self:
@@ -90,16 +92,22 @@ class DemoMesh:
         await self._until(CONTROL_PLANE, address.exists)
         return self._state.serving_addr()
 
+    def write_manifests(self, servers: Sequence[Sidecar]) -> None:
+        """The service with these replicas behind it, put in place whole."""
+        ports = {one.name: one.addr.port for one in self.replicas}
+        workloads = [_workload(sidecar, ports.get(sidecar.name)) for sidecar in (*servers, self.client)]
+        write_file(self._manifests / "mesh.yaml", "---\n".join([_SERVICE, *workloads]).encode())
+
     async def _start(self) -> None:
         for replica in self.replicas:
             await replica.start()
         self._manifests.mkdir()
-        (self._manifests / "mesh.yaml").write_text(self._text())
-        server = await self.start_control_plane(Addr("127.0.0.1", 0))
+        self.write_manifests(self.servers)
+        self.server = await self.start_control_plane(Addr("127.0.0.1", 0))
         for sidecar in (*self.servers, self.client):
             account = Account(sidecar.service_account, "default")
             workload = Workload(account, sidecar.name, sidecar.ports, _TOKEN_TTL_S)
-            self._spawn(sidecar.name, ("run",), workload_environment(self._state, server, workload))
+            self._spawn(sidecar.name, ("run",), workload_environment(self._state, self.server, workload))
         for sidecar in (*self.servers, self.client):
             await self._until_ready(sidecar)
 
@@ -140,12 +148,6 @@ class DemoMesh:
             raise DemoError("stopped before the mesh was up")
         if asyncio.get_running_loop().time() > deadline:
             raise DemoError(f"{what} is not ready after {_START_S:.0f} s")
-
-    def _text(self) -> str:
-        """The manifests."""
-        pairs = zip(self.servers, self.replicas, strict=True)
-        workloads = [_workload(sidecar, replica.addr.port) for sidecar, replica in pairs]
-        return "---\n".join([_SERVICE, *workloads, _workload(self.client, None)])
 
     async def _clean_up(self) -> None:
         await stop_all(list(self.processes.values()))

@@ -1,0 +1,73 @@
+"""What a mesh survives under traffic: its control plane, a replica, a change of the manifests."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from proxy.cli.demo_load import Load
+from proxy.cli.demo_mesh import AUTHORITY, CONTROL_PLANE, DemoMesh
+
+RPS = 80.0
+DEADLINE_S = 30.0
+
+
+@asynccontextmanager
+async def traffic() -> AsyncIterator[tuple[DemoMesh, Load]]:
+    """A mesh with requests going through it, all three replicas used."""
+    stop = asyncio.Event()
+    async with DemoMesh(stop) as mesh:
+        load = Load(mesh.client.outbound, AUTHORITY, RPS)
+        sending = asyncio.create_task(load.run(stop, None))
+        await until(lambda: len(load.endpoints) == len(mesh.replicas))
+        try:
+            yield mesh, load
+        finally:
+            stop.set()
+            await sending
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not is_so():
+            await asyncio.sleep(0.01)
+
+
+async def more(load: Load, count: int) -> dict[str, int]:
+    """Wait for so many further successes; by which endpoint."""
+    before, start = dict(load.endpoints), load.successes
+    await until(lambda: load.successes >= start + count)
+    return {addr: now - before.get(addr, 0) for addr, now in load.endpoints.items()}
+
+
+def test_no_request_fails_while_the_control_plane_is_killed_and_started_again() -> None:
+    async def run() -> None:
+        async with traffic() as (mesh, load):
+            addr = mesh.server
+            mesh.processes[CONTROL_PLANE].signal(signal.SIGKILL)
+            await more(load, 100)
+            assert await mesh.start_control_plane(addr) == addr
+            mesh.write_manifests(mesh.servers[:2])
+            gone = str(mesh.replicas[2].addr)
+            async with asyncio.timeout(DEADLINE_S):
+                while (await more(load, 40)).get(gone):
+                    pass
+            assert not load.failures
+
+    asyncio.run(run())
+
+
+def test_the_other_replicas_carry_on_when_one_is_killed() -> None:
+    async def run() -> None:
+        async with traffic() as (mesh, load):
+            mesh.processes["web-0"].signal(signal.SIGKILL)
+            mesh.processes["web-0"].wait(DEADLINE_S)
+            await more(load, 20)
+            failed = load.failures.total()
+            shares = await more(load, 100)
+            assert load.failures.total() == failed <= 8
+            assert not shares.get(str(mesh.replicas[0].addr))
+
+    asyncio.run(run())
