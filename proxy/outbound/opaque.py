@@ -1,8 +1,8 @@
 """Opaque connections of one destination: the bytes of the app to an endpoint and back (reference: outbound, sections 4.3 and 10).
 
 Law: every failure just ends the connection, counted by its reason. While a
-connection waits for an endpoint it is not read; the endpoint it gets is its
-for good.
+connection waits for an endpoint at most one read of it is held; the endpoint
+that it gets is its for good.
 """
 
 from __future__ import annotations
@@ -49,10 +49,9 @@ CountError = Callable[[str], None]
 class Tunnel:
     """One connection of the app, from the moment it is known to be opaque. A Codec until it has a relay's."""
 
-    __slots__ = ("_wire", "_relay", "_on_error", "_on_waiting_lost", "sni")
+    __slots__ = ("_relay", "_on_error", "_on_waiting_lost", "sni")
 
     def __init__(self, wire: Wire, on_error: CountError, sni: str = "") -> None:
-        self._wire = wire
         self._on_error = on_error
         self._relay = Relay(wire, self._ended)
         self._on_waiting_lost: Callable[[Tunnel], None] | None = None
@@ -66,12 +65,9 @@ class Tunnel:
     def begin_wait(self, on_lost: Callable[[Tunnel], None]) -> None:
         """`on_lost` is told if the app gives up before it gets an endpoint."""
         self._on_waiting_lost = on_lost
-        self._wire.pause_reading()
 
     def connect(self, dialler: Dialler, on_connected: Callable[[], None]) -> None:
-        if self._on_waiting_lost is not None:
-            self._on_waiting_lost = None
-            self._wire.resume_reading()
+        self._on_waiting_lost = None
         dialler.dial(self._relay.dial, on_connected)
 
     def refuse(self, label: str, text: str) -> None:

@@ -273,12 +273,11 @@ def test_a_peer_that_does_not_select_our_protocol_gets_no_header() -> None:
 def test_a_killed_replica_leaves_the_others_to_carry_on() -> None:
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)
-        peers = [
-            MeshedPeer(
-                network, SERVER_ID, lambda wire, name=name: H2Server(wire, Answering(name), ticking.reactor.clock)
-            )
-            for name in ("a", "b", "c")
-        ]
+
+        def replica(name: str) -> MeshedPeer:
+            return MeshedPeer(network, SERVER_ID, lambda wire: H2Server(wire, Answering(name), ticking.reactor.clock))
+
+        peers = [replica(name) for name in ("a", "b", "c")]
         network.name(WEB, *[peer.addr for peer in peers], meta=identity(hint=HINT_H2))
         proxy = network.start()
         assert (await exchange(proxy, GET)).startswith(b"HTTP/1.1 200 ")
