@@ -25,6 +25,8 @@ from proxy.tls.hello import Hello, judge_hello
 from proxy.tls.peer import TlsPeer
 from proxy.tls.session import serve_tls
 from proxy.transport.connection import serve_plain
+from proxy.transport.detect import DetectCodec
+from proxy.transport.header import HeaderCodec
 from proxy.transport.peek import Outcome, Peek, Peeked, peek
 
 
@@ -123,10 +125,10 @@ class Arrival:
         if connection is not None:
             # A connection whose handshake still runs has no codec to ask.
             codec: Codec | None = connection.codec
-            if codec is not None:
-                codec.close()
-            else:
+            if codec is None or isinstance(codec, DetectCodec | HeaderCodec):
                 connection.abort(Reason.SHUTDOWN)
+            else:
+                codec.close()
             return
         if self._peek is not None:
             self._peek.cancel()

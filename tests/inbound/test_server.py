@@ -57,7 +57,9 @@ def test_what_is_not_http_is_forwarded() -> None:
             client.write(PLAIN)
             assert await client.read(len(PLAIN) + 5) == b"echo " + PLAIN
             assert results(workload) == only("not_http")
-            labels = f'srv_group="policy.linkerd.io",srv_kind="server",srv_name="testsrv",srv_port="{workload.app.port}"'
+            labels = (
+                f'srv_group="policy.linkerd.io",srv_kind="server",srv_name="testsrv",srv_port="{workload.app.port}"'
+            )
             assert workload.metric("inbound_tcp_detect_http_results_total", 'result="not_http"', labels) == 1
             client.close()
 
