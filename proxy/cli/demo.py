@@ -45,7 +45,8 @@ async def _run(arguments: argparse.Namespace) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     try:
         async with DemoMesh(stop) as mesh:
-            console.print(intro(mesh), highlight=False, markup=False)
+            if not console.is_terminal:
+                console.print(intro(mesh), highlight=False, markup=False)
             load = Load(mesh.client.outbound, AUTHORITY, arguments.rps)
             sending = asyncio.create_task(load.run(stop, arguments.duration))
             facts = await _show(mesh, load, console, sending)

@@ -52,12 +52,19 @@ def line(load: Load) -> str:
 
 
 def screen(mesh: DemoMesh, load: Load, facts: Facts) -> RenderableType:
-    """The whole live view."""
-    return Group(_traffic(load), _endpoints(mesh, load), _identity(facts), *_failures(load), Text(intro(mesh), "dim"))
+    """The whole live view; fits 80 columns and 24 lines."""
+    parts: list[RenderableType] = [_traffic(load), _endpoints(mesh, load), _identity(facts), *_failures(load)]
+    return Group(*parts, Text(intro(mesh), "dim", no_wrap=True))
+
+
+def _table(title: str) -> Table:
+    return Table(
+        title=title, title_justify="left", title_style="bold cyan", box=None, pad_edge=False, padding=(0, 3, 0, 0)
+    )
 
 
 def _traffic(load: Load) -> Table:
-    table = Table(title=f"client → {AUTHORITY}", title_justify="left", title_style="bold")
+    table = _table(f"client → {AUTHORITY}")
     for column in ("requests", "per second", "success", "p50 ms", "p95 ms", "p99 ms"):
         table.add_column(column, justify="right")
     rate = load.success_rate
@@ -71,26 +78,26 @@ def _traffic(load: Load) -> Table:
 
 
 def _endpoints(mesh: DemoMesh, load: Load) -> Table:
-    table = Table(title="balanced by peak EWMA", title_justify="left", title_style="bold")
-    for column in ("replica", "address", "its delay"):
+    table = _table("balanced by peak EWMA")
+    for column in ("replica", "address", "delay"):
         table.add_column(column)
     table.add_column("requests", justify="right")
     table.add_column("share")
     total = max(1, load.endpoints.total())
     for replica in mesh.replicas:
         count = load.endpoints[str(replica.addr)]
-        share = f"{'█' * round(30 * count / total):<30} {count / total:5.1%}"
+        share = f"{'█' * round(20 * count / total):<20} {count / total:.1%}"
         table.add_row(replica.name, str(replica.addr), f"{replica.delay_s * 1000:.0f} ms", str(count), share)
     return table
 
 
 def _identity(facts: Facts) -> Table:
-    table = Table(title="identity", title_justify="left", title_style="bold")
-    table.add_column("mTLS")
-    table.add_column("client, as the apps saw it")
-    table.add_column("server, as the client's proxy verified it")
-    mark = Text("yes", "green") if facts.is_tls else Text("no", "red")
-    table.add_row(mark, facts.client_id or "-", facts.server_id or "-")
+    """The client's identity as the apps saw it, the server's as the client's proxy verified it."""
+    table = _table("identity")
+    table.show_header = False
+    table.add_row("mTLS", Text("yes", "green") if facts.is_tls else Text("no", "red"))
+    table.add_row("client", facts.client_id or "-")
+    table.add_row("server", facts.server_id or "-")
     return table
 
 
