@@ -92,4 +92,6 @@ async def system_addresses(name: str) -> list[str]:
         found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError as error:
         raise DnsError(f"{name}: {error.strerror or error}") from None
+    except UnicodeError:
+        raise DnsError(f"{name}: no name that DNS knows") from None
     return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))

@@ -20,6 +20,7 @@ from proxy.control.dns import DnsError
 from proxy.core.addr import Addr, addr
 from proxy.core.backoff import Backoff
 from proxy.core.control_addr import ControlAddr
+from proxy.core.errors import report_fault
 from proxy.core.log import logger
 from proxy.core.watch import Watch
 from proxy.policy.endpoint import EndpointMeta
@@ -99,16 +100,19 @@ class Names:
     async def _keep(self, target: ControlAddr, backoff: Backoff, client: str, on_addresses: OnAddresses) -> None:
         failures = 0
         while True:
+            wait_s = backoff.wait_s(failures)
+            failures += 1
             try:
                 answer = await self._ask(target, client)
-            except DnsError as error:
-                wait_s = self._clamp(error.ttl_s) if error.ttl_s is not None else backoff.wait_s(failures)
-                failures += 1
-                _log.warning("%s controller: %s; asking again in %.3gs", client, error, wait_s)
-            else:
+                on_addresses(answer.addrs)
                 failures = 0
                 wait_s = self._clamp(answer.ttl_s)
-                on_addresses(answer.addrs)
+            except DnsError as error:
+                if error.ttl_s is not None:
+                    wait_s = self._clamp(error.ttl_s)
+                _log.warning("%s controller: %s; asking again in %.3gs", client, error, wait_s)
+            except Exception:
+                report_fault()  # the controller must be found again, whatever it was
             await asyncio.sleep(wait_s)
 
     async def _ask(self, target: ControlAddr, client: str) -> Answer:
@@ -140,10 +144,11 @@ class Names:
         while not watch.is_closed:
             try:
                 ips = await dns.system_addresses(host.strip("[]"))
-            except DnsError as error:
-                watch.set(Resolution(FAILED, {}, str(error)))
-            else:
                 watch.set(Resolution(KNOWN, {addr(ip, int(port)): EndpointMeta() for ip in ips}))
+            except (DnsError, ValueError) as error:
+                watch.set(Resolution(FAILED, {}, str(error)))
+            except Exception:
+                report_fault()
             await asyncio.sleep(SYSTEM_TTL_S)
 
 

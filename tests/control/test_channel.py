@@ -15,6 +15,7 @@ from proxy.http import grpc as codes
 from proxy.http.grpc import Status
 from tests.control.controller import Controller, channel_to, run
 from tests.kit.sockets import Ticking, until
+from tests.kit.sockets import run as run_counting
 
 REQUEST = destination_pb2.GetDestination(path="web:80", context_token="ctx")
 
@@ -263,3 +264,35 @@ def test_a_closed_channel_refuses_and_tells_nobody(controller: Controller) -> No
         assert not before.ends
 
     run(story)
+
+
+def test_a_channel_leaves_no_connection_behind() -> None:
+    async def story(ticking: Ticking) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as free:
+            addresses = [silent.getsockname(), free.getsockname()]
+            free.close()
+            ears = []
+            for address in addresses:
+                channel, ear = channel_to(ticking.reactor, ControlAddr(address[0], address[1], None), line_wait_s=0.05), Ear()
+                certify(channel, ear)
+                watch(channel, ear)
+                ears.append(ear)
+                await asyncio.sleep(0)
+                channel.close()
+            with silent.accept()[0] as accepted:
+                accepted.setblocking(False)
+                await until(lambda: b"" in drained(accepted), "the connection is closed")
+        assert not any(ear.ends or ear.replies for ear in ears)
+
+    run_counting(story)
+
+
+def drained(sock: socket.socket) -> list[bytes]:
+    """What can be read now; an empty item is the end."""
+    pieces: list[bytes] = []
+    try:
+        while not pieces or pieces[-1]:
+            pieces.append(sock.recv(65536))
+    except BlockingIOError:
+        pass
+    return pieces

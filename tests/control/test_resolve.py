@@ -159,6 +159,20 @@ def test_a_failed_lookup_takes_nothing_away_and_is_tried_again(negative_ttl_s: f
     run(story)
 
 
+@pytest.mark.usefixtures("no_floor")
+def test_a_fault_of_ours_does_not_end_the_looking() -> None:
+    async def story(ticking: Ticking) -> None:
+        table, seen = Table(), Seen()
+        table.ips = ["no address"]
+        lookup = Names(ticking.reactor.loop, table).resolve(TARGET, QUICK, "policy", seen)
+        await until(lambda: len(table.asked) >= 4)
+        table.ips = ["10.43.0.1"]
+        await seen.become(Addr("10.43.0.1", 8086))
+        lookup.close()
+
+    run(story)
+
+
 def test_the_floor_and_the_configured_bounds() -> None:
     async def story(ticking: Ticking) -> None:
         loop = ticking.reactor.loop
@@ -182,7 +196,9 @@ def test_names_outside_the_mesh_go_to_the_systems_resolver() -> None:
         failed = names.endpoints("no-such-name.invalid:80")
         await until(lambda: failed.value.state == FAILED)
         assert "no-such-name.invalid" in failed.value.error
-        for watch in (found, literal, failed):
+        nonsense = [names.endpoints(path) for path in ("no-port", "a:b", f"{'x' * 70}.example:80")]
+        await until(lambda: all(watch.value.state == FAILED for watch in nonsense))
+        for watch in (found, literal, failed, *nonsense):
             watch.close()
 
     run(story)
