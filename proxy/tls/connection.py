@@ -39,9 +39,6 @@ _RESETS: Final = struct.pack("ii", 1, 0)
 _LINGER_S: Final = 5.0
 """How long what was written before `abort` may take to leave (nginx lingering_timeout: 5 s)."""
 
-_TCP_CLOSE: Final = 7
-"""The state of a connection that is gone; linux/tcp_states.h."""
-
 # One buffer for all: an allocation of this size per read would be mapped and unmapped every time.
 _buffer: Final = bytearray(_BUFFER_BYTES)
 _view: Final = memoryview(_buffer)
@@ -181,6 +178,8 @@ class Session:
             self._close(self._reason)
 
     def _close(self, reason: Reason) -> None:
+        if self._state == _CLOSED:
+            return
         self._state = _CLOSED
         self._reason = reason
         self._output = []
@@ -197,12 +196,13 @@ class Session:
             _shut(tls, reason, self._has_ended)
         if self.meter is not None:
             self.meter.close(self._errno, self._reactor.clock())
+            self.meter.lost(reason)
         self._loop.call_soon(self._lose)
 
     def _fail(self, error: OSError) -> None:
         """A read or a write said that the connection is broken."""
         if self._state == _OPEN or self._state == _LINGERING:
-            if isinstance(error, ssl.SSLEOFError) and _is_reset(self._socket):
+            if _is_reset(error):
                 error = ConnectionResetError(errno.ECONNRESET, "connection reset by peer")
             self._errno = "" if isinstance(error, ssl.SSLError) else errno_name(error)
             self._close(_reason_of(error) if self._state == _OPEN else self._reason)
@@ -277,8 +277,10 @@ class Session:
         tls = self._socket
         if tls is None:
             return
+        has_both = self._has_eof
         try:
             tls.unwrap()
+            has_both = True
         except ssl.SSLWantWriteError:
             self._loop.add_writer(self._fd, self._on_writable)
             return
@@ -288,7 +290,8 @@ class Session:
             self._fail(error)
             return
         self._has_ended = True
-        if self._has_eof:
+        if has_both:
+            self._deliver(0, not self._has_eof)
             self._close(Reason.COMPLETE)
 
     # ---- the loop
@@ -352,13 +355,10 @@ class Session:
             self._give_up()
 
 
-def _is_reset(tls: ssl.SSLSocket | None) -> bool:
-    """Whether it was no FIN that a read has met: CPython reports a reset as an end, its errno is gone by then, but a
-    socket that had a FIN is in CLOSE_WAIT."""
-    try:
-        return tls is not None and tls.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _TCP_CLOSE
-    except OSError:
-        return False
+def _is_reset(error: OSError) -> bool:
+    """Whether it was no FIN that a read has met: CPython reports a broken connection as an end, its errno is gone by
+    then, but for a true end OpenSSL 3 has a reason of its own."""
+    return isinstance(error, ssl.SSLEOFError) and not error.reason and ssl.OPENSSL_VERSION_INFO >= (3,)
 
 
 def _reason_of(error: OSError) -> Reason:

@@ -151,13 +151,15 @@ class Handshake:
         self._disarm()
         self._loop.remove_reader(self._fd)
         self._tls = None
+        on_failed = self._on_failed
         self._on_failed = None
         try:
             self._on_verified(self.session, peer)
         except Exception:
             report_fault()
             tls.close()
-            self.session.not_opened(Reason.INTERNAL)
+            self._on_failed = on_failed
+            self._fail(Reason.INTERNAL, "a fault of ours")
             return
         self.session.opened(tls, self._first_bytes if peer.alpn == ALPN else b"")
 
@@ -218,7 +220,7 @@ def serve_tls(
     on_failed: Callable[[str], None],
     meter: Meter | None = None,
 ) -> Session:
-    """Terminate TLS on an accepted socket, of which nothing was read but by MSG_PEEK, and which is ours from now on.
+    """Terminate TLS on an accepted socket, which is ours from now on, and whose ClientHello was only peeked at so far.
 
     `on_established` makes the codec; it may set `session.meter`, whose labels often depend on the peer, before bytes
     are counted. Otherwise `on_failed` says why. Neither is called before this returns.
