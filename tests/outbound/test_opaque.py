@@ -1,0 +1,287 @@
+"""Opaque connections: detection, endpoints as they come and go, failfast, half-close, refusals; TLS by its SNI."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from proxy.balance.endpoints import Resolution, add, remove, reset
+from proxy.core.addr import Addr
+from proxy.core.watch import Absent, Watch
+from proxy.outbound.opaque import route_of_sni
+from proxy.policy.client import (
+    DETECT,
+    FIRST_AVAILABLE,
+    FORBIDDEN,
+    OPAQUE,
+    TLS,
+    Backend,
+    Balance,
+    ClientPolicy,
+    Distribution,
+    RouteBackend,
+    StreamRoute,
+    invalid_policy,
+)
+from proxy.policy.endpoint import EndpointMeta
+from proxy.policy.meta import Meta, default_meta
+from proxy.policy.route import HostMatch
+from tests.kit.network import SERVICE, Network, balance_policy
+from tests.kit.sockets import Ticking, run, until
+
+DB = "db.ns.svc.cluster.local:5432"
+DST = Addr("10.43.0.9", 5432)
+
+
+def naming(name: bytes) -> Callable[..., Any]:
+    """A server that says its name, then repeats what it hears in upper case until the client has ended."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(name)
+        while data := await reader.read(65536):
+            writer.write(data.upper())
+        writer.write(b".")
+        writer.close()
+
+    return serve
+
+
+async def talk(network: Network, first: bytes = b"", target: Addr = DST) -> bytes:
+    reader, writer = await asyncio.open_connection(sock=network.redirect(target))
+    writer.write(first)
+    writer.write_eof()
+    try:
+        return await asyncio.wait_for(reader.read(), 5)
+    except OSError:
+        return b"<RST>"
+    finally:
+        writer.close()
+
+
+@pytest.mark.acceptance("OPAQ-01", "TRANS-08", "TRANS-09")
+def test_bytes_go_both_ways_and_each_way_ends_on_its_own() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        network.fake.policies[DST] = Watch(balance_policy(DB, OPAQUE))
+        network.fake.names[DB] = Watch(reset({await network.server(naming(b"server first\n")): EndpointMeta()}))
+        network.start()
+        reader, writer = await asyncio.open_connection(sock=network.redirect(DST))
+        assert await asyncio.wait_for(reader.readline(), 5) == b"server first\n"
+        writer.write(b"client second")
+        assert await reader.readexactly(13) == b"CLIENT SECOND"
+        writer.write_eof()
+        assert await reader.read() == b"."
+        writer.close()
+        assert [kind for kind, _ in network.fake.asked] == ["policy", "endpoints"]
+        network.close()
+
+    run(story)
+
+
+@pytest.mark.acceptance("OPAQ-02")
+def test_connections_are_balanced_and_follow_the_endpoints() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        one, two = [await network.server(naming(name)) for name in (b"1", b"2")]
+        network.fake.policies[DST] = Watch(balance_policy(DB, OPAQUE))
+        source = network.fake.names[DB] = Watch(reset({one: EndpointMeta()}))
+        network.start()
+        assert {await talk(network) for _ in range(5)} == {b"1."}
+        source.set(add(source.value, {two: EndpointMeta()}))
+        assert {await talk(network) for _ in range(100)} == {b"1.", b"2."}
+        source.set(remove(source.value, [one]))
+        assert {await talk(network) for _ in range(100)} == {b"2."}
+        source.set(remove(source.value, [two]))
+        waiting = asyncio.create_task(talk(network))
+        await asyncio.sleep(0.02)
+        assert not waiting.done()
+        ticking.pass_time(0.35)
+        assert await waiting in (b"", b"<RST>")
+        assert await talk(network) in (b"", b"<RST>")
+        assert len([kind for kind, _ in network.fake.asked if kind == "endpoints"]) == 1
+        metrics = network.metrics()
+        target = f'target_addr="{DST}",target_ip="{DST.ip}",target_port="{DST.port}"'
+        assert f'outbound_tcp_errors_total{{{target},error="failfast"}} 1' in metrics
+        assert f'outbound_tcp_errors_total{{{target},error="loadshed"}} 1' in metrics
+        network.close()
+
+    run(story)
+
+
+@pytest.mark.acceptance("TRANS-03")
+def test_what_is_no_http_is_detected_as_opaque_and_replayed() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        seen = bytearray()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            seen.extend(await reader.read(17))
+            writer.write(b"custom tcp bye")
+            writer.close()
+
+        network.fake.policies[DST] = Watch(balance_policy(DB, DETECT))
+        network.fake.names[DB] = Watch(reset({await network.server(serve): EndpointMeta()}))
+        network.start()
+        assert await talk(network, b"custom tcp hello\n") == b"custom tcp bye"
+        assert seen == b"custom tcp hello\n"
+        network.close()
+
+    run(story)
+
+
+def test_a_silent_client_is_opaque_after_the_detect_timeout() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking, OUTBOUND_DETECT_TIMEOUT="1s")
+        network.fake.policies[DST] = Watch(balance_policy(DB, DETECT))
+        network.fake.names[DB] = Watch(reset({await network.server(naming(b"I speak first")): EndpointMeta()}))
+        network.start()
+        reader, writer = await asyncio.open_connection(sock=network.redirect(DST))
+        await asyncio.sleep(0.02)
+        ticking.pass_time(1.1)
+        assert await asyncio.wait_for(reader.readexactly(13), 5) == b"I speak first"
+        writer.close()
+        network.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    "resolution", [Resolution("failed", {}, "no permission"), reset({Addr("127.0.0.1", 1): EndpointMeta()})]
+)
+def test_failures_close_the_connection(resolution: Any) -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        network.fake.policies[DST] = Watch(balance_policy(DB, OPAQUE))
+        network.fake.names[DB] = Watch(resolution)
+        network.start()
+        assert await talk(network, b"hello") in (b"", b"<RST>")
+        assert "outbound_tcp_errors_total{" in network.metrics()
+        await until(lambda: len(network.drain) == 0)
+        network.close()
+
+    run(story)
+
+
+def forbidden(text: str) -> ClientPolicy:
+    route = StreamRoute(default_meta("undefined-port"), Distribution("empty"), (), FORBIDDEN, text)
+    return ClientPolicy(SERVICE, OPAQUE, (), (), (route,))
+
+
+@pytest.mark.parametrize("policy", [forbidden("no such port"), invalid_policy(), ClientPolicy(SERVICE, OPAQUE)])
+def test_a_refused_route_closes_every_connection(policy: ClientPolicy) -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        network.fake.policies[DST] = Watch(policy)
+        network.start()
+        assert await talk(network, b"\x00\x01\x02\x03not http") in (b"", b"<RST>")
+        assert 'error="unexpected"} 1' in network.metrics()
+        network.close()
+
+    run(story)
+
+
+def test_the_app_that_gives_up_while_it_waits_is_forgotten() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        network.fake.policies[DST] = Watch(balance_policy(DB, OPAQUE))
+        source = network.fake.names[DB] = Watch(Resolution())
+        network.start()
+        near = network.redirect(DST)
+        await until(lambda: ("endpoints", DB) in network.fake.asked)
+        near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+        near.close()
+        await until(lambda: len(network.drain) == 0)
+        served: list[int] = []
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            served.append(1)
+            writer.close()
+
+        source.set(reset({await network.server(serve): EndpointMeta()}))
+        await asyncio.sleep(0.02)
+        assert not served
+        network.close()
+
+    run(story)
+
+
+def tls_route(name: str, *snis: HostMatch) -> StreamRoute:
+    backend = Backend(Meta("core", "Service", name, "ns"), Balance(f"{name}.ns.svc.cluster.local:443"))
+    return StreamRoute(default_meta(name), Distribution(FIRST_AVAILABLE, (RouteBackend(backend),)), snis)
+
+
+def hello_bytes(name: str) -> bytes:
+    outgoing = ssl.MemoryBIO()
+    context = ssl.create_default_context()
+    session = context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=name)
+    with pytest.raises(ssl.SSLWantReadError):
+        session.do_handshake()
+    return outgoing.read()
+
+
+@pytest.mark.acceptance("TLSR-01")
+def test_tls_goes_by_its_sni_and_arrives_whole() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        seen: dict[str, bytearray] = {"a": bytearray(), "b": bytearray()}
+
+        def serving(name: str) -> Callable[..., Any]:
+            async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                seen[name].extend(await reader.read())
+                writer.write(b"reply of " + name.encode())
+                writer.close()
+
+            return serve
+
+        for name in seen:
+            network.fake.names[f"{name}.ns.svc.cluster.local:443"] = Watch(
+                reset({await network.server(serving(name)): EndpointMeta()})
+            )
+        routes = (
+            tls_route("b", HostMatch("foo"), HostMatch("test.svc.cluster.local", True)),
+            tls_route("a", HostMatch("logical.test.svc.cluster.local")),
+        )
+        network.fake.policies[DST] = Watch(ClientPolicy(SERVICE, TLS, tls_routes=routes))
+        network.start()
+        first = hello_bytes("logical.test.svc.cluster.local")
+        assert await talk(network, first + b"payload") == b"reply of a"
+        assert seen["a"] == first + b"payload" and not seen["b"]
+        assert await talk(network, hello_bytes("other.example")) in (b"", b"<RST>")
+        assert await talk(network, b"no tls at all, not even close") in (b"", b"<RST>")
+        network.close()
+
+    run(story)
+
+
+@pytest.mark.acceptance("TLSR-03")
+def test_which_tls_route() -> None:
+    exact, wild = HostMatch("foo.example.com"), HostMatch("example.com", True)
+    a, b, any_sni, second = tls_route("a", wild), tls_route("b", exact), tls_route("c"), tls_route("d")
+    assert route_of_sni([a, b], "foo.example.com") is b and route_of_sni([a, b], "bar.example.com") is a
+    assert route_of_sni([any_sni, second], "foo.example.com") is any_sni
+    assert route_of_sni([any_sni, a], "bar.example.com") is a
+    assert route_of_sni([a], "example.com") is None and route_of_sni([b], "bar.example.com") is None
+    assert route_of_sni([], "foo.example.com") is None
+
+
+@pytest.mark.acceptance("ODISC-01")
+def test_an_error_of_discovery_reaches_the_connection_that_waited() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        source: Watch[ClientPolicy | Absent | None] = Watch(None)
+        network.fake.policies[DST] = source
+        network.start()
+        waiting = [asyncio.create_task(talk(network)) for _ in range(3)]
+        await until(lambda: len(network.drain) == 3)
+        assert network.fake.asked == [("policy", DST)]
+        source.set(Absent("invalid target", True))
+        assert set(await asyncio.gather(*waiting)) <= {b"", b"<RST>"}
+        assert network.fake.closed == [] and len(network.drain) == 0
+        network.close()
+
+    run(story)
