@@ -8,11 +8,13 @@ COMPILED := .venv-compiled
 
 .PHONY: demo test test-compiled lint compile bench api clean
 
+# Says what it does on stderr: stdout belongs to the commands (make demo ARGS=--json).
 $(VENV)/.ready: pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Sponson needs Python 3.11 or newer; set PYTHON=")'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check setuptools wheel -e '.[dev]'
-	touch $@
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Sponson needs Python 3.11 or newer; set PYTHON=")'
+	@echo 'setting up $(VENV)' >&2
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check setuptools wheel -e '.[dev]' >&2
+	@touch $@
 
 demo: $(VENV)/.ready  ## a whole mesh in the terminal: make demo ARGS="--duration 10s --json"
 	@$(BIN)/sponson demo $(ARGS)
