@@ -140,9 +140,11 @@ class Arrival:
         self._peek = None
         if peeked.outcome is Outcome.TIMEOUT:
             self.fail(TLS_TIMEOUT, "TLS detection timed out")
+            self._fault("tls_detection_timeout")
             self._drop()
         elif peeked.outcome is Outcome.FAILED:
             self.fail(IO, "connection reset during TLS detection")
+            self._fault("tls_detection_reset")
             self._drop()
         elif not isinstance(peeked.verdict, Hello):
             self.tls = Tls(NONE, reason=NO_TLS_FROM_REMOTE)
@@ -167,6 +169,11 @@ class Arrival:
 
     def _on_tls_failed(self, text: str) -> None:
         self.fail(IO, f"TLS handshake failed: {text}")
+        self._fault("tls_handshake")
+
+    def _fault(self, name: str) -> None:
+        """It never got a meter, which counts the faults of those that did."""
+        self.parts.registry.faults("inbound").count_as(name)
 
     # ---- serving
 
