@@ -172,7 +172,8 @@ class Permitted:
 
 def serve_http1(arrival: Arrival, wire: Wire, next_: Stage) -> Codec:
     reactor = arrival.parts.reactor
-    return H1Server(wire, HttpConnection(arrival, next_, False), reactor.clock, reactor.wheel)
+    faults = arrival.parts.registry.faults("inbound")
+    return H1Server(wire, HttpConnection(arrival, next_, False), reactor.clock, reactor.wheel, faults)
 
 
 def serve_http2(arrival: Arrival, wire: Wire, next_: Stage) -> Codec:

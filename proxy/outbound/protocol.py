@@ -83,7 +83,7 @@ class Protocols:
         reactor = self.given.reactor
         if is_http2:
             return H2Server(wire, stage, reactor.clock, self._h2_settings, reactor.wheel)
-        return H1Server(wire, stage, reactor.clock, reactor.wheel)
+        return H1Server(wire, stage, reactor.clock, reactor.wheel, self.given.registry.faults("outbound"))
 
     def opaque(self, wire: Wire, destination: Destination, target: Addr, sni: str | None = None) -> Codec:
         """Tunnel it from the next turn of the loop on: a refusal ends a wire, which must have its codec by then."""

@@ -14,6 +14,7 @@ from typing import Final
 from proxy.core import limits
 from proxy.core.codec import Wire
 from proxy.core.errors import ProtocolError
+from proxy.core.faults import Faults
 from proxy.core.reason import Reason
 from proxy.core.timers import Wheel
 from proxy.http.exchange import Clock, Exchange, Stage
@@ -49,11 +50,16 @@ class H1Server:
     __slots__ = (
         "_wire", "_stage", "_clock", "_wheel", "_state", "_held", "_exchange", "_body", "_last", "_is_head", "_is_http_1_0",
         "_closes", "_is_chunked", "_ends_by_close", "_is_sending", "_has_eof", "_is_writable", "_pauses", "_is_advancing",
-        "_drained",
+        "_drained", "_faults",
     )  # fmt: skip
 
-    def __init__(self, wire: Wire, stage: Stage, clock: Clock, wheel: Wheel | None = None) -> None:
-        """With a wheel, a client that will not hang up after our last answer is closed after `limits.LINGER_S`."""
+    def __init__(
+        self, wire: Wire, stage: Stage, clock: Clock, wheel: Wheel | None = None, faults: Faults | None = None
+    ) -> None:
+        """With a wheel, a client that will not hang up after our last answer is closed after `limits.LINGER_S`.
+
+        `faults` counts the requests that are refused here.
+        """
         self._wire = wire
         self._stage = stage
         self._clock = clock
@@ -77,6 +83,7 @@ class H1Server:
         self._pauses = 0
         self._is_advancing = False
         self._drained = 0
+        self._faults = faults
 
     # ---- Codec
 
@@ -306,6 +313,9 @@ class H1Server:
 
     def _refuse(self, error: ProtocolError) -> None:
         exchange = self._exchange
+        faults = self._faults
+        if faults is not None and (exchange is None or exchange.response is None):
+            faults.count(error.reason)  # later the connection is reset, and its meter counts that
         if exchange is not None:
             self._closes = True
             exchange.request_refused(error.status, str(error))
