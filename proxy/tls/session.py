@@ -22,6 +22,7 @@ from proxy.core.reason import Reason
 from proxy.tls.connection import MakeCodec, Session
 from proxy.tls.context import refusal_of
 from proxy.tls.peer import TlsPeer, TlsTarget, identities, normalise
+from proxy.tls.turns import turns_of
 
 __all__ = ["MakeCodec", "Session", "dial_tls", "serve_tls"]
 
@@ -35,7 +36,7 @@ class Handshake:
 
     __slots__ = (
         "session", "_reactor", "_loop", "_context", "_target", "_first_bytes", "_on_verified", "_on_failed",
-        "_connecting", "_tls", "_fd", "_deadline", "_is_writing",
+        "_connecting", "_tls", "_fd", "_deadline", "_turns",
     )  # fmt: skip
 
     def __init__(
@@ -57,7 +58,7 @@ class Handshake:
         self._tls: ssl.SSLSocket | None = None
         self._fd = -1
         self._deadline: set[Any] | None = None
-        self._is_writing = False
+        self._turns = turns_of(reactor.loop)
         self.session = Session(reactor, meter, self._abandon)
 
     def connect(self, addr: Addr, options: DialOptions) -> None:
@@ -107,27 +108,24 @@ class Handshake:
             return
         self._tls = tls
         self._fd = tls.fileno()
-        self._loop.add_reader(self._fd, self._step)
-        if target is None:
-            # Not at once: the caller does not have the session yet, and other connections are waiting.
-            self._loop.call_soon(self._step)
-        else:
-            self._step()
+        self._turns.ask(self._loop, self)
 
-    def _step(self) -> None:
+    def _on_ready(self) -> None:
+        self._unwatch()
+        self._turns.ask(self._loop, self)
+
+    def step(self) -> None:
+        """Of the line: it is our turn."""
         tls = self._tls
         if tls is None:
             return
-        if self._is_writing:
-            self._is_writing = False
-            self._loop.remove_writer(self._fd)
         try:
             tls.do_handshake()
         except ssl.SSLWantReadError:
+            self._loop.add_reader(self._fd, self._on_ready)
             return
         except ssl.SSLWantWriteError:
-            self._is_writing = True
-            self._loop.add_writer(self._fd, self._step)
+            self._loop.add_writer(self._fd, self._on_ready)
             return
         except (OSError, ValueError) as error:
             self._fail(Reason.CONNECT_FAILED, _text_of(error))
@@ -149,7 +147,6 @@ class Handshake:
 
     def _open(self, tls: ssl.SSLSocket, peer: TlsPeer) -> None:
         self._disarm()
-        self._loop.remove_reader(self._fd)
         self._tls = None
         on_failed = self._on_failed
         self._on_failed = None
@@ -189,9 +186,12 @@ class Handshake:
         tls = self._tls
         if tls is not None:
             self._tls = None
-            self._loop.remove_reader(self._fd)
-            self._loop.remove_writer(self._fd)
+            self._unwatch()
             tls.close()
+
+    def _unwatch(self) -> None:
+        self._loop.remove_reader(self._fd)
+        self._loop.remove_writer(self._fd)
 
     def _disarm(self) -> None:
         deadline = self._deadline
