@@ -110,14 +110,33 @@ def integer(value: int, bits: int, pattern: int) -> bytes:
     return bytes(octets)
 
 
+_name_kinds: Final[dict[bytes, int]] = {}
+"""What a name alone says, for names met lately."""
+
+
+def _judge_name(name: bytes) -> int:
+    kind = _KINDS.get(name, PLAIN)
+    if _is_name(name) is None:
+        kind = MALFORMED
+    elif name[0] == 0x3A:
+        kind = PSEUDO if name in _PSEUDO else MALFORMED
+    elif name.startswith(b"l5d-"):
+        kind = L5D
+    if len(_name_kinds) >= limits.INTERNED_FIELDS:
+        _name_kinds.clear()
+    _name_kinds[name] = kind
+    return kind
+
+
 def kind_of(name: bytes, value: bytes) -> int:
     """What the codecs have to do about this field; all that its text alone decides is decided here, once."""
-    if name[:1] == b":":
-        judge = _PSEUDO.get(name)
-        return MALFORMED if judge is None or judge(value) is None else PSEUDO
-    kind = _KINDS.get(name, PLAIN)
+    kind = _name_kinds.get(name)
+    if kind is None:
+        kind = _judge_name(name)
     if not kind:
-        return L5D if name.startswith(b"l5d-") else PLAIN
+        return PLAIN
+    if kind == PSEUDO:
+        return MALFORMED if _PSEUDO[name](value) is None else PSEUDO
     if (kind == HOST and is_authority(value) is None) or (kind == CONTENT_LENGTH and _is_length(value) is None):
         return MALFORMED
     if kind == CONNECTION and value.lower() == b"keep-alive":
@@ -190,7 +209,7 @@ def judge_literal(name: bytes, literal: bytes, is_sensitive: bool) -> Field:
     """
     value = huffman.literal_value(literal)
     kind = kind_of(name, value)
-    if _is_name(name) is None or _is_value(value) is None:
+    if _is_value(value) is None:
         kind = MALFORMED
     return Field(name, value, kind, is_sensitive, b"", literal)
 

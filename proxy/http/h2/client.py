@@ -45,12 +45,15 @@ class H2Client(H2Connection):
         stream_id = self.last_id = self.last_id + 2
         stream = H2ClientStream(self, stream_id)
         stream.exchange = exchange
-        self.streams[stream_id] = stream
-        if self.has_room():
+        stream.body_left = 0  # no body before a head
+        streams = self.streams
+        streams[stream_id] = stream
+        if len(streams) < self.peer.max_streams and not self.is_going_away and stream_id < LAST_ID:
             self._pool.release(self)
         elif stream_id >= LAST_ID:
-            self.is_going_away = True
-            self._pool.retire(self)
+            self.retire()
+        else:
+            self.is_full = True
         return stream
 
     def has_room(self) -> bool:
@@ -63,10 +66,9 @@ class H2Client(H2Connection):
 
     # ---- H2Connection
 
-    def forget(self, stream: H2Stream) -> None:
-        was_full = len(self.streams) >= self.peer.max_streams
-        super().forget(stream)
-        if was_full and self.has_room():
+    def room_came(self) -> None:
+        if self.has_room():
+            self.is_full = False
             self._pool.release(self)
 
     def retire(self) -> None:
@@ -74,10 +76,12 @@ class H2Client(H2Connection):
         self._pool.retire(self)
 
     def settings_changed(self) -> None:
-        if not self.has_room():
-            self._pool.hold(self)
-        elif self.streams:
+        if self.has_room():
+            self.is_full = False
             self._pool.release(self)
+        else:
+            self.is_full = True
+            self._pool.hold(self)
         parked = self._parked
         if parked is not None:
             self._parked = None
@@ -140,14 +144,7 @@ class H2Client(H2Connection):
 
 
 class H2ClientStream(H2Stream):
-    __slots__ = ("has_head", "_is_head_request", "_is_tunnel")
-
-    def __init__(self, connection: H2Connection, stream_id: int) -> None:
-        super().__init__(connection, stream_id)
-        self.has_head = False
-        self._is_head_request = False
-        self._is_tunnel = False
-        self._left = 0  # no body before a head
+    __slots__ = ()
 
     def receive_head(self, head: ResponseHead, end: bool) -> None:
         exchange = self.exchange
@@ -159,17 +156,17 @@ class H2ClientStream(H2Stream):
                 exchange.response_informational(head)
             return
         self.has_head = True
-        is_bodiless = self._is_head_request or status == 204 or status == 304
+        is_bodiless = self.is_head_request or status == 204 or status == 304
         if end:
             if head.body_size > 0 and not is_bodiless:
                 raise ProtocolError("content-length without a body")
             self.exchange = None
             self.received_end()
-        elif self._is_tunnel and status < 300:
+        elif self.is_tunnel and status < 300:
             head.body_size = TUNNEL
-            self.expect(TUNNEL)
+            self.body_left = TUNNEL
         else:
-            self.expect(0 if is_bodiless else head.body_size)
+            self.body_left = 0 if is_bodiless else head.body_size
         if exchange is not None:
             exchange.response_head(head, end)
 
@@ -179,11 +176,27 @@ class H2ClientStream(H2Stream):
         if head.wants_tunnel:
             if not self._may_send_tunnel(head):
                 return
-            end = end or not self._is_tunnel
-        self._is_head_request = head.method == b"HEAD"
+            end = end or not self.is_tunnel
+        if head.method == b"HEAD":
+            self.is_head_request = True
+        fields: tuple[Field, ...]
+        if self.is_tunnel:
+            fields = connect_fields(head)
+        else:
+            fields = (
+                _methods.get(head.method) or _pseudo(_methods, b":method", head.method),
+                _schemes.get(head.scheme) or _pseudo(_schemes, b":scheme", head.scheme),
+                _authorities.get(head.authority) or _pseudo(_authorities, b":authority", head.authority),
+                _paths.get(head.path) or _pseudo(_paths, b":path", head.path),
+                *head.fields,
+            )
+            if not head.authority:
+                fields = fields[:2] + fields[3:]
+        if head.takes_trailers:
+            fields += (_TE_TRAILERS,)
         connection = self.connection
         try:
-            block = connection.encoder.encode(connect_fields(head) if self._is_tunnel else _fields_of(head))
+            block = connection.encoder.encode(fields)
         except ProtocolError as error:
             self._give_up(error.reason)
             return
@@ -194,7 +207,7 @@ class H2ClientStream(H2Stream):
     def _may_send_tunnel(self, head: RequestHead) -> bool:
         """Sets `_is_tunnel` if it goes as one; False if it does not go now."""
         if not head.upgrade:
-            self._is_tunnel = True
+            self.is_tunnel = True
             return True
         if head.version != HTTP_2:
             # An HTTP/1 upgrade belongs on an HTTP/1 connection; here the request goes as if none was asked for.
@@ -204,7 +217,7 @@ class H2ClientStream(H2Stream):
         assert isinstance(connection, H2Client)
         peer = connection.peer
         if peer.takes_connect:
-            self._is_tunnel = True
+            self.is_tunnel = True
             return True
         if peer.has_spoken:
             self._give_up(Reason.UNSUPPORTED)
@@ -225,7 +238,7 @@ class H2ClientStream(H2Stream):
             raise ProtocolError("DATA before a response head")
         exchange = self.exchange
         if exchange is not None:
-            if end and not self._is_tunnel:
+            if end and not self.is_tunnel:
                 self.exchange = None
             exchange.response_data(data, end)
 
@@ -258,19 +271,6 @@ _methods: Final[_Fields] = {}
 _schemes: Final[_Fields] = {}
 _authorities: Final[_Fields] = {}
 _paths: Final[_Fields] = {}
-
-
-def _fields_of(head: RequestHead) -> tuple[Field, ...]:
-    method = _methods.get(head.method) or _pseudo(_methods, b":method", head.method)
-    scheme = _schemes.get(head.scheme) or _pseudo(_schemes, b":scheme", head.scheme)
-    path = _paths.get(head.path) or _pseudo(_paths, b":path", head.path)
-    fields: tuple[Field, ...]
-    if head.authority:
-        authority = _authorities.get(head.authority) or _pseudo(_authorities, b":authority", head.authority)
-        fields = (method, scheme, authority, path, *head.fields)
-    else:
-        fields = (method, scheme, path, *head.fields)
-    return (*fields, _TE_TRAILERS) if head.takes_trailers else fields
 
 
 def _pseudo(fields: _Fields, name: bytes, value: bytes) -> Field:

@@ -40,8 +40,9 @@ _NO_SETTINGS: Final = -1
 class H2Connection:
     __slots__ = (
         "wire", "settings", "peer", "is_client", "is_writable", "is_over", "is_going_away", "last_id", "send_window",
-        "peer_window", "stream_window", "streams", "blocked", "encoder", "decoder", "control", "alarms", "has_heard",
-        "_buffer", "_preface", "_credit", "_block", "_block_id", "_block_flags", "_block_frames", "_clock",
+        "peer_window", "stream_window", "streams", "blocked", "encoder", "decoder", "control", "resets", "is_full",
+        "alarms", "has_heard",
+        "_buffer", "_preface", "_max_frame_bytes", "_credit", "_block", "_block_id", "_block_flags", "_block_frames", "_clock",
     )  # fmt: skip
 
     def __init__(
@@ -68,11 +69,15 @@ class H2Connection:
         self.encoder = Encoder()
         self.decoder = Decoder()
         self.control: Toll | None = None
-        """Made by the first frame that carries nothing."""
+        """Made by the first frame that carries nothing, settled (dropped) by the next that does or a stream that ends."""
+        self.resets: Toll | None = None
+        """Made by the first stream that ends early; two for each, one back for every stream that ends (servers)."""
+        self.is_full = False
         self.alarms = Alarms(self, wheel)
         self.has_heard = False
         """Bytes came since keepalive last looked."""
         self._buffer = b""
+        self._max_frame_bytes = settings.max_frame_bytes
         self._preface = b"" if is_client else frame.PREFACE
         """What must come before the first frame."""
         self._credit = Credit(
@@ -132,8 +137,11 @@ class H2Connection:
         if stream.has_remains():
             self.blocked.pop(stream, None)
             self.take(stream.discard())
-        if self.control is not None:
-            self.control.spent = 0
+        self.control = None
+        if self.resets is not None and self.resets.spent > 0:
+            self.resets.spent -= 1
+        if self.is_full:
+            self.room_came()
         if self.is_going_away and not self.streams:
             self.end_if_idle()
 
@@ -142,9 +150,6 @@ class H2Connection:
 
     def alarm(self, kind: int) -> None:
         control.alarm(self, kind)
-
-    def watch_stalls(self) -> None:
-        self.alarms.arm(alarms.STALL, limits.STALL_S / 2)
 
     # ---- what the roles add
 
@@ -162,6 +167,9 @@ class H2Connection:
 
     def settings_changed(self) -> None:
         """The peer's settings were applied."""
+
+    def room_came(self) -> None:
+        """A stream ended on a full connection."""
 
     def retire(self) -> None:
         """Nobody may open a stream here any more; said before streams are ended."""
@@ -187,11 +195,10 @@ class H2Connection:
                 return data
             position = len(self._preface)
             self._preface = b""
-        max_frame_bytes = self.settings.max_frame_bytes
         while size - position >= 9:
             length_and_kind, flags, stream_id = _unpack_header(data, position)
             length = length_and_kind >> 8
-            if length > max_frame_bytes:
+            if length > self._max_frame_bytes:
                 raise ProtocolError(f"frame of {length} octets", Reason.FRAME_SIZE)
             start = position + 9
             end = start + length
@@ -239,8 +246,8 @@ class H2Connection:
             return
         if not payload and not flags & END_STREAM:
             self.charge(1)
-        elif self.control is not None:
-            self.control.spent = 0
+        else:
+            self.control = None
         try:
             stream.receive_data(payload, size, flags & END_STREAM != 0)
         except ProtocolError as error:
@@ -339,11 +346,6 @@ class H2Connection:
             stream.exchange = exchange
             stream.deliver_reset(reason, code_of(reason))
         self.charge_reset()
-
-    def refuse_stream(self, stream_id: int, code: int) -> None:
-        """A stream that we never made, or that is over."""
-        self.wire.write(frame.rst_stream(stream_id, code))
-        self.note_reset(stream_id)
 
     def fail(self, reason: Reason) -> None:
         """The connection is at fault, or silent."""

@@ -8,7 +8,6 @@ and cannot be served names the status it is answered with.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from proxy.core import limits
@@ -29,19 +28,10 @@ from proxy.http.headers import (
     UPGRADE,
     Field,
     field,
-    is_authority,
 )
 
 _SLOTS: Final = {b":method": 0, b":scheme": 1, b":authority": 2, b":path": 3, b":protocol": 4}
 
-_is_token = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
-_is_target = re.compile(rb"/[\x21-\x7e\x80-\xff]*|\*").fullmatch
-_is_scheme = re.compile(rb"[A-Za-z][A-Za-z0-9+\-.]*").fullmatch
-
-_COMMON_METHODS: Final = frozenset([b"GET", b"POST", b"PUT", b"DELETE", b"HEAD", b"PATCH", b"OPTIONS"])
-_COMMON_SCHEMES: Final = frozenset([b"http", b"https"])
-
-_WEBSOCKET: Final = b"websocket"
 _NO_LENGTH: Final = -1
 
 
@@ -81,11 +71,13 @@ def request_of(fields: list[Field]) -> RequestHead:
         return _connect_of(head, pseudo)
     if not method or not scheme or not path or protocol is not None:
         raise ProtocolError("pseudo-header missing")
-    if (method not in _COMMON_METHODS and _is_token(method) is None) or _is_target(path) is None:
-        raise ProtocolError("bad :method or :path")
     head.method = method
+    head.scheme = scheme
     head.path = path
-    _settle_authority(head, scheme, authority)
+    if authority:
+        if head.has_host and head.authority != authority:
+            _check_host(head, authority)
+        head.authority = authority
     return head
 
 
@@ -105,29 +97,16 @@ def _note_request_field(head: RequestHead, one: Field, kind: int) -> None:
     head.fields.append(one)
 
 
-def _settle_authority(head: RequestHead, scheme: bytes, authority: bytes | None) -> None:
+def _check_host(head: RequestHead, authority: bytes) -> None:
     """`:authority` and `host` must agree (RFC 9113 section 8.3.1), unless they are an absolute-form's that HTTP/1 carried."""
-    if scheme not in _COMMON_SCHEMES and _is_scheme(scheme) is None:
-        raise ProtocolError("bad :scheme")
-    head.scheme = scheme
-    host = head.authority
-    if authority:
-        if is_authority(authority) is None:
-            raise ProtocolError("bad :authority")
-        if (
-            head.has_host
-            and host != authority
-            and host.lower() != authority.lower()
-            and not orig_proto.is_carried(head)
-        ):
-            raise ProtocolError(":authority and host disagree", Reason.BAD_AUTHORITY, 400)
-        head.authority = authority
+    if head.authority.lower() != authority.lower() and not orig_proto.is_carried(head):
+        raise ProtocolError(":authority and host disagree", Reason.BAD_AUTHORITY, 400)
 
 
 def _connect_of(head: RequestHead, pseudo: list[bytes | None]) -> RequestHead:
     """CONNECT (RFC 9113 section 8.5), or extended CONNECT as the upgrade that it stands for (RFC 8441)."""
     _, scheme, authority, path, protocol = pseudo
-    if not authority or is_authority(authority) is None:
+    if not authority:
         raise ProtocolError("CONNECT without an authority")
     head.wants_tunnel = True
     head.body_size = 0
@@ -138,12 +117,15 @@ def _connect_of(head: RequestHead, pseudo: list[bytes | None]) -> RequestHead:
         head.scheme = b"http"
         head.authority = head.target = authority
         return head
-    if not scheme or not path or _is_target(path) is None or _is_token(protocol) is None:
+    if not scheme or not path:
         raise ProtocolError("pseudo-header missing")
+    if head.has_host:
+        _check_host(head, authority)
     head.method = b"GET"
+    head.scheme = scheme
+    head.authority = authority
     head.path = path
     head.upgrade = protocol
-    _settle_authority(head, scheme, authority)
     return head
 
 
@@ -161,10 +143,9 @@ def response_of(fields: list[Field]) -> ResponseHead:
         if not kind or kind == COOKIE:
             regular.append(one)
         elif kind == PSEUDO:
-            value = one.value
-            if one.name != b":status" or status or regular or len(value) != 3 or not value.isdigit():
+            if one.name != b":status" or status or regular:
                 raise ProtocolError("bad pseudo-header")
-            status = int(value)
+            status = int(one.value)
         else:
             if kind == DATE:
                 has_date = True
@@ -180,7 +161,7 @@ def response_of(fields: list[Field]) -> ResponseHead:
             regular.append(one)
     if size > limits.HEAD_BYTES or len(fields) > limits.HEAD_FIELDS:
         raise ProtocolError("head too long", Reason.OVER_LIMIT)
-    if status < 100:
+    if not status:
         raise ProtocolError("no status")
     head = ResponseHead(status, regular, length)
     head.version = version

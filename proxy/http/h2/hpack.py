@@ -3,8 +3,8 @@
 Law: a value travels as the literal octets it came in, and is known by its
 Field. The encoder indexes a field the second time it meets it and never
 evicts, so that a header that varies per request does not displace those
-that repeat, and the peer's caches keep hitting; a table that no longer fits
-the traffic is emptied whole. Every fault of a block raises ProtocolError
+that repeat, and the peer's caches keep hitting; a `date` is never indexed,
+and a table that no longer fits the traffic is emptied whole. Every fault of a block raises ProtocolError
 with COMPRESSION, and is the connection's.
 """
 
@@ -17,7 +17,16 @@ from proxy.core.errors import ProtocolError
 from proxy.core.reason import Reason
 from proxy.http import huffman
 from proxy.http.h2.static_table import STATIC_TABLE
-from proxy.http.headers import Field, field, field_of_literal, integer, judge_literal, known_literal, string_literal
+from proxy.http.headers import (
+    DATE,
+    Field,
+    field,
+    field_of_literal,
+    integer,
+    judge_literal,
+    known_literal,
+    string_literal,
+)
 
 TABLE_BYTES: Final = 4096
 """The protocol's default, which both our directions keep to: nothing is announced, so nothing waits for an
@@ -253,6 +262,7 @@ class Encoder:
         self._announcement = integer(0, 5, 32) + integer(size, 5, 32)
 
     def _introduce(self, new: Field) -> bytes:
+        """The octets of a field that is in no table, or whose place there is not remembered."""
         name = new.name
         literal = new.literal or new.make_literal()
         if new.is_sensitive:
@@ -261,26 +271,31 @@ class Encoder:
         index = _static_index.get(key)
         if index is None:
             position = self._positions.get(key)
-            if position is None:
-                return self._first_or_second(new, key, literal)
-            index = 61 + len(self._positions) - position
+            if position is not None:
+                index = 61 + len(self._positions) - position
+            elif new not in self._seen:
+                if len(self._seen) >= _SEEN_FIELDS:
+                    self._seen.clear()
+                self._seen[new] = None
+                return (_new_names.get(name) or _unindexed_prefix(name)) + literal
+            elif self._size + new.size <= self._max_size and new.kind != DATE:
+                return self._insert(new, key, literal)
         if len(self._octets) >= _SEEN_FIELDS:
             self._octets.clear()
-        octets = self._octets[new] = integer(index, 7, 128)
+        if index is None:
+            # Met again, but not for the table: it is full, or the field lives for a second.
+            if new.kind != DATE and new.size <= self._max_size:
+                self._refused += 1
+            octets = _unindexed_prefix(name) + literal
+        else:
+            octets = integer(index, 7, 128)
+        self._octets[new] = octets
         return octets
 
-    def _first_or_second(self, new: Field, key: tuple[bytes, bytes], literal: bytes) -> bytes:
-        if new not in self._seen:
-            if len(self._seen) >= _SEEN_FIELDS:
-                self._seen.clear()
-            self._seen[new] = None
-        elif self._size + new.size <= self._max_size:
-            self._size += new.size
-            self._positions[key] = len(self._positions)
-            self._octets.clear()
-            self._blocks.clear()
-            del self._seen[new]
-            return _name_prefix(key[0], 6, 64) + literal
-        elif new.size <= self._max_size:
-            self._refused += 1
-        return _unindexed_prefix(key[0]) + literal
+    def _insert(self, new: Field, key: tuple[bytes, bytes], literal: bytes) -> bytes:
+        self._size += new.size
+        self._positions[key] = len(self._positions)
+        self._octets.clear()
+        self._blocks.clear()
+        del self._seen[new]
+        return _name_prefix(key[0], 6, 64) + literal

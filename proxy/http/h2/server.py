@@ -25,7 +25,7 @@ from proxy.http.h2.codes import NO_ERROR, REFUSED_STREAM, STREAM_CLOSED, code_of
 from proxy.http.h2.connection import SELF_DEPENDENT, H2Connection
 from proxy.http.h2.frame import END_STREAM, LAST_ID
 from proxy.http.h2.heads import is_answered, request_of, travelling
-from proxy.http.h2.settings import DEFAULT, H2Settings
+from proxy.http.h2.settings import DEFAULT, UNLIMITED, H2Settings
 from proxy.http.h2.stream import CLOSED, REMOTE_ENDED, H2Stream
 from proxy.http.h2.toll import Toll
 from proxy.http.head import HTTP_2, TUNNEL, RequestHead, ResponseHead
@@ -38,7 +38,7 @@ _UNACCEPTED: Final = 16
 
 
 class H2Server(H2Connection):
-    __slots__ = ("_stage", "_now", "_heads", "_resets", "_reset_ids", "_gap", "_is_closing")
+    __slots__ = ("_stage", "_now", "_max_streams", "_heads", "_reset_ids", "_gap", "_is_closing")
 
     def __init__(
         self, wire: Wire, stage: Stage, clock: Clock, settings: H2Settings = DEFAULT, wheel: Wheel | None = None
@@ -46,9 +46,9 @@ class H2Server(H2Connection):
         super().__init__(wire, settings, wheel, clock, False)
         self._stage = stage
         self._now = clock
+        limit = settings.max_concurrent_streams
+        self._max_streams = UNLIMITED if limit is None else limit
         self._heads: dict[bytes, RequestHead] = {}
-        self._resets: Toll | None = None
-        """Made by the first stream that ends early; two for each, one back for every stream that ends."""
         self._reset_ids: dict[int, None] | None = None
         """Streams that we reset, oldest first."""
         self._gap = (0, 0)
@@ -74,6 +74,7 @@ class H2Server(H2Connection):
 
     def go_away(self) -> None:
         self.is_going_away = True
+        self._max_streams = 0
         self.wire.write(frame.goaway(self.last_id, NO_ERROR))
         self.end_if_idle()
 
@@ -92,8 +93,7 @@ class H2Server(H2Connection):
         if flags & SELF_DEPENDENT:
             self._refuse(stream_id, end, ProtocolError("stream depends on itself"))
             return
-        limit = self.settings.max_concurrent_streams
-        if self.is_going_away or (limit is not None and len(self.streams) >= limit):
+        if len(self.streams) >= self._max_streams:
             self.refuse_stream(stream_id, REFUSED_STREAM)
             return
         try:
@@ -111,12 +111,6 @@ class H2Server(H2Connection):
             report_fault()
             self.reset_stream(stream, Reason.INTERNAL)
 
-    def forget(self, stream: H2Stream) -> None:
-        resets = self._resets
-        if resets is not None and resets.spent > 0:
-            resets.spent -= 1
-        super().forget(stream)
-
     def note_reset(self, stream_id: int) -> None:
         ids = self._reset_ids
         if ids is None:
@@ -132,10 +126,15 @@ class H2Server(H2Connection):
 
     def charge_reset(self) -> None:
         now = self._now()
-        resets = self._resets
+        resets = self.resets
         if resets is None:
-            resets = self._resets = Toll(2 * self.settings.max_early_resets, Reason.RESET_FLOOD, now)
+            resets = self.resets = Toll(2 * self.settings.max_early_resets, Reason.RESET_FLOOD, now)
         resets.charge(2, now)
+
+    def refuse_stream(self, stream_id: int, code: int) -> None:
+        """A stream that we never made, or that is over."""
+        self.wire.write(frame.rst_stream(stream_id, code))
+        self.note_reset(stream_id)
 
     def _receive_trailers(self, block: bytes, end: bool, stream_id: int) -> None:
         fields = self._decode(block)
@@ -188,13 +187,7 @@ class H2Server(H2Connection):
 
 
 class H2ServerStream(H2Stream):
-    __slots__ = ("_is_tunnel", "_early")
-
-    def __init__(self, connection: H2Connection, stream_id: int) -> None:
-        super().__init__(connection, stream_id)
-        self._is_tunnel = False
-        self._early: list[bytes] | None = None
-        """Bytes for a tunnel that came before it was accepted; no more than the stream's window."""
+    __slots__ = ()
 
     def receive_head(self, head: RequestHead, end: bool, stage: Stage, now: float) -> None:
         if end:
@@ -203,13 +196,13 @@ class H2ServerStream(H2Stream):
             head.body_size = 0
             self.received_end()
         elif head.wants_tunnel:
-            self._is_tunnel = True
-            self._early = []
+            self.is_tunnel = True
+            self.early = []
             self._pauses |= _UNACCEPTED
             if head.upgrade:
                 self._ask_as_http_1(head)
         else:
-            self.expect(head.body_size)
+            self.body_left = head.body_size
         exchange = self.exchange = Exchange(self, head, now)
         exchange.request_head(stage, end)
 
@@ -230,14 +223,11 @@ class H2ServerStream(H2Stream):
             self._send_block(head.status, head, False)
 
     def send_head(self, head: ResponseHead, end: bool) -> None:
+        status = head.status
         if self.state == CLOSED:
             return
-        status = head.status
-        if self._is_tunnel:
-            if head.body_size == TUNNEL:
-                status = self._accept_tunnel(head)
-            else:
-                self._refuse_tunnel()
+        if self.is_tunnel:
+            status = self._answer_tunnel(head)
         exchange = self.exchange
         if exchange is not None and exchange.request.version != HTTP_2:
             mark = orig_proto.mark_response(head)
@@ -248,12 +238,12 @@ class H2ServerStream(H2Stream):
         self._send_block(status, head, end)
         if end:
             self.sent_end()
-        elif self._early:
+        elif self.is_tunnel:
             self._deliver_early()
 
     def sent_end(self) -> None:
         """The response is complete; what the client still sends, nobody wants (RFC 9113 section 8.1)."""
-        if self._is_tunnel and self.state < REMOTE_ENDED:
+        if self.is_tunnel and self.state < REMOTE_ENDED:
             super().sent_end()
             return
         self.exchange = None
@@ -293,23 +283,23 @@ class H2ServerStream(H2Stream):
 
     # ---- tunnels
 
-    def _accept_tunnel(self, head: ResponseHead) -> int:
-        """What HTTP/1 calls 101 is 200 here (RFC 8441 section 5)."""
-        head.fields = travelling(head.fields)
-        self.resume_reading(_UNACCEPTED)
-        return 200 if head.status == 101 else head.status
-
-    def _refuse_tunnel(self) -> None:
-        self._is_tunnel = False
-        self._early = None
+    def _answer_tunnel(self, head: ResponseHead) -> int:
+        """The status to send: what HTTP/1 calls 101 is 200 here (RFC 8441 section 5)."""
+        if head.body_size == TUNNEL:
+            head.fields = travelling(head.fields)
+            self.resume_reading(_UNACCEPTED)
+            return 200 if head.status == 101 else head.status
+        self.is_tunnel = False
+        self.early = None
         self.resume_reading(_UNACCEPTED)
         exchange = self.exchange
         if exchange is not None:
             exchange.request_ended = True
+        return head.status
 
     def _deliver_early(self) -> None:
-        early = self._early
-        self._early = None
+        early = self.early
+        self.early = None
         exchange = self.exchange
         if early and exchange is not None:
             exchange.request_data(b"".join(early), self.state >= REMOTE_ENDED)
@@ -320,8 +310,8 @@ class H2ServerStream(H2Stream):
         exchange = self.exchange
         if exchange is None:
             return
-        if self._is_tunnel and self._early is not None and exchange.response is None:
-            self._early.append(data)
+        if self.is_tunnel and self.early is not None and exchange.response is None:
+            self.early.append(data)
         else:
             exchange.request_data(data, end)
 

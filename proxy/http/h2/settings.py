@@ -66,7 +66,7 @@ class H2Settings(NamedTuple):
 
 DEFAULT: Final = H2Settings()
 
-_UNLIMITED: Final = 1 << 31
+UNLIMITED: Final = 1 << 31
 
 
 class PeerSettings:
@@ -90,7 +90,7 @@ class PeerSettings:
         """One SETTINGS payload; unknown settings are ignored."""
         if not self.has_spoken:
             self.has_spoken = True
-            self.max_streams = _UNLIMITED
+            self.max_streams = UNLIMITED
         for name, value in setting_struct.iter_unpack(payload):
             if name == INITIAL_WINDOW_SIZE:
                 if value > WINDOW_LIMIT:

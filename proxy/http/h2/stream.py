@@ -16,6 +16,7 @@ from proxy.core.errors import ProtocolError
 from proxy.core.reason import Reason
 from proxy.http.exchange import Exchange
 from proxy.http.h2 import frame
+from proxy.http.h2.alarms import STALL
 from proxy.http.h2.codes import code_of
 from proxy.http.h2.flow import Credit
 from proxy.http.h2.frame import END_STREAM, header_struct
@@ -43,8 +44,8 @@ _NO_WINDOW: Final = -(1 << 40)
 
 class H2Stream:
     __slots__ = (
-        "id", "state", "send_window", "connection", "exchange", "is_stalled",
-        "_queue", "_queue_ends", "_trailers", "_credit", "_held", "_pauses", "_left",
+        "id", "state", "send_window", "connection", "exchange", "is_stalled", "is_tunnel", "has_head", "is_head_request", "early", "body_left",
+        "_queue", "_queue_ends", "_trailers", "_credit", "_held", "_pauses",
     )  # fmt: skip
 
     def __init__(self, connection: H2Connection, stream_id: int) -> None:
@@ -55,6 +56,14 @@ class H2Stream:
         self.exchange: Exchange | None = None
         self.is_stalled = False
         """Nothing of its complete message left since the last look."""
+        # What only one role has stands here too: a constructor less per stream.
+        self.is_tunnel = False
+        self.has_head = False
+        """The response's head came (clients)."""
+        self.is_head_request = False
+        """Its response has no body, whatever it says (clients)."""
+        self.early: list[bytes] | None = None
+        """Bytes for a tunnel that came before it was accepted, no more than the stream's window (servers)."""
         self._queue: deque[bytes] | None = None
         self._queue_ends = False
         self._trailers: list[Field] | None = None
@@ -63,7 +72,7 @@ class H2Stream:
         self._held = 0
         """Received while paused: credit not yet taken."""
         self._pauses = 0
-        self._left = UNKNOWN
+        self.body_left = UNKNOWN
         """Of the announced content-length; a mismatch must not reach an HTTP/1 peer (RFC 9113 section 8.1.1)."""
 
     # ---- toward the peer
@@ -137,8 +146,8 @@ class H2Stream:
         else:
             connection.wire.write(start)
             connection.wire.write(data)
-        if connection.control is not None and size:
-            connection.control.spent = 0
+        if size:
+            connection.control = None
         if end:
             self.sent_end()
 
@@ -154,7 +163,7 @@ class H2Stream:
             if self._queue is not None:
                 if self.send_window > 0:
                     self.connection.blocked[self] = None
-                self.connection.watch_stalls()
+                self.connection.alarms.arm(STALL, limits.STALL_S / 2)
                 self.tell_blocked()
 
     def pump(self) -> bool:
@@ -194,9 +203,9 @@ class H2Stream:
             credit = self._credit = Credit(connection.stream_window, connection.settings.stream_window_bytes)
         if credit is not None:
             credit.receive(size)
-        if self._left >= 0:
-            self._left -= len(data)
-            if self._left < 0 or (end and self._left):
+        if self.body_left >= 0:
+            self.body_left -= len(data)
+            if self.body_left < 0 or (end and self.body_left):
                 connection.take(size)
                 raise ProtocolError("body does not match content-length")
         if end:
@@ -211,7 +220,7 @@ class H2Stream:
 
     def receive_trailers(self, fields: list[Field]) -> None:
         """Fields of framing, routing and the mesh are dropped (RFC 9110 section 6.5.1); what no message may hold is refused."""
-        if self._left > 0:
+        if self.body_left > 0:
             raise ProtocolError("body does not match content-length")
         if sum([one.size for one in fields]) > limits.TRAILER_BYTES:
             raise ProtocolError("trailers too long", Reason.OVER_LIMIT)
@@ -236,9 +245,6 @@ class H2Stream:
         if self.state == CLOSED:
             self.send_window = _NO_WINDOW
             self.connection.forget(self)
-
-    def expect(self, body_size: int) -> None:
-        self._left = body_size
 
     def has_remains(self) -> bool:
         return self._queue is not None or self._held != 0

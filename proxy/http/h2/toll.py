@@ -17,7 +17,7 @@ class Toll:
 
     def __init__(self, limit: int, reason: Reason, now: float) -> None:
         self.spent = 0
-        """Settled by setting it to less."""
+        """Work that was asked for takes from it."""
         self._limit = limit
         self._reason = reason
         self._since = now
