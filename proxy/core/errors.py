@@ -6,10 +6,12 @@ nothing here ever reaches a socket callback.
 
 from __future__ import annotations
 
-import traceback
 from typing import Final
 
+from proxy.core.log import logger
 from proxy.core.reason import Reason
+
+_log: Final = logger(__name__)
 
 
 class ProtocolError(Exception):
@@ -23,4 +25,4 @@ class ProtocolError(Exception):
 
 def report_fault() -> None:
     """Say that an exception nobody expected was caught at the edge of a connection or a stream."""
-    traceback.print_exc()
+    _log.error("A fault of ours ended a connection or a stream", exc_info=True)

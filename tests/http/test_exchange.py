@@ -94,7 +94,7 @@ def test_a_failure_within_the_response_resets_the_client() -> None:
     assert server.reset_by == [Reason.PEER_RESET] and not client.reset_by and observer.told == ["PEER_RESET"]
 
 
-def test_a_fault_in_a_stage_is_a_500(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fault_in_a_stage_is_a_500(caplog: pytest.LogCaptureFixture) -> None:
     server = FakeServer()
     exchange = Exchange(server, request_head(), 0.0)
 
@@ -103,7 +103,7 @@ def test_a_fault_in_a_stage_is_a_500(capsys: pytest.CaptureFixture[str]) -> None
 
     exchange.request_head(FakeStage(fail), True)
     assert server.head is not None and server.head.status == 500 and exchange.reason is Reason.INTERNAL
-    assert "a fault" in capsys.readouterr().err
+    assert "a fault" in caplog.text
 
 
 def test_a_request_that_breaks_the_rules_is_told_so_or_reset() -> None:

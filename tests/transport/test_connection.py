@@ -215,7 +215,7 @@ class Faulty(Recorder):
         raise RuntimeError("a fault of ours")
 
 
-def test_a_fault_of_the_codec_ends_this_connection_only(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fault_of_the_codec_ends_this_connection_only(caplog: pytest.LogCaptureFixture) -> None:
     async def story(ticking: Ticking) -> None:
         for ends in (False, True):
             client, accepted = tcp_pair()

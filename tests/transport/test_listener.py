@@ -182,7 +182,7 @@ def test_closing_a_resting_listener(monkeypatch: pytest.MonkeyPatch) -> None:
     run(story)
 
 
-def test_a_fault_in_accepting_costs_that_connection_only(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fault_in_accepting_costs_that_connection_only(caplog: pytest.LogCaptureFixture) -> None:
     async def story(ticking: Ticking) -> None:
         seen: list[socket.socket] = []
 
