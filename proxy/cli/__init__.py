@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import Final, Protocol
 
 from proxy import __version__
+from proxy.tls.openssl import order_cipher_suites
 
 COMMANDS: Final = {
     "run": "run the proxy of one workload, configured by LINKERD2_PROXY_* variables",
@@ -35,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """The entry point; raises SystemExit with the command's status (2 for a command line that is none)."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     chosen = _parser().parse_args(given[:1]).command
+    if chosen == "run":
+        order_cipher_suites()  # before anything imports ssl
     command: Command = import_module(f"proxy.cli.{chosen}")
     parser = argparse.ArgumentParser(
         prog=f"sponson {chosen}", description=command.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
