@@ -143,6 +143,8 @@ class Attempt:
         exchange.request_data(body, True)
 
     def abandon(self) -> None:
+        if self._call is not None and self._http_status:
+            self._member.count_left(self._http_status)
         self._call = None
         exchange = self._exchange
         if exchange is not None and not exchange.response_ended:
@@ -150,6 +152,7 @@ class Attempt:
 
     def _end(self, status: Status) -> None:
         call = self._call
+        self._call = None
         if call is not None:
             if self._http_status:
                 self._count_began()

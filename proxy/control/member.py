@@ -108,6 +108,15 @@ class Member:
 
     def count_end(self, http_status: int, status: Status) -> None:
         scope = self._channel.scope
+        if scope is None:
+            return
+        if http_status:
+            scope.ended(http_status, status.code not in grpc.FAILURES, str(status.code), "")
+        else:
+            scope.ended(0, False, "", "unclassified")
+
+    def count_left(self, http_status: int) -> None:
+        """Nobody read the response to its end: a success of unknown status, as Linkerd counts it."""
+        scope = self._channel.scope
         if scope is not None:
-            error = "" if http_status else "unclassified"
-            scope.ended(http_status, status.code == grpc.OK, "" if error else str(status.code), error)
+            scope.ended(http_status, True, str(grpc.UNKNOWN), "")

@@ -273,7 +273,10 @@ def test_a_channel_leaves_no_connection_behind() -> None:
             free.close()
             ears = []
             for address in addresses:
-                channel, ear = channel_to(ticking.reactor, ControlAddr(address[0], address[1], None), line_wait_s=0.05), Ear()
+                channel, ear = (
+                    channel_to(ticking.reactor, ControlAddr(address[0], address[1], None), line_wait_s=0.05),
+                    Ear(),
+                )
                 certify(channel, ear)
                 watch(channel, ear)
                 ears.append(ear)

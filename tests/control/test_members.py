@@ -167,7 +167,16 @@ def test_calls_are_counted() -> None:
         replies: list[Any] = []
         channel.call(services.DESTINATION_GET, destination_pb2.GetDestination(), replies.append)
         await until(lambda: replies)
-        assert scope.told == [("request",), ("began", 200), ("ended", 200, False, "12", "")]
+        assert scope.told == [("request",), ("began", 200), ("ended", 200, True, "12", "")]
+        scope.told.clear()
+        feed = controller.feed(services.GET_PROFILE)
+        profiles: list[Any] = []
+        call = channel.watch(services.GET_PROFILE, destination_pb2.GetDestination(), profiles.append, replies.append)
+        await until(lambda: feed.opened)
+        feed.say(destination_pb2.DestinationProfile())
+        await until(lambda: profiles)
+        call.cancel()
+        assert scope.told == [("request",), ("began", 200), ("ended", 200, True, "2", "")]
         channel.close()
         controller.stop()
 
