@@ -49,7 +49,7 @@ class LineLimits(NamedTuple):
 
 
 class Balancer(Generic[E, M]):
-    __slots__ = ("waiting", "error", "_endpoints", "_p2c", "_served", "_make", "_resolution", "_clock")
+    __slots__ = ("waiting", "error", "p2c", "_endpoints", "_served", "_make", "_resolution", "_clock")
 
     def __init__(
         self,
@@ -63,7 +63,8 @@ class Balancer(Generic[E, M]):
         self.error = ""
         """Why nothing will ever be dispatched again."""
         self._endpoints: dict[Addr, tuple[M, E]] = {}
-        self._p2c: P2c[E] = P2c()
+        self.p2c: P2c[E] = P2c()
+        """Those that are ready: `pick` here, else join `waiting` if that is ready."""
         self._served = served
         self._make = make
         self._resolution = resolution
@@ -77,11 +78,7 @@ class Balancer(Generic[E, M]):
     @property
     def is_ready(self) -> bool:
         """A distribution may choose it: an endpoint is ready, or one may wait for one. One that failed for good says so itself."""
-        return len(self._p2c) > 0 or self.waiting.is_ready or bool(self.error)
-
-    def pick(self, now: float) -> E | None:
-        """An endpoint that is ready; else join `waiting`, if that is ready."""
-        return self._p2c.pick(now)
+        return len(self.p2c) > 0 or self.waiting.is_ready or bool(self.error)
 
     def close(self) -> None:
         """Nobody dispatches any more: let go of the resolution and of every endpoint."""
@@ -93,19 +90,19 @@ class Balancer(Generic[E, M]):
     # ---- readiness of endpoints
 
     def became_ready(self, endpoint: E) -> None:
-        self._p2c.add(endpoint)
+        self.p2c.add(endpoint)
         self.waiting.became_ready()
 
     def became_pending(self, endpoint: E) -> None:
-        self._p2c.remove(endpoint)
+        self.p2c.remove(endpoint)
 
     # ---- the line's counter
 
     def has_ready(self) -> bool:
-        return len(self._p2c) > 0
+        return len(self.p2c) > 0
 
     def serve(self, waiter: Any) -> None:
-        endpoint = self._p2c.pick(self._clock())
+        endpoint = self.p2c.pick(self._clock())
         if endpoint is None:
             self._served.fail_waiter(waiter)
         else:
@@ -136,5 +133,5 @@ class Balancer(Generic[E, M]):
     def _evict(self, addrs: list[Addr]) -> None:
         for addr in addrs:
             _, endpoint = self._endpoints.pop(addr)
-            self._p2c.remove(endpoint)
+            self.p2c.remove(endpoint)
             endpoint.close()

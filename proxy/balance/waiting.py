@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from proxy.core.errors import report_fault
 from proxy.core.timers import Expires, Wheel
 
 
@@ -84,7 +85,10 @@ class Waiting:
             while self._line and self._counter.has_ready():
                 waiter = next(iter(self._line))
                 del self._line[waiter]
-                self._counter.serve(waiter)
+                try:
+                    self._counter.serve(waiter)
+                except Exception:
+                    report_fault()  # one's fault must not cost the others their turn
         finally:
             self._is_serving = False
         if self._line and self._timer is None:
@@ -107,7 +111,10 @@ class Waiting:
         line = self._line
         self._line = {}
         for waiter in line:
-            self._counter.turn_away(waiter)
+            try:
+                self._counter.turn_away(waiter)
+            except Exception:
+                report_fault()
 
     def _disarm(self) -> None:
         timer = self._timer

@@ -11,6 +11,8 @@ from typing import Protocol
 
 from proxy.balance.balancer import Balancer
 from proxy.balance.endpoints import Resolution, reset
+from proxy.core.errors import report_fault
+from proxy.core.reason import Reason
 from proxy.core.watch import Watch
 from proxy.http.exchange import Exchange
 from proxy.outbound.endpoint import EndpointKind, HttpEndpoint
@@ -34,7 +36,7 @@ class Concrete(Protocol):
 class Balanced:
     """Endpoints behind a balancer. While an exchange waits in line, this is its observer, so that it can leave."""
 
-    __slots__ = ("_balancer", "_waiting", "_rescue", "_clock", "_name")
+    __slots__ = ("_balancer", "_p2c", "_waiting", "_rescue", "_clock", "_name")
 
     def __init__(
         self, kind: EndpointKind, resolution: Watch[Resolution[EndpointMeta]], given: Given, rescue: Rescue, name: str
@@ -42,6 +44,7 @@ class Balanced:
         self._balancer: Balancer[HttpEndpoint, EndpointMeta] = Balancer(
             self, resolution, kind.make, given.reactor, given.http_line
         )
+        self._p2c = self._balancer.p2c
         self._waiting = self._balancer.waiting
         self._rescue = rescue
         self._clock = given.reactor.clock
@@ -53,7 +56,7 @@ class Balanced:
         return self._balancer.is_ready
 
     def take(self, exchange: Exchange) -> bool:
-        endpoint = self._balancer.pick(exchange.started_at)
+        endpoint = self._p2c.pick(exchange.started_at)
         if endpoint is not None:
             endpoint.dispatch(exchange)
             return True
@@ -74,7 +77,11 @@ class Balanced:
     def dispatch_to(self, endpoint: HttpEndpoint, waiter: Exchange) -> None:
         waiter.observer = None
         waiter.sent_at = self._clock()
-        endpoint.dispatch(waiter)
+        try:
+            endpoint.dispatch(waiter)
+        except Exception:
+            report_fault()
+            waiter.cancel(Reason.INTERNAL)
 
     def fail_waiter(self, waiter: Exchange) -> None:
         waiter.observer = None
@@ -121,6 +128,6 @@ def concrete(backend: Backend, given: Given, rescue: Rescue, endpoints: Endpoint
         kind = EndpointKind(given, rescue, is_http2, dispatch.load, dispatch.path)
         return Balanced(kind, endpoints(dispatch.path), given, rescue, f"{backend.meta}: ")
     if isinstance(dispatch, Forward):
-        kind = EndpointKind(given, rescue, is_http2, PeakEwmaLoad(), "")
+        kind = EndpointKind(given, rescue, is_http2, PeakEwmaLoad(), None)
         return Balanced(kind, Watch(reset({dispatch.addr: dispatch.endpoint})), given, rescue, "")
     return Failing(rescue, dispatch.text)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from proxy.balance.endpoints import FAILED, KNOWN, Resolution
 from proxy.core.addr import Addr
+from proxy.core.errors import report_fault
 from proxy.core.timers import Expires
 from proxy.core.watch import Absent, Watch
 from proxy.outbound.given import Endpoints, Given
@@ -142,7 +143,10 @@ class Destination:
         waiting = self._waiting
         self._waiting = {}
         for callback in waiting:
-            callback()
+            try:
+                callback()
+            except Exception:
+                report_fault()
 
 
 class Discovery:

@@ -35,14 +35,15 @@ from proxy.policy.endpoint import HINT_H2, EndpointMeta, Http2Params
 
 _REQUIRE_ID: Final = b"l5d-require-id"
 _DST_CANONICAL: Final = b"l5d-dst-canonical"
-_OF_PROXIES: Final = (b"l5d-proxy-error", b"l5d-proxy-connection")
+_PROXY_CONNECTION: Final = b"l5d-proxy-connection"
+_OF_PROXIES: Final = (b"l5d-proxy-error", _PROXY_CONNECTION)
 """What one proxy says to another in a response: never for the app (reference: outbound, section 9.6)."""
 
 
 class HttpEndpoint:
     """What both kinds share. `authority` is the backend's name for labels, empty for a forward."""
 
-    __slots__ = ("load", "_given", "_rescue", "_scope", "_clock", "_context", "_server_id", "_override")
+    __slots__ = ("load", "_given", "_rescue", "_scope", "_clock", "_context", "_server_id", "_override", "_may_close")
 
     def __init__(self, kind: EndpointKind, addr: Addr, meta: EndpointMeta, labels: tuple[tuple[str, str], ...]) -> None:
         given = kind.given
@@ -54,6 +55,8 @@ class HttpEndpoint:
         self._context = f"endpoint {addr}"
         self._server_id = meta.tls.server_id if meta.tls else ""
         self._override = meta.authority_override.encode()
+        self._may_close = kind.is_forward and meta.tls is not None
+        """The peer's proxy may ask us to close the app's connection (reference: outbound, section 9.2)."""
 
     # ---- a request
 
@@ -64,7 +67,7 @@ class HttpEndpoint:
         if exchange.editor is None:
             exchange.editor = self
         self.load.pending += 1
-        self._scope.request()
+        self._scope.requests += 1
         if request.has_l5d and not self._admits(exchange, request):
             return
         if self._override:
@@ -99,6 +102,8 @@ class HttpEndpoint:
 
     def edit_response(self, exchange: Exchange, head: ResponseHead) -> None:
         if head.has_l5d:
+            if self._may_close and any(one.name == _PROXY_CONNECTION and one.value == b"close" for one in head.fields):
+                exchange.server.close_connection()
             strip(head)
 
     def response_began(self, exchange: Exchange) -> None:
@@ -237,17 +242,19 @@ def settings_of(config: Config, params: Http2Params) -> H2Settings:
 class EndpointKind:
     """What the endpoints of one backend have in common: made with the backend, asked for each address."""
 
-    __slots__ = ("given", "rescue", "is_http2", "load", "_authority")
+    __slots__ = ("given", "rescue", "is_http2", "is_forward", "load", "_authority")
 
     def __init__(
-        self, given: Given, rescue: Rescue, is_http2: bool, load: PeakEwmaLoad | PenaltyLoad, authority: str
+        self, given: Given, rescue: Rescue, is_http2: bool, load: PeakEwmaLoad | PenaltyLoad, authority: str | None
     ) -> None:
+        """`authority` is the backend's name; None for a forward, which has no other than its address."""
         self.given: Final = given
         self.rescue: Final = rescue
         self.is_http2: Final = is_http2
         """The clients speak HTTP/2; else HTTP/1, which an endpoint may still be sent inside HTTP/2."""
         self.load: Final = load
-        self._authority = authority
+        self.is_forward: Final = authority is None
+        self._authority = authority or ""
 
     def dialler(self, addr: Addr, meta: EndpointMeta, session: SessionProtocol) -> Dialler:
         return Dialler(self.given, addr, meta, self._authority, session)

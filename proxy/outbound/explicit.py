@@ -55,7 +55,7 @@ class RefusedError(Exception):
 class ExplicitConnection:
     """One accepted connection and the destinations that it used. A member of Drain until it is gone."""
 
-    __slots__ = ("protocols", "_discovery", "_sock", "_is_on_loopback", "_held", "_connection", "_own")
+    __slots__ = ("protocols", "_discovery", "_sock", "_is_on_loopback", "_judged", "_held", "_connection", "_own")
 
     def __init__(self, protocols: Protocols, discovery: Discovery, sock: socket.socket, peer: Addr) -> None:
         self.protocols: Final = protocols
@@ -63,6 +63,8 @@ class ExplicitConnection:
         self._sock = sock
         self._own = addr(*sock.getsockname()[:2])
         self._is_on_loopback = peer.is_loopback
+        self._judged: dict[tuple[bytes, int], tuple[Target, bool]] = {}
+        """What an authority and a default port stand for, and whether that is outside of the mesh."""
         self._held: dict[tuple[Target, bool], Destination] = {}
         self._connection: Any = None
 
@@ -79,8 +81,13 @@ class ExplicitConnection:
 
     def destination(self, authority: bytes, default_port: int) -> Destination:
         """What is (going to be) known about an authority, held until this connection ends. RefusedError if it may not be asked for."""
-        target, is_outside = self._judge(authority, default_port)
-        key = (target, is_outside)
+        key = self._judged.get((authority, default_port))
+        if key is None:
+            key = self._judge(authority, default_port)
+            if len(self._judged) >= _HELD_DESTINATIONS:
+                self._judged.clear()
+            self._judged[authority, default_port] = key
+        target, is_outside = key
         found = self._held.get(key)
         if found is None or isinstance(found.effective.value, Absent):
             found = self._discovery.outside(str(target)) if is_outside else self._discovery.get(target)
@@ -132,13 +139,12 @@ class ExplicitConnection:
 class Opening:
     """The codec until the first bytes tell what the client speaks to its proxy: HTTP/1, HTTP/2, or CONNECT."""
 
-    __slots__ = ("_wire", "_connection", "_held", "_has_eof")
+    __slots__ = ("_wire", "_connection", "_held")
 
     def __init__(self, wire: Wire, connection: ExplicitConnection) -> None:
         self._wire = wire
         self._connection = connection
         self._held = b""
-        self._has_eof = False
 
     def feed(self, data: bytes) -> None:
         held = self._held = self._held + data
@@ -154,7 +160,6 @@ class Opening:
             self._become_http(held, True)
 
     def eof(self) -> None:
-        self._has_eof = True
         self._wire.end()
 
     def writable(self, is_writable: bool) -> None:
@@ -164,7 +169,7 @@ class Opening:
         self._held = b""
 
     def close(self) -> None:
-        self._wire.end()
+        self._wire.abort(Reason.SHUTDOWN)
 
     # ----
 
@@ -222,7 +227,7 @@ class Connecting:
         self._destination.forget(self._known)
 
     def close(self) -> None:
-        self._wire.end()
+        self._wire.abort(Reason.SHUTDOWN)
 
     def _known(self) -> None:
         if self._is_over:

@@ -76,11 +76,12 @@ class Given:
 
     def refuses(self, addr: Addr) -> str:
         """Why no connection is made there (reference: outbound, section 9.1); empty if it may be."""
-        if not addr.is_loopback:
-            return ""
-        if not self.config.allow_loopback:
+        is_loopback = addr.is_loopback
+        if is_loopback and not self.config.allow_loopback:
             return "Outbound proxy cannot initiate connections on the loopback interface"
-        if any(one.port == addr.port and one.ip in (addr.ip, "0.0.0.0", "::") for one in self.listeners):
+        if (is_loopback or self.is_local(addr)) and any(
+            one.port == addr.port and one.ip in (addr.ip, "0.0.0.0", "::") for one in self.listeners
+        ):
             return f"{addr} is a listener of this proxy: the connection would be a loop"
         return ""
 

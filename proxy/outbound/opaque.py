@@ -145,7 +145,7 @@ class OpaqueBalanced:
 
     def take(self, tunnel: Tunnel, context: str) -> None:
         balancer = self._balancer
-        endpoint = balancer.pick(self._clock())
+        endpoint = balancer.p2c.pick(self._clock())
         if endpoint is not None:
             endpoint.connect(tunnel)
         elif balancer.error:

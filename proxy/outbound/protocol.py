@@ -29,11 +29,10 @@ from proxy.outbound.given import Given
 from proxy.outbound.logical import HttpRouter
 from proxy.outbound.opaque import OpaqueRouter, Tunnel
 from proxy.outbound.rescue import Rescue
+from proxy.outbound.sni import HelloCodec
 from proxy.policy.client import DETECT, GRPC, HTTP_1, HTTP_2, OPAQUE, TLS, ClientPolicy
-from proxy.tls.hello import Hello, judge_hello
 from proxy.transport.connection import serve_plain
 from proxy.transport.detect import DetectCodec, Detection
-from proxy.transport.peek import Peek, Peeked, peek
 
 _log: Final = logging.getLogger(__name__)
 
@@ -112,13 +111,32 @@ class Protocols:
         detecting = DetectCodec(wire, self.given.reactor, timeout_s, detected)
         return detecting
 
+    def tls(self, wire: Wire, destination: Destination, target: Addr) -> Codec:
+        """The app speaks TLS to its server, not to us: only the name in its ClientHello is read."""
+
+        def named(sni: str, first: bytes) -> None:
+            codec = self.opaque(wire, destination, target, sni)
+            wire.hand_over(codec)
+            codec.feed(first)
+            if hello.has_eof:
+                codec.eof()
+
+        def failed(text: str) -> None:
+            Errors(self.given, target)("unexpected")
+            _log.info("Connection to %s closed: %s", target, text)
+
+        hello = HelloCodec(wire, self.given.reactor, self.given.config.outbound_detect_timeout_s, named, failed)
+        return hello
+
     def codec(self, wire: Wire, destination: Destination, target: Addr) -> Codec:
-        """Of a wire whose client is about to speak, for any protocol but TLS, which is peeked at before."""
+        """Of a wire whose client is about to speak."""
         protocol = self.select(destination)
         if protocol == OPAQUE:
             return self.opaque(wire, destination, target)
-        if protocol in (DETECT, TLS):
+        if protocol == DETECT:
             return self.detect(wire, destination, target)
+        if protocol == TLS:
+            return self.tls(wire, destination, target)
         return self.http(wire, destination, protocol != HTTP_1)
 
 
@@ -158,7 +176,7 @@ class Errors:
 class Accepted:
     """One accepted connection: waits for its destination, then belongs to its codec. A member of Drain until it is gone."""
 
-    __slots__ = ("_protocols", "_sock", "_target", "_destination", "_connection", "_peek", "_is_over")
+    __slots__ = ("_protocols", "_sock", "_target", "_destination", "_connection", "_is_over")
 
     def __init__(self, protocols: Protocols, sock: socket.socket, target: Addr, destination: Destination) -> None:
         self._protocols = protocols
@@ -166,7 +184,6 @@ class Accepted:
         self._target = target
         self._destination = destination
         self._connection: Any = None
-        self._peek: Peek | None = None
         self._is_over = False
 
     def begin(self) -> None:
@@ -195,24 +212,8 @@ class Accepted:
         protocols = self._protocols
         if policy is None or isinstance(policy, Absent):
             self._fail("unexpected", f"{self._target}: {policy.reason if policy else 'unknown'}")
-        elif policy.protocol == TLS and not destination.is_opaque:
-            protocols.select(destination)
-            given = protocols.given
-            sock = self._sock
-            assert sock is not None
-            self._peek = peek(given.reactor, sock, judge_hello, given.config.outbound_detect_timeout_s, self._peeked)
         else:
             self._serve(lambda wire: protocols.codec(wire, destination, self._target))
-
-    def _peeked(self, peeked: Peeked) -> None:
-        self._peek = None
-        sni = peeked.verdict.sni if isinstance(peeked.verdict, Hello) else ""
-        if self._is_over:
-            return
-        if not sni:
-            self._fail("unexpected", f"{self._target}: Could not find SNI")
-            return
-        self._serve(lambda wire: self._protocols.opaque(wire, self._destination, self._target, sni))
 
     def _serve(self, make_codec: Callable[[Wire], Codec]) -> None:
         sock = self._sock
@@ -237,8 +238,6 @@ class Accepted:
         sock = self._sock
         if sock is not None:
             self._sock = None
-            if self._peek is not None:
-                self._peek.cancel()
             sock.close()
         self._destination.forget(self._known)
         self._destination.release()
