@@ -91,10 +91,9 @@ def h2load(url: str, seconds: float, folder: Path, *extra: str) -> Run:
     return _h2load_run(text, log, seconds)
 
 
-def paced(url: str, rate: int, seconds: float, folder: Path, *extra: str) -> Run:
+def paced(port: int, host: str, rate: int, seconds: float) -> Run:
     """Open loop: `rate` requests per second over ten HTTP/1.1 connections, whatever the answers do."""
-    per_connection = max(1, rate // 10)
-    return h2load(url, seconds, folder, "--h1", "-c10", f"--rps={per_connection}", *extra)
+    return _own([sys.executable, "-m", "bench.paced_load", str(port), host, str(rate), str(seconds)])
 
 
 def _h2load_run(text: str, log: Path, seconds: float) -> Run:
@@ -117,8 +116,11 @@ def _quantile(ordered: list[int], q: float) -> float:
 
 def tcp(kind: str, port: int, connect_to: str, *rest: str) -> Run:
     """`ping-pong`, `bulk` or `churn` of bench.tcp_load, pinned to the load's core."""
-    text = _pinned([sys.executable, "-m", "bench.tcp_load", kind, str(port), connect_to, *rest], 120)
-    said = json.loads(text)
+    return _own([sys.executable, "-m", "bench.tcp_load", kind, str(port), connect_to, *rest])
+
+
+def _own(command: list[str]) -> Run:
+    said = json.loads(_pinned(command, 120))
     missing = float("nan")
     at = [said.get(name, missing) for name in ("p50_ms", "p99_ms", "p999_ms")]
     return Run(int(said["done"]), said["seconds"], at[0], at[1], at[2], int(said["bad"]))

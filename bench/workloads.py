@@ -75,8 +75,7 @@ def _grpc(clients: int, streams: int, path: str = "/bench.Echo/Unary") -> Drive:
 
 def _paced(rate: int) -> Drive:
     def drive(candidate: Candidate, seconds: float, folder: Path) -> Run:
-        host = ["-H", f"Host: {candidate.host}"] if candidate.host else []
-        return load.paced(_url(candidate), rate, seconds + 1, folder, *host)
+        return load.paced(candidate.port, candidate.host, rate, seconds + 1)
 
     return drive
 

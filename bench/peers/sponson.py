@@ -1,15 +1,24 @@
-"""Sponson itself, interpreted and compiled, under its own embedded control plane."""
+"""Sponson itself, interpreted and compiled: its sidecars under its own embedded control plane, default policy, metrics on.
+
+The load enters by the outbound port as an explicit proxy's client does, since redirection rules need root.
+"""
 
 from __future__ import annotations
 
+import subprocess
+import urllib.error
+import urllib.request
 from pathlib import Path
+from time import monotonic, sleep
 from typing import NamedTuple
 
 from bench.backend import Backend
-from bench.peers.candidate import Candidate
-from bench.process import BenchError, Stable
+from bench.peers.candidate import GRPC_PAIR, HTTP_2, PAIR, TCP, TCP_MTLS, Candidate
+from bench.process import LOAD_CPU, BenchError, Process, Stable, free_port, wait_for_port
 
 _ROOT = Path(__file__).parents[2]
+_HOST = "app.default.svc.cluster.local"
+_IDENTITY = "app.default.serviceaccount.identity.linkerd.cluster.local"
 
 
 class Build(NamedTuple):
@@ -25,4 +34,90 @@ COMPILED = Build("sponson_compiled", _ROOT / ".venv-compiled/bin/sponson", "make
 def start(build: Build, stable: Stable, backend: Backend, shape: str) -> Candidate | None:
     if not build.program.exists():
         raise BenchError(f"{build.program.relative_to(_ROOT)} does not exist ({build.remedy})")
-    return None
+    is_meshed = shape in (PAIR, GRPC_PAIR, TCP_MTLS)
+    app_port = {HTTP_2: backend.http2, GRPC_PAIR: backend.grpc, TCP: backend.echo, TCP_MTLS: backend.echo}.get(
+        shape, backend.http1
+    )
+    mesh = _Mesh(build, stable, shape)
+    inbound_port = free_port()
+    mesh.write(_manifests(shape, app_port, inbound_port if is_meshed else 0))
+    mesh.serve()
+    outbound_port = free_port()
+    processes = [mesh.sidecar("client", f"--outbound-port={outbound_port}")]
+    if is_meshed:
+        processes.append(mesh.sidecar("app", f"--inbound-port={inbound_port}"))
+    connect_to = f"{_HOST}:80" if shape in (TCP, TCP_MTLS) else ""
+    return Candidate(processes, outbound_port, _HOST, connect_to)
+
+
+def _manifests(shape: str, app_port: int, inbound_port: int) -> str:
+    opaque = '"config.linkerd.io/opaque-ports": "%d"' if shape in (TCP, TCP_MTLS) else "%.0s"
+    protocol = ", appProtocol: kubernetes.io/h2c" if shape in (HTTP_2, GRPC_PAIR) else ""
+    port = f"{{name: main, port: 80, targetPort: {app_port}{protocol}}}"
+    service = (
+        f"apiVersion: v1\nkind: Service\nmetadata: {{name: app, annotations: {{{opaque % 80}}}}}\n"
+        f"spec:\n  clusterIP: 10.96.0.10\n  ports: [{port}]\n"
+    )
+    if not inbound_port:
+        return service + (
+            "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n"
+            "metadata: {name: app-1, labels: {kubernetes.io/service-name: app}}\naddressType: IPv4\n"
+            f"ports: [{{name: main, port: {app_port}}}]\nendpoints: [{{addresses: [127.0.0.1]}}]\n"
+        )
+    return service + (
+        "  selector: {app: app}\n---\napiVersion: workload.linkerd.io/v1beta1\nkind: ExternalWorkload\nmetadata:\n"
+        f"  name: app\n  labels: {{app: app}}\n  annotations: {{sponson.io/inbound-port: '{inbound_port}', {opaque % app_port}}}\n"
+        f"spec:\n  meshTLS: {{identity: {_IDENTITY}, serverName: {_IDENTITY}}}\n"
+        f"  workloadIPs: [{{ip: 127.0.0.1}}]\n  ports: [{{name: main, port: {app_port}}}]\n"
+    )
+
+
+class _Mesh:
+    def __init__(self, build: Build, stable: Stable, shape: str) -> None:
+        self._stable = stable
+        self._program = str(build.program)
+        self._name = f"{build.name}-{shape}"
+        self._folder = stable.folder / self._name
+        self._folder.mkdir()
+        self._port = free_port()
+
+    def write(self, manifests: str) -> None:
+        (self._folder / "manifests").mkdir()
+        (self._folder / "manifests" / "app.yaml").write_text(manifests)
+
+    def serve(self) -> None:
+        command = [
+            self._program,
+            "mesh",
+            "serve",
+            f"--dir={self._folder}/manifests",
+            f"--state-dir={self._folder}/state",
+        ]
+        process = self._stable.start(f"{self._name}-mesh", [*command, f"--addr=127.0.0.1:{self._port}"], LOAD_CPU)
+        wait_for_port(self._port, process)
+
+    def sidecar(self, account: str, *flags: str) -> Process:
+        admin_port = free_port()
+        command = [self._program, "mesh", "env", f"--service-account={account}", f"--state-dir={self._folder}/state"]
+        command += [f"--addr=127.0.0.1:{self._port}", "--format=env-file", f"--admin-port={admin_port}", *flags]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise BenchError(f"sponson mesh env: {done.stderr.strip()}")
+        env = dict(line.split("=", 1) for line in done.stdout.splitlines())
+        env["LINKERD2_PROXY_LOG"] = "warn"
+        process = self._stable.start(f"{self._name}-{account}", [self._program, "run"], env=env)
+        _wait_until_ready(admin_port, process)
+        return process
+
+
+def _wait_until_ready(admin_port: int, process: Process, timeout_s: float = 20.0) -> None:
+    deadline = monotonic() + timeout_s
+    while True:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{admin_port}/ready", timeout=1):
+                return
+        except (OSError, urllib.error.URLError):
+            pass
+        if not process.is_alive or monotonic() > deadline:
+            raise BenchError(f"{process.name} is not ready:\n{process.log.read_text(errors='replace')[-2000:]}")
+        sleep(0.05)
