@@ -58,10 +58,6 @@ class Registry:
             found = cells[labels] = Histogram(_FAMILIES[name].bounds)
         return found
 
-    def forget(self, name: str, labels: Labels) -> None:
-        """A series that stands for something that is gone (a balancer's gauges)."""
-        self._cells[name].pop(labels, None)
-
     def requests(self, prefix: str, labels: Labels) -> RequestScope:
         """`prefix`: empty for endpoints, `control_`, `route_` or `route_actual_`."""
         return self._requests[prefix].get(labels)
