@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import socket
 from pathlib import Path
 from typing import Any
@@ -577,6 +578,94 @@ def test_meters_are_shared_by_connections_of_one_target() -> None:
         network.start()
         meters: set[Meter] = {network.registry.meter((("direction", "outbound"), ("peer", "src"))) for _ in range(2)}
         assert len(meters) == 1
+        network.close()
+
+    run(story)
+
+
+def test_a_client_that_leaves_while_it_waits_never_reaches_the_endpoint_that_comes() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        network.fake.policies[DST] = Watch(balance_policy())
+        source = network.fake.names[WEB] = Watch(Resolution())
+        network.start()
+        near = network.redirect(DST)
+        near.send(GET)
+        await until(lambda: ("endpoints", WEB) in network.fake.asked)
+        await asyncio.sleep(0.02)
+        near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        near.close()  # by a reset: a mere FIN still waits for its answer
+        await until(lambda: len(network.drain) == 0)
+        seen: list[bytes] = []
+        source.set(reset({await network.server(http_server("must not be reached", seen)): EndpointMeta()}))
+        await asyncio.sleep(0.02)
+        assert not seen
+        network.close()
+
+    run(story)
+
+
+def test_a_body_that_comes_while_its_request_waits_arrives_whole() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        network.fake.policies[DST] = Watch(balance_policy())
+        source = network.fake.names[WEB] = Watch(Resolution())
+        network.start()
+        body = bytes(range(256)) * 4096
+        got = bytearray()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            got.extend(await reader.readexactly(len(body)))
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            await reader.read()
+            writer.close()
+
+        request = b"POST /a HTTP/1.1\r\nHost: web\r\nContent-Length: %d\r\n\r\n" % len(body)
+        waiting = asyncio.create_task(ask(network, request + body))
+        await until(lambda: ("endpoints", WEB) in network.fake.asked)
+        await asyncio.sleep(0.02)
+        source.set(reset({await network.server(serve): EndpointMeta()}))
+        assert (await waiting).startswith(b"HTTP/1.1 200 ") and got == body
+        network.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize("protocol", [DETECT, HTTP_1, HTTP_2, OPAQUE, TLS])
+def test_hostile_first_bytes_end_their_own_connection_only(protocol: str) -> None:
+    dice = random.Random(11)
+    openings = [
+        b"",
+        b"GET",
+        b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\x16\x03\x01\xff\xff",
+    ]
+    openings += [dice.randbytes(dice.randrange(1, 200)) for _ in range(40)]
+    openings += [b"GET / HTTP/1.1\r\nHost: a\r\n" + dice.randbytes(50) + b"\r\n\r\n" for _ in range(20)]
+
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        network.fake.policies[DST] = Watch(balance_policy(protocol=protocol))
+        network.fake.names[WEB] = Watch(reset({await network.server(http_server("a")): EndpointMeta()}))
+        network.start()
+        for opening in openings:
+            near = network.redirect(DST)
+            try:
+                near.send(opening)
+                if dice.random() < 0.5:
+                    near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            except OSError:
+                pass
+            await asyncio.sleep(0.001)
+            near.close()
+        for _ in range(5):
+            await asyncio.sleep(0.02)
+            ticking.pass_time(20.0)
+        await until(lambda: len(network.drain) == 0)
+        network.fake.policies[Addr("10.43.0.8", 80)] = Watch(balance_policy())
+        assert (await ask(network, target=Addr("10.43.0.8", 80))).endswith(b"a")
         network.close()
 
     run(story)

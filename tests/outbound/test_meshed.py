@@ -15,8 +15,9 @@ from proxy.core.watch import Watch
 from proxy.http.h1.server import H1Server
 from proxy.http.h2.server import H2Server
 from proxy.http.head import HTTP_1_1, HTTP_2
-from proxy.policy.client import OPAQUE
+from proxy.policy.client import HTTP_1, OPAQUE, ClientPolicy, forward_policy
 from proxy.policy.endpoint import HINT_H2, EndpointMeta, TlsIdentity
+from proxy.policy.meta import default_meta
 from proxy.transport.header import TransportHeader
 from tests.kit.network import Answering, MeshedPeer, Network, balance_policy, exchange
 from tests.kit.sockets import Ticking, run, until
@@ -311,5 +312,41 @@ def test_a_dead_endpoint_is_connected_to_again_and_requests_wait_for_it() -> Non
         ticking.pass_time(0.15)
         assert (await waiting).endswith(b"back") and len(peer.clients) == 2
         network.close()
+
+    run(story)
+
+
+async def kept_open(ticking: Ticking, policy: ClientPolicy, meta: EndpointMeta) -> tuple[bytes, bool]:
+    """What the client of a peer that answers 502 and `l5d-proxy-connection: close` gets, and whether it is hung up on."""
+    network = Network(ticking)
+    fields = ((b"l5d-proxy-connection", b"close"), (b"l5d-proxy-error", b"why"))
+    stage = Answering("no", 502, fields)
+    peer = MeshedPeer(network, SERVER_ID, lambda wire: H1Server(wire, stage, ticking.reactor.clock))
+    network.fake.names[WEB] = Watch(reset({peer.addr: meta}))
+    forward = forward_policy(default_meta("endpoint"), peer.addr, meta)
+    network.fake.policies[DST] = Watch(policy if policy.protocol == HTTP_1 else forward)
+    network.start()
+    reader, writer = await asyncio.open_connection(sock=network.redirect(DST))
+    writer.write(GET.replace(b"Connection: close\r\n", b""))
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+    assert await reader.readexactly(2) == b"no"
+    has_ended = False
+    try:
+        has_ended = await asyncio.wait_for(reader.read(), 0.1) == b""
+    except TimeoutError:
+        pass
+    writer.close()
+    network.close()
+    return head, has_ended
+
+
+@pytest.mark.acceptance("EPHDR-01")
+def test_a_meshed_forward_may_close_the_client_and_a_balanced_endpoint_may_not() -> None:
+    async def story(ticking: Ticking) -> None:
+        head, has_ended = await kept_open(ticking, balance_policy(), identity())
+        assert head.startswith(b"HTTP/1.1 502 ") and b"l5d-" not in head and b"connection: close" in head.lower()
+        assert has_ended
+        head, has_ended = await kept_open(ticking, balance_policy(protocol=HTTP_1), identity())
+        assert head.startswith(b"HTTP/1.1 502 ") and b"l5d-" not in head and not has_ended
 
     run(story)
