@@ -53,8 +53,8 @@ class StreamSettings:
 
 class Subscription(Generic[A]):
     __slots__ = (
-        "_channel", "_method", "_request", "_settings", "_on_message", "_on_refused", "_finals",
-        "_call", "_failures", "_has_message", "_began_at", "_retry", "_receive", "_lifetime", "_is_closed",
+        "is_over", "_channel", "_method", "_request", "_settings", "_on_message", "_on_refused", "_finals",
+        "_call", "_failures", "_has_message", "_began_at", "_retry", "_receive", "_lifetime",
     )  # fmt: skip
 
     def __init__(
@@ -66,6 +66,8 @@ class Subscription(Generic[A]):
         on_message: Callable[[A, bool], None],
         on_refused: Callable[[Status], None],
     ) -> None:
+        self.is_over = False
+        """Closed, or refused for good: it asks no more."""
         self._channel = channel
         self._method = method
         self._request = request
@@ -82,7 +84,6 @@ class Subscription(Generic[A]):
         self._receive: Any = None
         self._lifetime: Any = None
         """The loop's handles."""
-        self._is_closed = False
 
     def open(self, finals: frozenset[int] = REFUSALS) -> None:
         """Begin; `finals` are the codes that end it for good."""
@@ -91,8 +92,8 @@ class Subscription(Generic[A]):
 
     def close(self) -> None:
         """Cancel the stream; nothing is told any more. Idempotent."""
-        if not self._is_closed:
-            self._is_closed = True
+        if not self.is_over:
+            self.is_over = True
             self._drop_timers()
             if self._retry is not None:
                 self._retry.cancel()
@@ -133,7 +134,7 @@ class Subscription(Generic[A]):
         if self._receive is not None:
             self._receive.cancel()
             self._receive = None
-        if wait_s is not None and not self._is_closed:
+        if wait_s is not None and not self.is_over:
             self._receive = self._channel.loop.call_later(wait_s, self._on_receive_late)
 
     def _on_receive_late(self) -> None:
@@ -157,10 +158,10 @@ class Subscription(Generic[A]):
     def _on_end(self, status: Status) -> None:
         self._call = None
         self._drop_timers()
-        if self._is_closed:
+        if self.is_over:
             return
         if status.code in self._finals:
-            self._is_closed = True
+            self.is_over = True
             _log.debug("%s: %s is final: %s", self._channel, self._method.path, status)
             self._on_refused(status)
             return

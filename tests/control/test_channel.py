@@ -7,6 +7,7 @@ import socket
 from typing import Any
 
 import grpc
+import pytest
 
 from proxy.api import destination_pb2, identity_pb2, services
 from proxy.control.channel import Channel
@@ -204,14 +205,16 @@ def test_a_server_that_dies_ends_its_watches(controller: Controller) -> None:
     run(story)
 
 
-def test_a_call_waits_for_a_server_that_is_not_there_yet(controller: Controller) -> None:
+def test_a_call_waits_for_a_server_that_is_not_there_yet(
+    controller: Controller, caplog: pytest.LogCaptureFixture
+) -> None:
     controller.on(services.CERTIFY, lambda request, context: identity_pb2.CertifyResponse(leaf_certificate=b"late"))
     controller.stop()
 
     async def story(ticking: Ticking) -> None:
         channel, ear = channel_to(ticking.reactor, controller.target), Ear()
         certify(channel, ear)
-        await asyncio.sleep(0.1)
+        await until(lambda: caplog.text.count("failed to connect") >= 2)
         assert not ear.replies
         controller.start()
         assert (await ear.replied()).leaf_certificate == b"late"

@@ -12,7 +12,6 @@ from proxy.api import destination_pb2, services
 from proxy.control.channel import Channel
 from proxy.control.subscription import StreamLimits, StreamSettings, Subscription
 from proxy.core.backoff import Backoff
-from proxy.http import grpc as codes
 from proxy.http.grpc import Status
 from tests.control.controller import FAST, Controller, Feed, channel_to, run
 from tests.kit.sockets import Ticking, until
@@ -89,8 +88,7 @@ def test_a_refusal_is_final(controller: Controller, code: grpc.StatusCode) -> No
         feed.say(code)
         await until(lambda: one.refusals)
         assert one.refusals == [Status(code.value[0], "told to")]
-        await asyncio.sleep(0.1)
-        assert feed.opened == 1, "nothing is asked again"
+        assert one.subscription.is_over, "nothing is asked again"
         channel.close()
 
     run(story)
@@ -130,9 +128,10 @@ def test_a_server_that_ends_every_stream_at_once_makes_no_loop(controller: Contr
     async def story(ticking: Ticking) -> None:
         channel = channel_to(ticking.reactor, controller.target)
         one = Subscriber(channel, backoff=Backoff(0.1, 0.1, 0.0))
+        began_at = asyncio.get_running_loop().time()
         one.subscription.open()
-        await asyncio.sleep(0.35)
-        assert 2 <= count <= 4
+        await until(lambda: count >= 3)
+        assert asyncio.get_running_loop().time() - began_at >= 0.2, "each waits for the backoff"
         one.subscription.close()
         channel.close()
 
@@ -258,7 +257,7 @@ def test_the_server_is_killed_and_comes_back(controller: Controller) -> None:
         feed.say(profile("before"))
         await until(lambda: one.heard)
         controller.stop()
-        await asyncio.sleep(0.1)
+        await until(lambda: feed.closed == 1)
         controller.start()
         await opened(feed, 2)
         feed.say(profile("after"))
@@ -271,7 +270,9 @@ def test_the_server_is_killed_and_comes_back(controller: Controller) -> None:
     run(story)
 
 
-def test_closing_while_it_waits_to_ask_again_asks_no_more(controller: Controller) -> None:
+def test_closing_while_it_waits_to_ask_again_asks_no_more(
+    controller: Controller, caplog: pytest.LogCaptureFixture
+) -> None:
     feed = controller.feed(services.GET_PROFILE)
 
     async def story(ticking: Ticking) -> None:
@@ -280,13 +281,17 @@ def test_closing_while_it_waits_to_ask_again_asks_no_more(controller: Controller
         one.subscription.open()
         await opened(feed, 1)
         feed.say(grpc.StatusCode.UNAVAILABLE)
-        await until(lambda: feed.closed == 1)
-        await asyncio.sleep(0.02)
+        await until(lambda: "asking again" in caplog.text)
         one.subscription.close()
         one.subscription.close()
-        await asyncio.sleep(0.1)
-        assert feed.opened == 1
-        assert codes.UNAVAILABLE not in [refusal.code for refusal in one.refusals]
+        other = Subscriber(channel)
+        other.subscription.open()
+        for count in (2, 3, 4):
+            await opened(feed, count)
+            feed.say(grpc.StatusCode.UNAVAILABLE)
+        await until(lambda: feed.closed == 4)
+        assert feed.opened == 4, "only the other one asked"
+        other.subscription.close()
         channel.close()
 
     run(story)
