@@ -197,7 +197,9 @@ class Machine(RuleBasedStateMachine):
             assert exchange.reason is None or exchange.deadline is None
         running = [one for one in self.pair.stage.exchanges if one.reason is None]
         assert len(running) <= 1, "HTTP/1 carries one exchange at a time"
-        for client in self.pair.pool._idle:
+        idle = [client for line in self.pair.pool._lines.values() for client in line.ready]
+        assert len(idle) == self.pair.pool._idle
+        for client in idle:
             assert isinstance(client, H1Client) and client._exchange is None and client._state == 0
 
     def teardown(self) -> None:

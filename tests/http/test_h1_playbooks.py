@@ -49,7 +49,6 @@ def test_chunked_both_ways_with_trailers_and_dropped_extensions() -> None:
         it.feed("client", GET).expect("app", GET).feed("app", OK).expect("client", OK)
 
 
-@pytest.mark.acceptance("TRANS-25")
 @pytest.mark.parametrize("method", [b"GET", b"POST", b"PUT", b"DELETE", b"HEAD", b"PATCH"])
 def test_no_framing_is_made_up_for_requests_without_a_body(method: bytes) -> None:
     request = method + b" / HTTP/1.1\r\nHost: svc\r\n\r\n"
@@ -58,7 +57,6 @@ def test_no_framing_is_made_up_for_requests_without_a_body(method: bytes) -> Non
         it.feed("client", request).expect("app", request).feed("app", answer).expect("client", answer)
 
 
-@pytest.mark.acceptance("TRANS-26")
 @pytest.mark.parametrize("method", [b"GET", b"POST", b"PUT", b"DELETE", b"HEAD", b"PATCH"])
 def test_an_empty_body_keeps_its_zero(method: bytes) -> None:
     request = method + b" / HTTP/1.1\r\nHost: svc\r\nContent-Length: 0\r\n\r\n"
@@ -76,7 +74,6 @@ def test_any_method_may_carry_a_chunked_body(method: bytes) -> None:
         it.feed("app", answer).expect("client", answer)
 
 
-@pytest.mark.acceptance("TRANS-27")
 @pytest.mark.parametrize(
     ("method", "status"), [(b"HEAD", b"200 OK"), (b"GET", b"204 No Content"), (b"GET", b"304 Not Modified")]
 )
@@ -89,7 +86,6 @@ def test_responses_without_a_body_have_no_transfer_encoding(method: bytes, statu
         it.feed("client", GET).expect("app", GET).feed("app", OK).expect("client", OK)
 
 
-@pytest.mark.acceptance("TRANS-28")
 def test_head_keeps_the_length_of_the_body_it_does_not_get() -> None:
     request = b"HEAD / HTTP/1.1\r\nHost: svc\r\n\r\n"
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 55\r\n\r\n"
@@ -98,7 +94,6 @@ def test_head_keeps_the_length_of_the_body_it_does_not_get() -> None:
         it.feed("client", GET).expect("app", GET).feed("app", OK).expect("client", OK)
 
 
-@pytest.mark.acceptance("TRANS-29")
 def test_a_body_that_an_http10_app_ends_by_closing_ends_so_for_the_client() -> None:
     answer = b"HTTP/1.0 200 OK\r\nContent-Type: a/b\r\n\r\nbody till eof"
     with play() as it:
@@ -120,7 +115,6 @@ def test_a_reset_does_not_complete_a_body_that_ends_by_closing() -> None:
         it.aborted("client", Reason.CONNECTION_RESET)
 
 
-@pytest.mark.acceptance("TRANS-13")
 def test_http10_is_http10_on_both_sides_and_has_its_own_connection() -> None:
     request = b"GET /a HTTP/1.0\r\nHost: svc\r\n\r\n"
     with play() as it:
@@ -140,7 +134,6 @@ def test_http10_gets_chunked_bodies_without_chunks_and_no_informational_response
 # ---- targets
 
 
-@pytest.mark.acceptance("TRANS-14")
 def test_absolute_form_and_a_host_that_differs_go_on_as_they_came() -> None:
     request = b"GET http://one.example:81?q HTTP/1.1\r\nhost: foo.bar\r\n\r\n"
     with play() as it:
@@ -170,7 +163,6 @@ def test_targets_travel_byte_for_byte(target: bytes) -> None:
 BAD = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n"
 
 
-@pytest.mark.acceptance("TRANS-20")
 @pytest.mark.parametrize("target", [b"/origin-form", b"/", b"http://test/bar", b"http://test", b"*"])
 def test_connect_needs_an_authority(target: bytes) -> None:
     with play() as it:
@@ -178,14 +170,12 @@ def test_connect_needs_an_authority(target: bytes) -> None:
         it.feed("client", GET).expect("app", GET).feed("app", OK).expect("client", OK)
 
 
-@pytest.mark.acceptance("TRANS-21")
 @pytest.mark.parametrize("target", [b"test", b"test:80", b"*", b"http://u@h/", b"http:///"])
 def test_other_methods_must_not_have_one(target: bytes) -> None:
     with play() as it:
         it.feed("client", b"GET " + target + b" HTTP/1.1\r\nHost: svc\r\n\r\n").expect("client", BAD)
 
 
-@pytest.mark.acceptance("TRANS-22")
 def test_connect_is_not_http10() -> None:
     with play() as it:
         it.feed("client", b"CONNECT test HTTP/1.0\r\n\r\n").ended("client")
@@ -213,7 +203,6 @@ def test_what_connection_names_is_for_one_hop_but_not_host_framing_or_our_own_na
         )
 
 
-@pytest.mark.acceptance("TRANS-17")
 def test_h2c_is_never_offered_to_the_app() -> None:
     with play() as it:
         it.feed(
@@ -288,7 +277,6 @@ UPGRADE = b"GET /chat HTTP/1.1\r\nHost: svc\r\nUpgrade: chatproto\r\nX-A: 1\r\nC
 SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: chatproto\r\nConnection: Upgrade\r\n\r\n"
 
 
-@pytest.mark.acceptance("TRANS-15")
 def test_an_upgrade_becomes_a_tunnel_that_half_closes_each_way() -> None:
     with play() as it:
         it.feed("client", UPGRADE).expect("app", UPGRADE).feed("client", b"early ")
@@ -318,7 +306,6 @@ def test_a_client_that_half_closed_before_the_101_half_closes_the_tunnel() -> No
         it.ended("app").feed("app", b"still").expect("client", b"still").eof("app").ended("client")
 
 
-@pytest.mark.acceptance("TRANS-18", "TRANS-19")
 @pytest.mark.parametrize(
     "extra", [b"", b"Content-Length: 0\r\n", b"Transfer-Encoding: chunked\r\n", b"Content-Length: 9\r\n"]
 )

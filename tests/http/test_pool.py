@@ -30,14 +30,12 @@ def get(host: bytes, body: bytes = b"") -> bytes:
     return b"POST / HTTP/1.1\r\nHost: %b\r\nContent-Length: %d\r\n\r\n%b" % (host, len(body), body)
 
 
-@pytest.mark.acceptance("TRANS-32")
 @pytest.mark.parametrize("body", [b"", b"hello"])
 def test_a_connection_is_kept_for_its_host(body: bytes) -> None:
     hosts = (b"foo.bar", b"foo.bar", b"bar.baz", b"bar.baz", b"quuuux.com")
     assert accepted(*(get(host, body) for host in hosts)) == [1, 1, 2, 2, 3]
 
 
-@pytest.mark.acceptance("TRANS-33")
 def test_requests_without_a_host_share_no_connection() -> None:
     assert accepted(get(b""), get(b""), get(b"foo.bar"), get(b"")) == [1, 2, 3, 4]
 

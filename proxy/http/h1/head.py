@@ -14,8 +14,7 @@ from typing import Final
 from proxy.core import limits
 from proxy.core.errors import ProtocolError
 from proxy.core.reason import Reason
-from proxy.http.dates import date_field, needs_date
-from proxy.http.head import HTTP_1_0, TUNNEL, UNKNOWN, RequestHead, ResponseHead
+from proxy.http.head import HTTP_1_0, HTTP_1_1, TUNNEL, UNKNOWN, RequestHead, ResponseHead
 from proxy.http.headers import (
     CONNECTION,
     CONTENT_LENGTH,
@@ -195,17 +194,46 @@ def over_limit(data: bytes) -> ProtocolError:
     return ProtocolError("head too long", Reason.OVER_LIMIT, 431)
 
 
-def read_request(start_line: bytes, block: HeaderBlock) -> tuple[RequestHead, bool]:
-    """The head of a request, and whether its target has a form that its method may have (RFC 9112 section 3.2).
+_request_lines: dict[bytes, tuple[bytes, bytes, bytes]] = {}
+_response_lines: dict[bytes, tuple[int, int, bytes]] = {}
 
-    ProtocolError if nothing after it could be trusted.
-    """
+
+def _new_request_line(start_line: bytes) -> tuple[bytes, bytes, bytes]:
+    """Method, target and minor version."""
     match = _request_line(start_line)
     if match is None:
         if _other_version(start_line) is not None:
             raise ProtocolError("HTTP version not spoken here", status=505)
         raise ProtocolError("bad request line")
-    method, target, minor = match.groups()
+    if len(_request_lines) >= limits.CACHED_BLOCKS:
+        _request_lines.clear()
+    found = _request_lines[start_line] = (match[1], match[2], match[3])
+    return found
+
+
+def _new_response_line(start_line: bytes) -> tuple[int, int, bytes]:
+    """Status, version, and the reason phrase if it is an unusual one."""
+    match = _status_line(start_line)
+    if match is None:
+        raise ProtocolError("bad status line")
+    status = int(match[2])
+    phrase = match[3] or b""
+    if len(_response_lines) >= limits.CACHED_BLOCKS:
+        _response_lines.clear()
+    found = _response_lines[start_line] = (
+        status,
+        HTTP_1_1 if match[1] == b"1" else HTTP_1_0,
+        b"" if phrase == _PHRASES.get(status) else phrase,
+    )
+    return found
+
+
+def read_request(start_line: bytes, block: HeaderBlock) -> tuple[RequestHead, bool]:
+    """The head of a request, and whether its target has a form that its method may have (RFC 9112 section 3.2).
+
+    ProtocolError if nothing after it could be trusted.
+    """
+    method, target, minor = _request_lines.get(start_line) or _new_request_line(start_line)
     authority = block.authority
     size = block.length
     if block.is_chunked:
@@ -260,23 +288,19 @@ def _read_target(head: RequestHead, target: bytes) -> bool:
 
 def read_response(start_line: bytes, block: HeaderBlock, method: bytes) -> ResponseHead:
     """The head of a response to `method`. ProtocolError if it is none."""
-    match = _status_line(start_line)
-    if match is None:
-        raise ProtocolError("bad status line")
-    status = int(match[2])
+    status, version, phrase = _response_lines.get(start_line) or _new_response_line(start_line)
     size = block.length
-    if status == 101 or (method == b"CONNECT" and 200 <= status < 300):
-        size = TUNNEL
-    elif status < 200 or status == 204 or status == 304 or method == b"HEAD":
+    if status < 200 or status == 204 or status == 304:
+        size = TUNNEL if status == 101 else 0
+    elif method == b"HEAD":
         size = 0
+    elif method == b"CONNECT" and status < 300:
+        size = TUNNEL
     elif block.is_chunked:
         size = UNKNOWN
     head = ResponseHead(status, (block.hop_fields if status == 101 else block.fields).copy(), size)
-    if match[1] == b"0":
-        head.version = HTTP_1_0
-    phrase = match[3]
-    if phrase and phrase != _PHRASES.get(status):
-        head.phrase = phrase
+    head.version = version
+    head.phrase = phrase
     head.upgrade = block.upgrade
     head.has_date = block.has_date
     head.has_l5d = block.has_l5d
@@ -305,8 +329,8 @@ def write_request(head: RequestHead) -> bytes:
     return b"".join(parts)
 
 
-def write_response(head: ResponseHead, framing: bytes, now: float, is_http_1_0: bool) -> bytes:
-    """`framing` is the codec's own: `Connection` and `Transfer-Encoding` lines, and the empty line."""
+def write_response(head: ResponseHead, framing: bytes, is_http_1_0: bool) -> bytes:
+    """`framing` is the codec's own: `Date`, `Connection` and `Transfer-Encoding` lines, and the empty line."""
     status = head.status
     if head.phrase or is_http_1_0:
         phrase = head.phrase or _PHRASES.get(status, b"")
@@ -315,7 +339,5 @@ def write_response(head: ResponseHead, framing: bytes, now: float, is_http_1_0: 
         line = _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
     parts = [line]
     parts += [field.line for field in head.fields]
-    if not head.has_date and needs_date(head):
-        parts.append(date_field(now).line)
     parts.append(framing)
     return b"".join(parts)

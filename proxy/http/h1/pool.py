@@ -2,9 +2,9 @@
 
 Law: as Pool's, and: a request finds only connections that carried its own
 authority (reference: outbound, section 9.3); a lonely request gets a
-connection that is closed behind it; the longest idle is closed first, by one
-slot in the wheel for all of them. Everything is O(1) in the number of
-connections and of authorities.
+connection that is closed behind it. Opening, releasing and retiring are O(1)
+in the number of connections and of authorities; the sweep, one slot in the
+wheel for all, looks at each authority once in an idle timeout.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class Line:
 
     def __init__(self, key: bytes) -> None:
         self.key = key
-        self.ready: dict[ClientConnection, None] = {}
+        self.ready: dict[ClientConnection, float] = {}
+        """Since when each is idle, by the wheel's time; the longest first."""
         self.count = 0
         """Ready or busy."""
 
@@ -52,8 +53,7 @@ class H1Pool(Pool):
         self._lines: dict[bytes, Line] = {}
         self._homes: dict[ClientConnection, Line | None] = {}
         """Each connection's line; None for one that is not to be used again."""
-        self._idle: dict[ClientConnection, float] = {}
-        """Since when, by the wheel's time; the longest idle first."""
+        self._idle = 0
         self._sweep: set[Expires] | None = None
 
     def __len__(self) -> int:
@@ -66,13 +66,13 @@ class H1Pool(Pool):
         if request.is_lonely:
             self._open_new(exchange, None)
             return
-        line = self._line_of(request)
-        if line.ready:
+        line = self._lines.get(b"//" + request.authority if request.is_absolute else request.authority)
+        if line is not None and line.ready:
             connection = line.ready.popitem()[0]
-            del self._idle[connection]
+            self._idle -= 1
             exchange.attach(connection.open(exchange))
         else:
-            self._open_new(exchange, line)
+            self._open_new(exchange, line or self._line_of(request))
 
     def open_fresh(self, exchange: Exchange) -> None:
         request = exchange.request
@@ -83,11 +83,11 @@ class H1Pool(Pool):
 
     def release(self, connection: ClientConnection) -> None:
         line = self._homes.get(connection)
-        if line is None or len(self._idle) >= self._max_idle:
+        if line is None or self._idle >= self._max_idle:
             connection.close()
             return
-        line.ready[connection] = None
-        self._idle[connection] = self._wheel.now()
+        line.ready[connection] = self._wheel.now()
+        self._idle += 1
         if self._sweep is None:
             self._sweep = self._wheel.arm(self, self._wheel.ticks(self._idle_timeout_s))
 
@@ -95,9 +95,9 @@ class H1Pool(Pool):
         if connection not in self._homes:
             return
         line = self._homes.pop(connection)
-        self._idle.pop(connection, None)
         if line is not None:
-            line.ready.pop(connection, None)
+            if line.ready.pop(connection, None) is not None:
+                self._idle -= 1
             line.count -= 1
             if not line.count:
                 self._lines.pop(line.key, None)
@@ -110,16 +110,17 @@ class H1Pool(Pool):
 
     def expired(self) -> None:
         """Of the wheel: close what has been idle for too long, and come again for the next."""
-        self._sweep = None
         now = self._wheel.now()
-        while self._idle:
-            connection, since = next(iter(self._idle.items()))
-            left_s = since + self._idle_timeout_s - now
-            if left_s > 0:
-                self._sweep = self._wheel.arm(self, self._wheel.ticks(left_s))
-                return
-            connection.close()
-            self._idle.pop(connection, None)
+        next_s = self._idle_timeout_s
+        for line in list(self._lines.values()):
+            while line.ready:
+                connection, since = next(iter(line.ready.items()))
+                left_s = since + self._idle_timeout_s - now
+                if left_s > 0:
+                    next_s = min(next_s, left_s)
+                    break
+                connection.close()
+        self._sweep = self._wheel.arm(self, self._wheel.ticks(next_s)) if self._idle else None
 
     def _line_of(self, request: RequestHead) -> Line:
         key = b"//" + request.authority if request.is_absolute else request.authority

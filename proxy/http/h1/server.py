@@ -17,11 +17,12 @@ from proxy.core.errors import ProtocolError
 from proxy.core.faults import Faults
 from proxy.core.reason import Reason
 from proxy.core.timers import Wheel
+from proxy.http.dates import date_field, needs_date
 from proxy.http.exchange import Clock, Exchange, Stage
 from proxy.http.h1 import head as h1
 from proxy.http.h1.body import BodyReader, last_chunk, write_chunk
 from proxy.http.h1.linger import Linger
-from proxy.http.head import HTTP_1_0, TUNNEL, UNKNOWN, RequestHead, ResponseHead
+from proxy.http.head import HTTP_1_0, TUNNEL, UNKNOWN, ResponseHead
 from proxy.http.headers import Field, field
 from proxy.http.stream import READ_AHEAD
 
@@ -136,7 +137,7 @@ class H1Server:
     def send_informational(self, head: ResponseHead) -> None:
         if not self._is_http_1_0:
             self._is_sending = True
-            self._wire.write(h1.write_response(head, b"\r\n", 0.0, False))
+            self._wire.write(h1.write_response(head, b"\r\n", False))
 
     def send_head(self, head: ResponseHead, end: bool) -> None:
         if head.body_size == TUNNEL:
@@ -159,8 +160,9 @@ class H1Server:
             self._closes = True
         if self._closes and not is_http_1_0:
             framing = b"Connection: close\r\n" + framing
-        is_http_1_0 = is_http_1_0 or head.version == HTTP_1_0
-        self._wire.write(h1.write_response(head, framing, self._clock(), is_http_1_0))
+        if not head.has_date:
+            framing = self._date(head) + framing
+        self._wire.write(h1.write_response(head, framing, is_http_1_0 or head.version == HTTP_1_0))
         if end:
             self._response_ended()
 
@@ -262,7 +264,17 @@ class H1Server:
             return better
         is_http_1_0 = self._is_http_1_0 = head.version == HTTP_1_0
         self._closes = block.closes or is_http_1_0
-        self._begin(head, self._stage if is_good else _BAD_TARGET)
+        self._is_head = head.method == b"HEAD"
+        size = head.body_size
+        if size:
+            self._state = _BODY
+            self._is_sending = False
+            self._drained = 0
+            self._body.begin(size, size == UNKNOWN)
+        else:
+            self._state = _WAIT
+        exchange = self._exchange = Exchange(self, head, self._clock())
+        exchange.request_head(self._stage if is_good else _BAD_TARGET, not size)
         return data[end + 4 :]
 
     def _partial_head(self, data: bytes) -> bytes:
@@ -273,19 +285,6 @@ class H1Server:
             raise h1.over_limit(data)
         self._held = data
         return b""
-
-    def _begin(self, head: RequestHead, stage: Stage) -> None:
-        size = head.body_size
-        self._is_head = head.method == b"HEAD"
-        if size:
-            self._state = _BODY
-            self._is_sending = False
-            self._drained = 0
-            self._body.begin(size, size == UNKNOWN)
-        else:
-            self._state = _WAIT
-        exchange = self._exchange = Exchange(self, head, self._clock())
-        exchange.request_head(stage, not size)
 
     def _hold(self, data: bytes) -> None:
         self._held = data
@@ -321,7 +320,8 @@ class H1Server:
             exchange.request_refused(error.status, str(error))
         elif self._state == _HEAD:
             head = ResponseHead(error.status, [_EMPTY], 0)
-            self._wire.write(h1.write_response(head, b"Connection: close\r\n\r\n", self._clock(), False))
+            framing = self._date(head) + b"Connection: close\r\n\r\n"
+            self._wire.write(h1.write_response(head, framing, False))
             self._finish()
         elif self._state == _BODY:
             self._finish()
@@ -356,9 +356,12 @@ class H1Server:
             if not self._is_advancing and (self._held or self._has_eof):
                 self._go_on()
 
+    def _date(self, head: ResponseHead) -> bytes:
+        return date_field(self._clock()).line if needs_date(head) else b""
+
     def _begin_tunnel(self, head: ResponseHead) -> None:
         self._state = _TUNNEL
-        self._wire.write(h1.write_response(head, b"\r\n", self._clock(), False))
+        self._wire.write(h1.write_response(head, self._date(head) + b"\r\n", False))
         self.resume_reading(READ_AHEAD)
         held = self._held
         self._held = b""
