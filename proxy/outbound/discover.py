@@ -9,7 +9,7 @@ told to who waited and never kept.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from proxy.balance.endpoints import FAILED, KNOWN, Resolution
 from proxy.core.addr import Addr
@@ -123,6 +123,11 @@ class Destination:
     # ---- the watches
 
     @property
+    def is_outside(self) -> bool:
+        """None of the mesh's: what the system's resolver says."""
+        return self.endpoints is self._discovery.resolve
+
+    @property
     def is_opaque(self) -> bool:
         """The profile says that this destination speaks no protocol of ours."""
         profile = self.profile.value
@@ -152,11 +157,12 @@ class Destination:
 class Discovery:
     """All destinations of one worker."""
 
-    __slots__ = ("_given", "_destinations", "_idle_ticks")
+    __slots__ = ("resolve", "_given", "_destinations", "_idle_ticks")
 
     def __init__(self, given: Given) -> None:
         self._given = given
         self._destinations: dict[tuple[Target, bool], Destination] = {}
+        self.resolve: Final = given.lookups.resolve
         self._idle_ticks = given.reactor.wheel.ticks(given.config.outbound_discovery_idle_timeout_s)
 
     def __len__(self) -> int:
@@ -176,8 +182,8 @@ class Discovery:
         """A `host:port` that is none of the mesh's: balanced over what the system's resolver says, without TLS."""
         found = self._destinations.get((target, True))
         if found is None:
-            resolve = self._given.lookups.resolve
-            found = Destination(self, target, Watch(_NO_PROFILE), _resolved(target, resolve(target)), resolve)
+            policy = _resolved(target, self.resolve(target))
+            found = Destination(self, target, Watch(_NO_PROFILE), policy, self.resolve)
             self._keep((target, True), found)
         return found
 
@@ -212,10 +218,14 @@ _NO_PROFILE: Profile | Absent | None = Absent("outside of the profile networks a
 def effective_policy(
     target: Target, profile: Profile | Absent | None, policy: ClientPolicy | Absent | None
 ) -> ClientPolicy | Absent | None:
-    """The table of reference outbound, section 3.1; None while an answer is missing."""
-    if profile is None or policy is None:
+    """The table of reference outbound, section 3.1; None while an answer is missing that could change it."""
+    if policy is None:
         return None
-    if not isinstance(policy, Absent) or policy.is_refusal or isinstance(target, str):
+    if isinstance(policy, Absent) and (policy.is_refusal or isinstance(target, str)):
+        return policy  # whatever the profile says: a name has no address of its own to go to
+    if profile is None:
+        return None
+    if not isinstance(policy, Absent) or isinstance(target, str):
         return policy
     if isinstance(profile, Profile):
         addr, meta = profile.endpoint or (target, EndpointMeta())

@@ -332,9 +332,10 @@ def to_origin_form(request: RequestHead) -> None:
 
 
 def not_served(destination: Destination) -> str:
+    """Why a request for it goes nowhere."""
     value = destination.effective.value
     reason = value.reason if isinstance(value, Absent) else "unknown"
-    return f"{destination.logical} is not served by the mesh: {reason}"
+    return f"{destination.logical} {'cannot be resolved' if destination.is_outside else 'is not served by the mesh'}: {reason}"
 
 
 def refuse_connect(wire: Wire, error: RefusedError) -> None:
