@@ -1,0 +1,50 @@
+"""What HTTP/1 holds: a connection that idles, and a body on its way to somebody slow."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+
+from tests.kit.http1 import Pair, serve
+
+IDLE_BYTES = 4096
+"""Of Python heap for one accepted and one dialled connection and their wires; the budget for a real one is 8 KiB."""
+
+
+def test_an_idle_connection_is_small() -> None:
+    request = b"GET / HTTP/1.1\r\nHost: svc\r\nCookie: %d\r\n\r\n"
+    count = 300
+    serve(Pair())
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        pairs = []
+        for number in range(count):
+            pair = Pair()
+            pair.server.feed(request % number)
+            serve(pair, {b"/": b"HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n" + b"z" * 2000})
+            pair.wire.take()
+            pair.stage.exchanges.clear()
+            pairs.append(pair)
+        gc.collect()
+        each = (tracemalloc.get_traced_memory()[0] - before) / count
+    finally:
+        tracemalloc.stop()
+    # The table of fields met lately is no connection's: 300 cookies in it, about 400 octets each.
+    assert each < IDLE_BYTES + 400, f"{each:.0f} octets"
+
+
+def test_a_body_is_not_kept_while_it_passes() -> None:
+    pair = Pair()
+    pair.server.feed(b"POST / HTTP/1.1\r\nHost: svc\r\nTransfer-Encoding: chunked\r\n\r\n")
+    part = b"10000\r\n" + b"z" * 65536 + b"\r\n"
+    tracemalloc.start()
+    try:
+        for _ in range(200):
+            pair.server.feed(part)
+            pair.wires[0].take()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 20, f"{peak} octets for a body of {200 * 65536}"
