@@ -81,6 +81,7 @@ class Dialler:
         return dial_tls(reactor, self._addr, target, make_codec, options)
 
     def _failed(self, text: str) -> None:
+        self._given.registry.faults("outbound").count_as("connect")
         _log.info("Failed to connect to %s: %s", self._addr, text)
 
 

@@ -22,6 +22,8 @@ from proxy.http.h1.server import H1Server
 from proxy.http.h2.frame import DEFAULT_WINDOW
 from proxy.http.h2.server import H2Server
 from proxy.http.h2.settings import H2Settings
+from proxy.metrics.cells import Labels
+from proxy.metrics.registry import Registry
 from proxy.metrics.transport import TransportMetrics
 from proxy.outbound import labels
 from proxy.outbound.discover import Destination
@@ -31,6 +33,7 @@ from proxy.outbound.opaque import OpaqueRouter, Tunnel
 from proxy.outbound.rescue import Rescue
 from proxy.outbound.sni import HelloCodec
 from proxy.policy.client import DETECT, GRPC, HTTP_1, HTTP_2, OPAQUE, TLS, ClientPolicy
+from proxy.policy.meta import Meta
 from proxy.transport.connection import serve_plain
 from proxy.transport.detect import DetectCodec, Detection
 
@@ -43,12 +46,14 @@ _NAMES: Final = {DETECT: "detect", OPAQUE: "opaq", TLS: "tls", HTTP_1: "http/1",
 class Protocols:
     """What routes and codecs of this worker are made with; also whoever has a wire and a destination joins them here."""
 
-    __slots__ = ("given", "rescue", "_h2_settings")
+    __slots__ = ("given", "rescue", "_h2_settings", "_detections")
 
     def __init__(self, given: Given, rescue: Rescue) -> None:
         self.given: Final = given
         self.rescue: Final = rescue
         self._h2_settings = server_settings(given.config.outbound_server_http2)
+        self._detections: dict[Labels, Detections] = {}
+        """By the labels of the parent."""
 
     def select(self, destination: Destination) -> str:
         """One of the policy's protocols; the destination must be known and served."""
@@ -73,6 +78,12 @@ class Protocols:
             router = destination.routers[key] = OpaqueRouter(self.given, destination, is_tls)
         return router
 
+    def _detections_of(self, parent: Labels) -> Detections:
+        found = self._detections.get(parent)
+        if found is None:
+            found = self._detections[parent] = Detections(self.given.registry, parent)
+        return found
+
     # ---- codecs; each takes a wire whose bytes nobody has read
 
     def http(self, wire: Wire, destination: Destination, is_http2: bool) -> Codec:
@@ -91,7 +102,15 @@ class Protocols:
         return tunnel.codec
 
     def detect(self, wire: Wire, destination: Destination, target: Addr) -> Codec:
+        policy = destination.effective.value
+        detections = self._detections_of(
+            labels.parent(policy.meta if isinstance(policy, ClientPolicy) else Meta("", "", ""))
+        )
+        clock = self.given.reactor.clock
+        began_at = clock()
+
         def detected(detection: Detection, first: bytes) -> None:
+            detections.count(detection, clock() - began_at)
             if detection is Detection.ERROR:
                 Errors(self.given, target)("unexpected")
                 return
@@ -138,6 +157,23 @@ class Protocols:
         if protocol == TLS:
             return self.tls(wire, destination, target)
         return self.http(wire, destination, protocol != HTTP_1)
+
+
+class Detections:
+    """What HTTP detection found for one parent, and how long it took."""
+
+    __slots__ = ("_results", "_duration")
+
+    def __init__(self, registry: Registry, parent: Labels) -> None:
+        self._results = {
+            result: registry.counter("outbound_tcp_detect_http_results_total", (("result", result.value), *parent))
+            for result in Detection
+        }
+        self._duration = registry.histogram("outbound_tcp_detect_http_duration_seconds", parent)
+
+    def count(self, detection: Detection, took_s: float) -> None:
+        self._results[detection].add()
+        self._duration.observe(took_s)
 
 
 def server_settings(config: Http2Server) -> H2Settings:

@@ -55,6 +55,7 @@ class Outbound:
                 self.redirected(sock, target)
         except OSError as error:
             _log.info("Connection of %s dropped: no original destination: %s", peer, error)
+            self.given.registry.faults("outbound").count_as("no_original_dst")
             sock.close()
         except Exception:
             report_fault()

@@ -129,6 +129,13 @@ def test_what_is_no_http_is_detected_as_opaque_and_replayed() -> None:
         network.start()
         assert await talk(network, b"custom tcp hello\n") == b"custom tcp bye"
         assert seen == b"custom tcp hello\n"
+        parent = 'parent_group="core",parent_kind="Service",parent_namespace="ns",parent_name="web",parent_port="80"'
+        metrics = network.metrics()
+        assert (
+            f'outbound_tcp_detect_http_results_total{{result="not_http",{parent},parent_section_name=""}} 1' in metrics
+        )
+        assert f'outbound_tcp_detect_http_results_total{{result="http/1",{parent},parent_section_name=""}} 0' in metrics
+        assert f'outbound_tcp_detect_http_duration_seconds_count{{{parent},parent_section_name=""}} 1' in metrics
         network.close()
 
     run(story)
