@@ -19,6 +19,7 @@ from proxy.core import limits
 from proxy.core.addr import Addr, addr
 from proxy.core.codec import Codec, Wire
 from proxy.core.names import dns_name
+from proxy.core.reactor import Clock
 from proxy.core.reason import Reason
 from proxy.core.watch import Absent
 from proxy.http.exchange import Exchange
@@ -270,7 +271,7 @@ class ExplicitStage:
         if destination.effective.value is not None:
             self._route(exchange, destination)
         else:
-            Parked(exchange, destination, self._route).wait()
+            Parked(exchange, destination, self._route, self._protocols.given.reactor.clock).wait()
 
     def _judge(self, request: RequestHead) -> Destination:
         if request.method == b"CONNECT":
@@ -299,11 +300,16 @@ class ExplicitStage:
 class Parked:
     """An exchange whose destination is being discovered; its observer until then, to learn if the client gives up."""
 
-    __slots__ = ("_exchange", "_destination", "_then")
+    __slots__ = ("_exchange", "_destination", "_then", "_clock")
 
     def __init__(
-        self, exchange: Exchange, destination: Destination, then: Callable[[Exchange, Destination], None]
+        self,
+        exchange: Exchange,
+        destination: Destination,
+        then: Callable[[Exchange, Destination], None],
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._exchange = exchange
         self._destination = destination
         self._then = then
@@ -314,6 +320,7 @@ class Parked:
 
     def _known(self) -> None:
         self._exchange.observer = None
+        self._exchange.sent_at = self._clock()
         self._then(self._exchange, self._destination)
 
     def response_began(self, exchange: Exchange) -> None:

@@ -7,6 +7,7 @@ stage has put it into `exchange.context`.
 
 from __future__ import annotations
 
+import logging
 from typing import Final, NamedTuple
 
 from proxy.core.reason import Reason
@@ -14,6 +15,8 @@ from proxy.http import grpc, orig_proto, replies
 from proxy.http.exchange import Exchange
 from proxy.http.head import HTTP_2
 from proxy.metrics.registry import Registry
+
+_log: Final = logging.getLogger(__name__)
 
 
 class Failure(NamedTuple):
@@ -40,7 +43,7 @@ FORBIDDEN: Final = Failure(403, grpc.PERMISSION_DENIED, True, "unexpected")
 """Ours: an explicit client that is not on loopback named what is not the mesh's."""
 
 _BAD_GATEWAY: Final = Failure(502, grpc.UNAVAILABLE, True, "")
-_CONNECT_TIMEOUT: Final = Failure(504, grpc.UNAVAILABLE, True, "")
+_CONNECT_TIMEOUT: Final = Failure(504, grpc.DEADLINE_EXCEEDED, True, "")
 _CONNECT: Final = "client error (Connect)"
 
 _OF_REASON: Final[dict[Reason, tuple[Failure, str]]] = {
@@ -82,6 +85,10 @@ class Rescue:
         if failure.label:
             self._registry.counter("outbound_http_errors_total", (("error", failure.label),)).add()
         said = f"{exchange.context}: {text}" if exchange.context else text
+        if failure is UNEXPECTED:
+            # As Linkerd: what nobody foresaw is for the log, not for clients.
+            _log.warning("Request failed: %s", said)
+            said = "unexpected error"
         head = replies.answer(
             exchange.request, failure.status, failure.grpc_code, said, not self._is_silent, failure.closes
         )

@@ -384,7 +384,7 @@ def test_header_modifiers_apply_in_order_of_route_then_backend() -> None:
         (FailureInjector(418, "a teapot"), b"418", b"route default.http: a teapot\r\n"),
         (Redirect(host="elsewhere.example", status=307), b"307", b"location: http://elsewhere.example/a\r\n"),
         (Redirect(path_prefix="/b"), b"301", b"location: http://web/b/a\r\n"),
-        (Unusable("no such filter"), b"500", b"route default.http: no such filter\r\n"),
+        (Unusable("no such filter"), b"500", b"l5d-proxy-error: unexpected error\r\n"),
     ],
 )
 def test_filters_answer_and_nothing_passes_them(one: Filter, status: bytes, text: bytes) -> None:
