@@ -283,9 +283,9 @@ class Exchange:
         rescue = self.rescue
         if rescue is not None:
             rescue.rescue(self, reason)
-        if self.reason is None:
-            status, code = _ANSWERS.get(reason, (502, 14))
-            self.reply(answer(self.request, status, code, reason.value, False, False), reason)
+        # Not `if self.reason is None`: mypyc believes the check above for ever. After a rescue, `reply` does nothing.
+        status, code = _ANSWERS.get(reason, (502, 14))
+        self.reply(answer(self.request, status, code, reason.value, False, False), reason)
 
     def _end(self, reason: Reason) -> None:
         if self.reason is not None:
