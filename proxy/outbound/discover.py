@@ -48,17 +48,9 @@ class Destination:
     """One target, its watches, and the routers that were built on them."""
 
     __slots__ = (
-        "target",
-        "profile",
-        "effective",
-        "endpoints",
-        "routers",
-        "_discovery",
-        "_policy",
-        "_waiting",
-        "_users",
-        "_timer",
-    )
+        "target", "profile", "effective", "endpoints", "routers", "parent_numbers", "target_numbers",
+        "_discovery", "_policy", "_waiting", "_users", "_timer",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -75,6 +67,9 @@ class Destination:
         self.endpoints = endpoints
         """Where the endpoints of its policy's backends are asked for."""
         self.routers: dict[str, Any] = {}
+        self.parent_numbers: Any = None
+        self.target_numbers: Any = None
+        """Theirs who route to it (protocol.py)."""
         self._discovery = discovery
         self._policy = policy
         self._waiting: dict[Callable[[], None], None] = {}

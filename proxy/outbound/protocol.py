@@ -22,47 +22,44 @@ from proxy.http.h1.server import H1Server
 from proxy.http.h2.frame import DEFAULT_WINDOW
 from proxy.http.h2.server import H2Server
 from proxy.http.h2.settings import H2Settings
-from proxy.metrics.cells import Labels
-from proxy.metrics.registry import Registry
-from proxy.metrics.transport import TransportMetrics
-from proxy.outbound import labels
 from proxy.outbound.discover import Destination
 from proxy.outbound.given import Given
 from proxy.outbound.logical import HttpRouter
+from proxy.outbound.numbers import ParentNumbers, TargetNumbers
 from proxy.outbound.opaque import OpaqueRouter, Tunnel
 from proxy.outbound.rescue import Rescue
 from proxy.outbound.sni import HelloCodec
-from proxy.policy.client import DETECT, GRPC, HTTP_1, HTTP_2, OPAQUE, TLS, ClientPolicy
-from proxy.policy.meta import Meta
+from proxy.policy.client import DETECT, HTTP_1, HTTP_2, OPAQUE, TLS, ClientPolicy
 from proxy.transport.connection import serve_plain
 from proxy.transport.detect import DetectCodec, Detection
 
 _log: Final = logging.getLogger(__name__)
 
-_NAMES: Final = {DETECT: "detect", OPAQUE: "opaq", TLS: "tls", HTTP_1: "http/1", HTTP_2: "http/2", GRPC: "http/2"}
-"""As outbound_tcp_protocol_connections_total says them."""
-
 
 class Protocols:
     """What routes and codecs of this worker are made with; also whoever has a wire and a destination joins them here."""
 
-    __slots__ = ("given", "rescue", "_h2_settings", "_detections")
+    __slots__ = ("given", "rescue", "_h2_settings")
 
     def __init__(self, given: Given, rescue: Rescue) -> None:
         self.given: Final = given
         self.rescue: Final = rescue
         self._h2_settings = server_settings(given.config.outbound_server_http2)
-        self._detections: dict[Labels, Detections] = {}
-        """By the labels of the parent."""
 
-    def select(self, destination: Destination) -> str:
-        """One of the policy's protocols; the destination must be known and served."""
+    def parent_numbers(self, destination: Destination) -> ParentNumbers:
+        """Of the policy that holds; the destination must be known and served."""
         policy = destination.effective.value
         assert isinstance(policy, ClientPolicy)
-        protocol = OPAQUE if destination.is_opaque else policy.protocol
-        name = labels.protocol(_NAMES[protocol], policy)
-        self.given.registry.counter("outbound_tcp_protocol_connections_total", name).add()
-        return protocol
+        numbers: ParentNumbers | None = destination.parent_numbers
+        if numbers is None or numbers.policy is not policy:
+            numbers = destination.parent_numbers = ParentNumbers(self.given.registry, policy)
+        return numbers
+
+    def target_numbers(self, destination: Destination, target: Addr) -> TargetNumbers:
+        numbers: TargetNumbers | None = destination.target_numbers
+        if numbers is None:
+            numbers = destination.target_numbers = TargetNumbers(self.given.registry, target)
+        return numbers
 
     def http_router(self, destination: Destination, is_http2: bool) -> HttpRouter:
         key = HTTP_2 if is_http2 else HTTP_1
@@ -78,12 +75,6 @@ class Protocols:
             router = destination.routers[key] = OpaqueRouter(self.given, destination, is_tls)
         return router
 
-    def _detections_of(self, parent: Labels) -> Detections:
-        found = self._detections.get(parent)
-        if found is None:
-            found = self._detections[parent] = Detections(self.given.registry, parent)
-        return found
-
     # ---- codecs; each takes a wire whose bytes nobody has read
 
     def http(self, wire: Wire, destination: Destination, is_http2: bool) -> Codec:
@@ -97,22 +88,19 @@ class Protocols:
 
     def opaque(self, wire: Wire, destination: Destination, target: Addr, sni: str | None = None) -> Codec:
         """Tunnel it from the next turn of the loop on: a refusal ends a wire, which must have its codec by then."""
-        tunnel = Tunnel(wire, Errors(self.given, target), sni or "")
+        tunnel = Tunnel(wire, self.target_numbers(destination, target).count_error, sni or "")
         self.opaque_router(destination, sni is not None).open(tunnel)
         return tunnel.codec
 
     def detect(self, wire: Wire, destination: Destination, target: Addr) -> Codec:
-        policy = destination.effective.value
-        detections = self._detections_of(
-            labels.parent(policy.meta if isinstance(policy, ClientPolicy) else Meta("", "", ""))
-        )
+        numbers = self.parent_numbers(destination)
         clock = self.given.reactor.clock
         began_at = clock()
 
         def detected(detection: Detection, first: bytes) -> None:
-            detections.count(detection, clock() - began_at)
+            numbers.count_detection(detection, clock() - began_at)
             if detection is Detection.ERROR:
-                Errors(self.given, target)("unexpected")
+                self.target_numbers(destination, target).count_error("unexpected")
                 return
             if detection in (Detection.HTTP1, Detection.HTTP2):
                 codec = self.http(wire, destination, detection is Detection.HTTP2)
@@ -141,7 +129,7 @@ class Protocols:
                 codec.eof()
 
         def failed(text: str) -> None:
-            Errors(self.given, target)("unexpected")
+            self.target_numbers(destination, target).count_error("unexpected")
             _log.info("Connection to %s closed: %s", target, text)
 
         hello = HelloCodec(wire, self.given.reactor, self.given.config.outbound_detect_timeout_s, named, failed)
@@ -149,7 +137,9 @@ class Protocols:
 
     def codec(self, wire: Wire, destination: Destination, target: Addr) -> Codec:
         """Of a wire whose client is about to speak."""
-        protocol = self.select(destination)
+        numbers = self.parent_numbers(destination)
+        protocol = OPAQUE if destination.is_opaque else numbers.policy.protocol
+        numbers.count_protocol(protocol)
         if protocol == OPAQUE:
             return self.opaque(wire, destination, target)
         if protocol == DETECT:
@@ -157,23 +147,6 @@ class Protocols:
         if protocol == TLS:
             return self.tls(wire, destination, target)
         return self.http(wire, destination, protocol != HTTP_1)
-
-
-class Detections:
-    """What HTTP detection found for one parent, and how long it took."""
-
-    __slots__ = ("_results", "_duration")
-
-    def __init__(self, registry: Registry, parent: Labels) -> None:
-        self._results = {
-            result: registry.counter("outbound_tcp_detect_http_results_total", (("result", result.value), *parent))
-            for result in Detection
-        }
-        self._duration = registry.histogram("outbound_tcp_detect_http_duration_seconds", parent)
-
-    def count(self, detection: Detection, took_s: float) -> None:
-        self._results[detection].add()
-        self._duration.observe(took_s)
 
 
 def server_settings(config: Http2Server) -> H2Settings:
@@ -193,20 +166,6 @@ def server_settings(config: Http2Server) -> H2Settings:
     if config.max_pending_accept_reset_streams is not None:
         settings = settings._replace(max_early_resets=config.max_pending_accept_reset_streams)
     return settings
-
-
-class Errors:
-    """outbound_tcp_errors_total of one target, by label."""
-
-    __slots__ = ("_given", "_target")
-
-    def __init__(self, given: Given, target: Addr) -> None:
-        self._given = given
-        self._target = target
-
-    def __call__(self, label: str) -> None:
-        error = (*labels.target(self._target), ("error", label))
-        self._given.registry.counter("outbound_tcp_errors_total", error).add()
 
 
 class Accepted:
@@ -256,14 +215,14 @@ class Accepted:
         if sock is None or self._is_over:
             return
         self._sock = None
-        given = self._protocols.given
-        meter = TransportMetrics(given.registry).meter(labels.accepted(self._target))
-        connection = serve_plain(given.reactor, sock, make_codec, meter)
+        protocols = self._protocols
+        meter = protocols.target_numbers(self._destination, self._target).meter
+        connection = serve_plain(protocols.given.reactor, sock, make_codec, meter)
         self._connection = connection
         connection.on_lost = self._end
 
     def _fail(self, label: str, text: str) -> None:
-        Errors(self._protocols.given, self._target)(label)
+        self._protocols.target_numbers(self._destination, self._target).count_error(label)
         _log.info("Connection closed: %s", text)
         self._end()
 

@@ -1,0 +1,69 @@
+"""What is counted about accepted connections, found once per destination and policy instead of once per connection.
+
+Law: adds only; labels.py says how the series are called.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.core.addr import Addr
+from proxy.core.meter import Meter
+from proxy.metrics.cells import Counter
+from proxy.metrics.registry import Registry
+from proxy.outbound import labels
+from proxy.policy.client import DETECT, GRPC, HTTP_1, HTTP_2, OPAQUE, TLS, ClientPolicy
+from proxy.transport.detect import Detection
+
+_NAMES: Final = {DETECT: "detect", OPAQUE: "opaq", TLS: "tls", HTTP_1: "http/1", HTTP_2: "http/2", GRPC: "http/2"}
+"""Protocols as outbound_tcp_protocol_connections_total says them."""
+
+
+class ParentNumbers:
+    """Of all connections under one policy, which is the parent that their labels name."""
+
+    __slots__ = ("policy", "_registry", "_protocols", "_detections", "_detect_duration")
+
+    def __init__(self, registry: Registry, policy: ClientPolicy) -> None:
+        self.policy: Final = policy
+        self._registry = registry
+        self._protocols: dict[str, Counter] = {}
+        self._detections: dict[Detection, Counter] | None = None
+        self._detect_duration = registry.histogram(
+            "outbound_tcp_detect_http_duration_seconds", labels.parent(policy.meta)
+        )
+
+    def count_protocol(self, protocol: str) -> None:
+        counter = self._protocols.get(protocol)
+        if counter is None:
+            series = labels.protocol(_NAMES[protocol], self.policy)
+            counter = self._protocols[protocol] = self._registry.counter(
+                "outbound_tcp_protocol_connections_total", series
+            )
+        counter.add()
+
+    def count_detection(self, detection: Detection, took_s: float) -> None:
+        counters = self._detections
+        if counters is None:
+            parent = labels.parent(self.policy.meta)
+            counters = self._detections = {
+                one: self._registry.counter("outbound_tcp_detect_http_results_total", (("result", one.value), *parent))
+                for one in Detection
+            }
+        counters[detection].add()
+        self._detect_duration.observe(took_s)
+
+
+class TargetNumbers:
+    """Of all connections that wanted to go to one address."""
+
+    __slots__ = ("meter", "_registry", "_target")
+
+    def __init__(self, registry: Registry, target: Addr) -> None:
+        self.meter: Final[Meter] = registry.meter(labels.accepted(target))
+        self._registry = registry
+        self._target = target
+
+    def count_error(self, label: str) -> None:
+        """Of outbound_tcp_errors_total: `failfast`, `loadshed`, `i/o` or `unexpected`."""
+        self._registry.counter("outbound_tcp_errors_total", (*labels.target(self._target), ("error", label))).add()
