@@ -1,0 +1,217 @@
+"""The end of `sponson run`: what finishes, what closes at once, and when it is over."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+
+import h2.connection
+import h2.events
+import pytest
+
+from tests.kit.controlplane import App, ControlPlane, Sidecar, read_all, read_until, sidecar, wait_for
+
+BODY = bytes(range(256)) * 64
+"""16 KiB"""
+
+
+class Slow:
+    """An app that sends half of its answer, and the rest when it is told to."""
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+        self.asked = 0
+
+    def __call__(self, sock: socket.socket) -> None:
+        while True:
+            read_until(sock, b"\r\n\r\n")
+            self.asked += 1
+            sock.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 16384\r\n\r\n" + BODY[:8000])
+            self.go_on.wait(20)
+            sock.sendall(BODY[8000:])
+
+
+def is_refused(proxy: Sidecar, name: str) -> bool:
+    try:
+        socket.create_connection(proxy.address(name), timeout=5).close()
+    except OSError:
+        return True
+    return False
+
+
+@pytest.mark.acceptance("SHUT-03")
+def test_a_response_in_progress_is_finished(control: ControlPlane, tmp_path: Path) -> None:
+    slow = Slow()
+    with App(slow) as app, sidecar(control, tmp_path) as proxy:
+        with proxy.connect_direct(app.port) as client, proxy.connect("Admin") as idle:
+            client.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            got = read_until(client, BODY[:8000])
+            idle.sendall(b"GET /live HTTP/1.1\r\nhost: x\r\n\r\n")
+            read_until(idle, b"live\n")
+            proxy.signal()
+            assert read_all(idle) == b"", "an idle connection ends at once"
+            wait_for(lambda: all(is_refused(proxy, name) for name in ("Admin", "Inbound", "Outbound")), proxy)
+            slow.go_on.set()
+            got += read_all(client)
+            assert got.partition(b"\r\n\r\n")[2] == BODY
+        assert proxy.exit_status() == 0
+        assert "received SIGTERM, starting shutdown" in proxy.text
+
+
+@pytest.mark.acceptance("SHUT-04")
+def test_a_forwarded_connection_is_waited_for(control: ControlPlane, tmp_path: Path) -> None:
+    def serve(sock: socket.socket) -> None:
+        while data := sock.recv(1000):
+            sock.sendall(data)
+
+    with App(serve) as app, sidecar(control, tmp_path) as proxy:
+        with proxy.connect_direct(app.port, "") as client:
+            client.sendall(b"before")
+            assert client.recv(100) == b"before"
+            proxy.signal()
+            wait_for(lambda: is_refused(proxy, "Inbound"), proxy)
+            client.sendall(b"after")
+            assert client.recv(100) == b"after"
+            assert proxy.process.poll() is None
+        assert proxy.exit_status() == 0
+
+
+class Http2:
+    """An HTTP/2 client of the direct port; GOAWAY and PING are kept from h2, which takes nothing behind a graceful one."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.h2 = h2.connection.H2Connection()
+        self.h2.initiate_connection()
+        self.h2.increment_flow_control_window(1 << 20)
+        self.bodies: dict[int, bytes] = {}
+        self.ended: set[int] = set()
+        self.goaways = 0
+        self._unread = b""
+        sock.sendall(self.h2.data_to_send())
+
+    def get(self, path: str = "/") -> int:
+        stream_id = self.h2.get_next_available_stream_id()
+        fields = [(":method", "GET"), (":scheme", "http"), (":authority", "x"), (":path", path)]
+        self.h2.send_headers(stream_id, [*fields, ("l5d-orig-proto", "HTTP/1.1")], end_stream=True)
+        self.sock.sendall(self.h2.data_to_send())
+        return stream_id
+
+    def read(self) -> bool:
+        """One read; False at the end."""
+        data = self.sock.recv(65536)
+        for event in self.h2.receive_data(self._frames(data)):
+            if isinstance(event, h2.events.DataReceived):
+                self.bodies[event.stream_id] = self.bodies.get(event.stream_id, b"") + event.data
+                self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+            elif isinstance(event, h2.events.StreamEnded):
+                self.ended.add(event.stream_id)
+        self.sock.sendall(self.h2.data_to_send())
+        return bool(data)
+
+    def _frames(self, data: bytes) -> bytes:
+        data = self._unread + data
+        kept = b""
+        while len(data) >= 9 and len(data) >= 9 + int.from_bytes(data[:3], "big"):
+            frame, data = data[: 9 + int.from_bytes(data[:3], "big")], data[9 + int.from_bytes(data[:3], "big") :]
+            if frame[3] == 7:
+                self.goaways += 1
+            elif frame[3] == 6:
+                if not frame[4] & 1:
+                    self.sock.sendall(frame[:4] + b"\x01" + frame[5:])
+            else:
+                kept += frame
+        self._unread = data
+        return kept
+
+
+@pytest.mark.acceptance("SHUT-01")
+def test_an_http2_connection_is_told_and_closed(control: ControlPlane, tmp_path: Path) -> None:
+    def serve(sock: socket.socket) -> None:
+        while True:
+            read_until(sock, b"\r\n\r\n")
+            sock.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+
+    with App(serve) as app, sidecar(control, tmp_path) as proxy:
+        with proxy.connect_direct(app.port, "http/2") as sock:
+            client = Http2(sock)
+            asked = client.get()
+            while asked not in client.ended:
+                assert client.read()
+            proxy.signal()
+            while client.read():
+                pass
+            assert client.goaways
+        assert proxy.exit_status() == 0
+
+
+@pytest.mark.acceptance("SHUT-02")
+def test_fifty_http2_responses_are_finished(control: ControlPlane, tmp_path: Path) -> None:
+    slow = Slow()
+    with App(slow) as app, sidecar(control, tmp_path) as proxy:
+        with proxy.connect_direct(app.port, "http/2") as sock:
+            client = Http2(sock)
+            asked = [client.get(f"/{index}") for index in range(50)]
+            while sum(map(len, client.bodies.values())) < 50 * 8000:
+                assert client.read()
+            proxy.signal()
+            while not client.goaways:
+                assert client.read()
+            slow.go_on.set()
+            while client.read():
+                pass
+            assert client.ended == set(asked)
+            assert set(client.bodies.values()) == {BODY}
+        assert proxy.exit_status() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_idle_proxy_ends_at_once(number: int, control: ControlPlane, tmp_path: Path) -> None:
+    with sidecar(control, tmp_path) as proxy:
+        began_at = time.monotonic()
+        proxy.signal(number)
+        assert proxy.exit_status() == 0
+        assert time.monotonic() - began_at < 5
+
+
+def test_one_that_is_not_certified_ends_too(control: ControlPlane, tmp_path: Path) -> None:
+    with sidecar(control, tmp_path, is_ready=False) as proxy:
+        wait_for(lambda: proxy.admin("/live")[0] == 200, proxy)
+        proxy.signal()
+        assert proxy.exit_status() == 0
+
+
+def test_a_second_signal_ends_it_now(control: ControlPlane, tmp_path: Path) -> None:
+    with App(Slow()) as app, sidecar(control, tmp_path) as proxy, proxy.connect_direct(app.port) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        read_until(client, BODY[:8000])
+        proxy.signal()
+        wait_for(lambda: is_refused(proxy, "Inbound"), proxy)
+        assert proxy.process.poll() is None
+        proxy.signal()
+        assert proxy.exit_status() == 0
+
+
+def test_the_grace_period_is_the_longest_wait(control: ControlPlane, tmp_path: Path) -> None:
+    with App(Slow()) as app, sidecar(control, tmp_path, SHUTDOWN_GRACE_PERIOD="300ms") as proxy:
+        with proxy.connect_direct(app.port) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            read_until(client, BODY[:8000])
+            proxy.signal()
+            assert proxy.exit_status() == 0
+        assert "Graceful shutdown did not complete in 0.3s, terminating now" in proxy.text
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_shutdown_by_the_admin_port(is_enabled: bool, control: ControlPlane, tmp_path: Path) -> None:
+    with sidecar(control, tmp_path, SHUTDOWN_ENDPOINT_ENABLED=str(is_enabled).lower()) as proxy:
+        status = proxy.admin("/shutdown", "POST")
+        if is_enabled:
+            assert status == (200, "shutdown\n")
+            assert proxy.exit_status() == 0
+        else:
+            assert status == (404, "shutdown endpoint is not enabled\n")
+            assert proxy.process.poll() is None

@@ -1,0 +1,154 @@
+"""`sponson run` from its first line: configuration, ports, readiness, certificates."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kit.certificates import credentials
+from tests.kit.controlplane import DEADLINE_S, ROOT, App, ControlPlane, read_all, read_until, sidecar, wait_for
+from tests.kit.environment import NAME, environment
+
+
+def run(env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "proxy", "run"],
+        env={"PATH": os.environ["PATH"], **env},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        cwd=ROOT,
+        check=False,
+    )
+
+
+def test_a_sidecar_imports_neither_grpcio_nor_h2() -> None:
+    code = "import sys, json, proxy.worker, proxy.cli.run; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    modules = set(json.loads(done.stdout))
+    assert "proxy.app" in modules
+    assert not modules & {"grpc", "h2", "hpack", "yaml", "rich", "watchfiles"}
+
+
+def test_every_bad_value_is_named_and_the_status_is_64() -> None:
+    env = environment(INBOUND_DETECT_TIMEOUT="soon", OUTBOUND_LISTEN_ADDR="here", POLICY_WORKLOAD=None)
+    done = run(env)
+    assert done.returncode == 64
+    assert done.stderr.startswith("Invalid configuration: ")
+    for name in ("INBOUND_DETECT_TIMEOUT", "OUTBOUND_LISTEN_ADDR", "POLICY_WORKLOAD"):
+        assert f"LINKERD2_PROXY_{name}" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["admin", "inbound", "outbound"])
+def test_a_port_that_is_taken(name: str, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        addrs = {f"{one.upper()}_LISTEN_ADDR": "127.0.0.1:0" for one in ("admin", "inbound", "outbound")}
+        addrs[f"{name.upper()}_LISTEN_ADDR"] = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = run(environment(IDENTITY_DIR=str(tmp_path), **addrs))
+        port = taken.getsockname()[1]
+    assert done.returncode == 1
+    assert done.stderr == f"Failed to bind {name} listener: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+
+
+def test_a_key_without_its_csr(tmp_path: Path) -> None:
+    (tmp_path / "key.p8").write_bytes(b"key")
+    done = run(environment(IDENTITY_DIR=str(tmp_path)))
+    assert done.returncode == 1
+    assert done.stderr.startswith("Initialization failure: ") and "key.p8" in done.stderr
+
+
+@pytest.mark.acceptance("IDN-04")
+def test_ready_tells_the_truth_and_traffic_waits_for_the_certificate(control: ControlPlane, tmp_path: Path) -> None:
+    def serve(sock: socket.socket) -> None:
+        read_until(sock, b"\r\n\r\n")
+        sock.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok")
+
+    with App(serve) as app, sidecar(control, tmp_path, is_ready=False) as proxy:
+        wait_for(lambda: proxy.admin("/live") == (200, "live\n"), proxy)
+        assert proxy.admin("/ready") == (503, "not ready\n")
+        early = proxy.connect("Inbound")
+        control.may_certify.set()
+        wait_for(lambda: proxy.admin("/ready") == (200, "ready\n"), proxy)
+        context = credentials("web.ns.cluster.local").client_context(True)
+        with context.wrap_socket(early, server_hostname=NAME) as waited:
+            assert waited.version() == "TLSv1.3"
+        with proxy.connect_direct(app.port) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            assert read_all(client).startswith(b"HTTP/1.1 200 OK\r\n")
+        for line in ("Admin interface on", f"SNI is {NAME}", f"Local identity is {NAME}", "Tap DISABLED"):
+            assert line in proxy.text
+        assert "Certified identity" in proxy.text
+
+
+def tls_to_admin(proxy_addr: tuple[str, int], protocol: str) -> bytes:
+    context = credentials("web.ns.cluster.local").client_context(False)
+    raw = socket.create_connection(proxy_addr, timeout=DEADLINE_S)
+    with raw, context.wrap_socket(raw, server_hostname=NAME) as sock:
+        if protocol == "http1":
+            sock.sendall(b"GET /ready HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n")
+            return read_all(sock)
+        return http2_get(sock, "/ready")
+
+
+def http2_get(sock: socket.socket, path: str) -> bytes:
+    """The status line and body of a GET, as HTTP/1 would say them."""
+    import h2.connection
+    import h2.events
+
+    client = h2.connection.H2Connection()
+    client.initiate_connection()
+    client.send_headers(1, [(":method", "GET"), (":scheme", "http"), (":authority", "admin"), (":path", path)], True)
+    sock.sendall(client.data_to_send())
+    status, body = b"", b""
+    while True:
+        for event in client.receive_data(sock.recv(65536)):
+            if isinstance(event, h2.events.ResponseReceived):
+                status = dict(event.headers)[b":status"]  # type: ignore[index,call-overload]
+            elif isinstance(event, h2.events.DataReceived):
+                body += event.data
+            elif isinstance(event, h2.events.StreamEnded):
+                return b"HTTP/2 " + status + b"\r\n\r\n" + body
+
+
+@pytest.mark.acceptance("IDN-02", "IDN-03")
+def test_the_admin_port_speaks_tls_once_it_is_certified(control: ControlPlane, tmp_path: Path) -> None:
+    with sidecar(control, tmp_path, is_ready=False) as proxy:
+        wait_for(lambda: proxy.admin("/live")[0] == 200, proxy)
+        for protocol in ("http1", "http2"):
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                tls_to_admin(proxy.address("Admin"), protocol)
+        control.may_certify.set()
+        wait_for(lambda: proxy.admin("/ready")[0] == 200, proxy)
+        for protocol in ("http1", "http2"):
+            answer = tls_to_admin(proxy.address("Admin"), protocol)
+            assert answer.split(b" ")[1][:3] == b"200" and answer.endswith(b"ready\n")
+        with proxy.connect("Admin") as plain:
+            assert http2_get(plain, "/ready") == b"HTTP/2 200\r\n\r\nready\n"
+
+
+@pytest.mark.acceptance("IDN-05")
+def test_certificates_are_renewed_without_losing_a_connection(control: ControlPlane, tmp_path: Path) -> None:
+    control.lifetime_s = 0.02
+
+    def serve(sock: socket.socket) -> None:
+        while True:
+            read_until(sock, b"\r\n\r\n")
+            sock.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+
+    with App(serve) as app, sidecar(control, tmp_path, IDENTITY_MIN_REFRESH="10ms") as proxy:
+        with proxy.connect_direct(app.port) as client:
+            before = control.certified
+            for _ in range(3):
+                client.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+                assert read_until(client, b"ok").startswith(b"HTTP/1.1 200 OK\r\n")
+                seen = control.certified
+                wait_for(lambda: control.certified > seen, proxy)  # noqa: B023
+            assert control.certified > before
+        assert proxy.metric("control_identity_cert_refreshes_total", 'result="ok"') > 1
