@@ -80,9 +80,8 @@ class H2Connection:
         self._max_frame_bytes = settings.max_frame_bytes
         self._preface = b"" if is_client else frame.PREFACE
         """What must come before the first frame."""
-        self._credit = Credit(
-            max(settings.connection_window_bytes, frame.DEFAULT_WINDOW), settings.connection_window_bytes
-        )
+        window_bytes = max(settings.connection_window_bytes, frame.DEFAULT_WINDOW)
+        self._credit = Credit(window_bytes, window_bytes)
         self._block = b""
         self._block_id = _NO_SETTINGS
         """A stream whose header block goes on in CONTINUATION, or _NO_BLOCK."""
@@ -127,8 +126,7 @@ class H2Connection:
 
     def take(self, size: int) -> None:
         """Credit for DATA that was taken or thrown away."""
-        increment = self._credit.take(size)
-        if increment:
+        if increment := self._credit.take(size):
             self.wire.write(frame.window_update(0, increment))
 
     def forget(self, stream: H2Stream) -> None:

@@ -32,8 +32,8 @@ TABLE_BYTES: Final = 4096
 """The protocol's default, which both our directions keep to: nothing is announced, so nothing waits for an
 acknowledgement (RFC 7541 section 4.2)."""
 _SEEN_FIELDS: Final = 2048
-_REFUSED_FIELDS: Final = 1024
-"""Fields met twice that found the table full, after which it is emptied and learns anew."""
+_REFUSED_FIELDS: Final = 128
+"""Fields met twice that found the table full, about twice what it holds, after which it is emptied and learns anew."""
 
 _static: Final[list[Field]] = [field(b"x", b"")] + [field(name, value) for name, value in STATIC_TABLE]
 _static_index: Final[dict[tuple[bytes, bytes], int]] = {

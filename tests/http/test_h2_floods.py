@@ -1,0 +1,234 @@
+"""Peers that cost more than they bring: each is counted, and ends with its reason."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from proxy.core import limits
+from proxy.core.reason import Reason
+from proxy.http.h2 import frame
+from proxy.http.h2.settings import H2Settings
+from tests.http.h2kit import GET, POST, Client, bare, goaway_code, raw, reset_codes
+
+CALM = 11
+
+
+def pairs(client: Client, first: int, count: int) -> bytes:
+    """Requests, each reset at once."""
+    data = b""
+    for stream in range(first, first + 2 * count, 2):
+        data += frame.header_frames(stream, client.encoder.encode(POST), False) + frame.rst_stream(stream, 8)
+    return data
+
+
+def test_rapid_reset() -> None:
+    endings: dict[Reason, int] = {}
+    client = Client(H2Settings(endings=endings))
+    assert goaway_code(client.send(pairs(client, 1, 990))) is None
+    assert goaway_code(client.send(pairs(client, 1981, 20))) is None, "each stream that ended gave one of two back"
+    got = client.send(pairs(client, 2021, 1100))
+    assert goaway_code(got) == CALM
+    assert endings == {Reason.RESET_FLOOD: 1}
+    assert client.wire.aborted is Reason.RESET_FLOOD
+    assert all(sink.reset_for is not None for sink in client.stage.sinks), "every endpoint was told"
+    assert not client.server.streams
+
+
+def test_resets_are_forgiven_with_time_and_by_requests_that_finish() -> None:
+    client = Client(answers=True)
+    first = 1
+    for _ in range(30):
+        assert goaway_code(client.send(pairs(client, first, 100))) is None
+        first += 200
+        for stream in range(first, first + 300, 2):
+            client.head(stream)
+        first += 300
+    client = Client(H2Settings(max_early_resets=10))
+    for turn in range(5):
+        assert goaway_code(client.send(pairs(client, 1 + turn * 20, 9))) is None
+        client.pass_time(limits.FLOOD_PERIOD_S + 1)
+
+
+def test_a_client_that_gives_up_after_the_answer_began_is_no_attacker() -> None:
+    client = Client(H2Settings(max_early_resets=10))
+    for stream in range(1, 201, 2):
+        client.head(stream)
+        client.stage.exchanges[-1].response_head(bare(), False)
+        assert goaway_code(client.send(frame.rst_stream(stream, 8))) is None
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda stream: frame.window_update(stream, 0),
+        lambda stream: frame.window_update(stream, 0x7FFFFFFF),
+        lambda stream: raw(2, 0, stream, bytes(4)),
+        lambda stream: raw(0, 0, stream, b"more than said"),
+    ],
+)
+def test_made_you_reset(bad: object) -> None:
+    client = Client(H2Settings(max_early_resets=50))
+    codes = []
+    for stream in range(1, 401, 2):
+        got = client.head(stream, [*POST, (b"content-length", b"1")], end=False)
+        got += client.send(bad(stream))  # type: ignore[operator]
+        codes.append(goaway_code(got))
+        if codes[-1] is not None:
+            break
+    assert codes[-1] == CALM
+    assert 50 <= len(codes) <= 101
+
+
+def test_malformed_requests_count_as_resets() -> None:
+    client = Client(H2Settings(max_early_resets=10))
+    got = []
+    for stream in range(1, 61, 2):
+        got += client.head(stream, GET[1:])
+    assert goaway_code(got) == CALM
+
+
+def test_continuations_without_end() -> None:
+    client = Client()
+    got = client.send(raw(1, 1, 1, b"\x82") + raw(9, 0, 1) * 200)
+    assert goaway_code(got) == CALM and client.wire.aborted is Reason.HEADER_FLOOD
+    client = Client()
+    got = client.send(raw(1, 1, 1, b"\x82") + raw(9, 0, 1, bytes(16384)) * 20)
+    assert goaway_code(got) == CALM and client.wire.aborted is Reason.HEADER_FLOOD
+
+
+FLOODS = {
+    "ping": raw(6, 0, 0, bytes(8)),
+    "ping answers": raw(6, 1, 0, bytes(8)),
+    "settings": frame.settings([]),
+    "settings answers": frame.SETTINGS_ACK,
+    "priority": raw(2, 0, 1, frame.u32_struct.pack(3) + b"\x00"),
+    "empty data": raw(0, 0, 1),
+    "padded empty data": raw(0, 8, 1, b"\x01\x00"),
+    "unknown": raw(0x42, 0, 0, b"x"),
+    "resets of streams that are over": frame.rst_stream(1, 8),
+    "goaway": frame.goaway(0, 0),
+}
+
+
+@pytest.mark.parametrize("name", FLOODS)
+def test_frames_that_carry_nothing(name: str) -> None:
+    client = Client()
+    client.head(1, POST, end=False)
+    client.take()
+    if name.startswith("resets"):
+        client.send(frame.rst_stream(1, 8))
+    data = FLOODS[name] * 100
+    assert goaway_code(client.send(data * 90)) is None, "a busy but honest peer"
+    got = client.send(data * 20)
+    assert goaway_code(got) == CALM
+    assert client.wire.aborted is Reason.CONTROL_FLOOD
+
+
+def test_a_peer_that_does_not_read_its_answers_ends_sooner() -> None:
+    client = Client()
+    client.server.writable(False)
+    assert goaway_code(client.send(raw(6, 0, 0, bytes(8)) * 1100)) == CALM
+
+
+def test_data_and_time_settle_what_carries_nothing() -> None:
+    client = Client()
+    client.head(1, POST, end=False)
+    pings = raw(6, 0, 0, bytes(8)) * 9000
+    for _ in range(3):
+        assert goaway_code(client.send(pings)) is None
+        client.send(raw(0, 0, 1, b"x"))
+    for _ in range(3):
+        assert goaway_code(client.send(pings)) is None
+        client.pass_time(limits.FLOOD_PERIOD_S + 1)
+
+
+def test_settings_that_move_many_windows_pay_for_it() -> None:
+    client = Client()
+    for stream in range(1, 3201, 2):
+        client.head(stream)
+    got = []
+    for turn in range(200):
+        got += client.send(frame.settings([(4, 100 + turn)]))
+    assert goaway_code(got) == CALM
+
+
+def test_hpack_bomb() -> None:
+    client = Client()
+    value = b"v" * 4000
+    client.head(1, [*GET, (b"bomb", value)])
+    tracemalloc.start()
+    got = client.send(frame.header_frames(3, b"\xbe" * 16000, True))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2_000_000, "references, not copies"
+    assert b"431" in got[0].payload and client.wire.aborted is None
+    assert len(client.stage.exchanges) == 1
+
+
+def test_a_long_head_is_answered_not_reset() -> None:
+    endings: dict[Reason, int] = {}
+    client = Client(H2Settings(endings=endings))
+    for size, is_taken in ((12_000, True), (16_000, True), (17_000, True), (65_000, True), (66_000, False)):
+        stream = client.server.last_id + 2 if client.server.last_id else 1
+        got = client.head(stream, [*GET, (b"cookie", b"c" * size)])
+        assert (b"431" in b"".join(one.payload for one in got)) is not is_taken, size
+    assert endings == {Reason.OVER_LIMIT: 1}
+    got = client.head(client.server.last_id + 2, [*POST, *[(b"x-%d" % n, b"1") for n in range(300)]], end=False)
+    assert b"431" in got[0].payload and reset_codes(got)[client.server.last_id] == 0
+    assert not client.send(raw(0, 1, client.server.last_id, b"body under way"))
+
+
+def test_a_slow_preface_and_a_slow_block() -> None:
+    client = Client(opens=False)
+    client.send(frame.PREFACE[:10])
+    client.pass_time(limits.OPENING_S - 1)
+    assert client.wire.aborted is None
+    client.pass_time(2)
+    assert client.wire.aborted is Reason.SLOW_OPENING
+    client = Client()
+    client.pass_time(limits.OPENING_S + 1)
+    assert client.wire.aborted is None
+    client.send(raw(1, 1, 1, b"\x82"))
+    client.pass_time(limits.OPENING_S + 1)
+    assert client.wire.aborted is Reason.SLOW_OPENING
+
+
+def test_a_complete_response_that_nobody_takes_is_given_up() -> None:
+    endings: dict[Reason, int] = {}
+    client = Client(H2Settings(endings=endings))
+    client.send(frame.settings([(4, 10)]))
+    for stream in (1, 3, 5):
+        client.head(stream)
+    complete, open_, moving = client.stage.exchanges
+    for exchange in (complete, open_, moving):
+        exchange.response_head(bare(), False)
+    complete.response_data(b"x" * 1000, True)
+    open_.response_data(b"x" * 1000, False)
+    moving.response_data(b"x" * 1000, True)
+    client.take()
+    got = []
+    for _ in range(4):
+        got += client.pass_time(limits.STALL_S / 3)
+        got += client.send(frame.window_update(5, 1))
+    assert reset_codes(got) == {1: 8}
+    assert endings == {Reason.STALLED: 1}
+    assert set(client.server.streams) == {3, 5}
+
+
+def test_one_window_update_costs_no_walk_over_blocked_streams() -> None:
+    client = Client()
+    client.send(frame.settings([(4, 1 << 20)]))
+    for stream in range(1, 2001, 2):
+        client.head(stream)
+        client.stage.exchanges[-1].response_head(bare(), False)
+        client.stage.exchanges[-1].response_data(b"x" * 1000, True)
+    client.take()
+    assert client.server.send_window == 0
+    got = []
+    for _ in range(50):
+        got += client.send(frame.window_update(0, 1))
+    data = [one for one in got if one.kind == 0]
+    assert sum(len(one.payload) for one in data) == 50
+    assert len({one.stream for one in data}) == 50, "taken in turn"
