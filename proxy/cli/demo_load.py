@@ -10,6 +10,8 @@ import asyncio
 import random
 import time
 from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from proxy.cli.demo_app import SERVED_BY
@@ -18,9 +20,10 @@ from proxy.core.addr import Addr
 
 _TIMEOUT_S: Final = 10.0
 _KEPT: Final = 100_000
-"""Latencies that percentiles are taken of: the newest ones."""
+"""Latencies that percentiles are taken of: the newest."""
 
-_WINDOW_S: Final = 5.0
+WINDOW_S: Final = 5.0
+"""What counts as recent."""
 
 
 class Outcome(NamedTuple):
@@ -60,23 +63,22 @@ class Load:
         for client in self._idle:
             client.close()
 
-    def percentile_ms(self, share: float) -> float:
-        """Of the newest latencies; 0 while there is none."""
-        ordered = sorted(outcome.latency_s for outcome in self.outcomes)
+    def percentiles_ms(self, shares: Sequence[float], last_s: float | None = None) -> list[float]:
+        """Of the latencies that are kept, or of the last seconds' only; 0 while there is none."""
+        since = 0.0 if last_s is None else time.monotonic() - last_s
+        ordered = sorted(outcome.latency_s for outcome in self._since(since))
         if not ordered:
-            return 0.0
-        return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))] * 1000, 2)
+            return [0.0] * len(shares)
+        return [round(ordered[min(len(ordered) - 1, int(share * len(ordered)))] * 1000, 2) for share in shares]
 
     def recent_rps(self) -> float:
         """Successful responses per second over the last seconds."""
-        now = time.monotonic()
-        window_s = min(_WINDOW_S, now - self.began_at)
-        count = 0
-        for outcome in reversed(self.outcomes):
-            if outcome.at < now - window_s:
-                break
-            count += 1
-        return count / window_s if window_s > 0 else 0.0
+        window_s = min(WINDOW_S, time.monotonic() - self.began_at)
+        return sum(1 for _ in self._since(time.monotonic() - window_s)) / window_s if window_s > 0 else 0.0
+
+    def _since(self, at: float) -> Iterator[Outcome]:
+        """The newest first."""
+        return takewhile(lambda outcome: outcome.at >= at, reversed(self.outcomes))
 
     @property
     def success_rate(self) -> float:

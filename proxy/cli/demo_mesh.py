@@ -119,20 +119,10 @@ class DemoMesh:
         self.processes[name] = Child(name, arguments, {**inherited, **variables}, log)
 
     async def _until_ready(self, sidecar: Sidecar) -> None:
-        is_ready = False
-
-        async def ask() -> None:
-            nonlocal is_ready
-            try:
-                is_ready = (await fetch(sidecar.admin, "/ready")).status == 200
-            except OSError:
-                is_ready = False
-
         deadline = asyncio.get_running_loop().time() + _START_S
-        while not is_ready:
+        while not await _is_ready(sidecar):
             self._check(f"the sidecar of {sidecar.name}", deadline)
-            await ask()
-            await asyncio.sleep(0 if is_ready else _POLL_S)
+            await asyncio.sleep(_POLL_S)
 
     async def _until(self, what: str, is_so: Callable[[], bool]) -> None:
         deadline = asyncio.get_running_loop().time() + _START_S
@@ -154,6 +144,13 @@ class DemoMesh:
         for replica in self.replicas:
             replica.stop()
         shutil.rmtree(self._directory, ignore_errors=True)
+
+
+async def _is_ready(sidecar: Sidecar) -> bool:
+    try:
+        return (await fetch(sidecar.admin, "/ready")).status == 200
+    except OSError:
+        return False
 
 
 _SERVICE: Final = """\

@@ -16,8 +16,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import proxy
+
 _PR_SET_PDEATHSIG: Final = 1
 _STOP_S: Final = 5.0
+_WHERE: Final = Path(proxy.__file__).parents[1]
+"""There `-m proxy` is this very package, wherever the demo was started from."""
+
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
@@ -37,6 +42,7 @@ class Child:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "proxy", *arguments],
                 env=environment,
+                cwd=_WHERE,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

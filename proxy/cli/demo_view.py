@@ -6,26 +6,29 @@ Law: shows what Load and Facts say; computes nothing but shares.
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from proxy.cli.demo_facts import Facts
-from proxy.cli.demo_load import Load
+from proxy.cli.demo_load import WINDOW_S, Load
 from proxy.cli.demo_mesh import AUTHORITY, DemoMesh
+
+_SHARES: Final = (0.50, 0.95, 0.99)
 
 
 def report(mesh: DemoMesh, load: Load, facts: Facts) -> dict[str, Any]:
     """The object that `--json` prints. `endpoints`: address to requests; a replica that got none is there with 0."""
+    p50, p95, p99 = load.percentiles_ms(_SHARES)
     return {
         "requests": load.requests,
         "successes": load.successes,
         "success_rate": load.success_rate,
-        "p50_ms": load.percentile_ms(0.50),
-        "p95_ms": load.percentile_ms(0.95),
-        "p99_ms": load.percentile_ms(0.99),
+        "p50_ms": p50,
+        "p95_ms": p95,
+        "p99_ms": p99,
         "duration_s": round(time.monotonic() - load.began_at, 2),
         "tls": facts.is_tls,
         "client_id": facts.client_id,
@@ -44,10 +47,11 @@ def intro(mesh: DemoMesh) -> str:
 
 
 def line(load: Load) -> str:
-    """Progress in one line, where there is no terminal."""
+    """Progress in one line, where there is no terminal. Rate and latencies are those of the last seconds."""
+    p50, _, p99 = load.percentiles_ms(_SHARES, WINDOW_S)
     return (
         f"{load.requests} requests, {load.recent_rps():.0f}/s, {load.success_rate:.2%} successful, "
-        f"p50 {load.percentile_ms(0.5)} ms, p99 {load.percentile_ms(0.99)} ms"
+        f"p50 {p50} ms, p99 {p99} ms"
     )
 
 
@@ -72,7 +76,7 @@ def _traffic(load: Load) -> Table:
         str(load.requests),
         f"{load.recent_rps():.1f}",
         Text(f"{rate:.2%}", "green" if rate == 1.0 else "red"),
-        *(f"{load.percentile_ms(share):.1f}" for share in (0.50, 0.95, 0.99)),
+        *(f"{latency_ms:.1f}" for latency_ms in load.percentiles_ms(_SHARES, WINDOW_S)),
     )
     return table
 

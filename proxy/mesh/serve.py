@@ -19,7 +19,6 @@ from typing import Any, Final, NamedTuple
 
 import grpc
 import grpc.aio
-from watchfiles import awatch
 
 from proxy.api import services
 from proxy.core.addr import Addr
@@ -29,7 +28,7 @@ from proxy.mesh.destination import endpoints_of, profile_of
 from proxy.mesh.front import Front
 from proxy.mesh.identity import Identity
 from proxy.mesh.inbound_policy import InboundPolicies
-from proxy.mesh.manifests.load import Loaded, ManifestErrors, load
+from proxy.mesh.manifests.directory import Directory
 from proxy.mesh.model import DEFAULT_POLICIES, SERVER_IDENTITY, Model
 from proxy.mesh.outbound_policy import policy_for
 from proxy.mesh.rpc import asking, calling, watching
@@ -39,8 +38,6 @@ from proxy.mesh.tokens import Tokens, open_tokens
 _log: Final = logging.getLogger("sponson.mesh")
 
 _STOP_GRACE_S: Final = 0.5
-_DEBOUNCE_MS: Final = 100
-_WATCH_AGAIN_S: Final = 1.0
 
 _SOCKET_PATH_BYTES: Final = 107
 
@@ -127,51 +124,18 @@ async def _start_fronted(server: grpc.aio.Server, settings: Settings, authority:
 
 
 async def _run(settings: Settings) -> None:
-    loaded = load(settings.manifests)
+    directory = Directory(settings.manifests)
+    models = Watch(directory.load())
     keys = Keys(open_ca(settings.state), open_tokens(settings.state))
-    models = Watch(loaded.model)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     served = await start(settings, models, keys)
-    _tell(loaded, settings.manifests)
     _log.info("serving at %s, state in %s", served.addr, settings.state.directory)
-    await follow_directory(settings.manifests, models, stop)
+    await directory.follow(models, stop)
     await served.stop()
     _log.info("stopped")
-
-
-async def follow_directory(directory: Path, models: Watch[Model], stop: asyncio.Event) -> None:
-    """Load the manifests anew whenever something in the directory changes, until `stop`."""
-    while not stop.is_set():
-        try:
-            async for _ in awatch(directory, stop_event=stop, debounce=_DEBOUNCE_MS, recursive=False):
-                await _reload(directory, models)
-        except (OSError, RuntimeError) as error:
-            _log.error("%s cannot be watched: %s", directory, error)
-            await asyncio.wait({asyncio.ensure_future(stop.wait())}, timeout=_WATCH_AGAIN_S)
-            await _reload(directory, models)
-
-
-async def _reload(directory: Path, models: Watch[Model]) -> None:
-    try:
-        loaded = await asyncio.to_thread(load, directory)
-    except ManifestErrors as errors:
-        for error in errors.errors:
-            _log.error("%s", error)
-        _log.error("the last good state stays")
-        return
-    _tell(loaded, directory)
-    models.set(loaded.model)
-
-
-def _tell(loaded: Loaded, directory: Path) -> None:
-    for warning in loaded.warnings:
-        _log.warning("%s", warning)
-    model = loaded.model
-    counts = (len(model.services), len(model.slices), len(model.workloads))
-    _log.info("%s: %d services, %d endpoint slices, %d external workloads", directory, *counts)
 
 
 def _handlers(models: Watch[Model], keys: Keys, default_policy: str) -> tuple[grpc.GenericRpcHandler[Any, Any], ...]:

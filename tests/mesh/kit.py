@@ -19,9 +19,9 @@ from proxy.api.services import Method
 from proxy.core.addr import Addr
 from proxy.core.watch import Watch
 from proxy.mesh.ca import open_ca
-from proxy.mesh.manifests.load import load
+from proxy.mesh.manifests.directory import Directory
 from proxy.mesh.model import Model
-from proxy.mesh.serve import Keys, Settings, follow_directory, start
+from proxy.mesh.serve import Keys, Settings, start
 from proxy.mesh.state import State
 from proxy.mesh.tokens import open_tokens
 
@@ -107,11 +107,12 @@ async def mesh(directory: Path, text: str = SERVICE, port: int = 0) -> AsyncIter
     manifests.mkdir(exist_ok=True)
     (manifests / "mesh.yaml").write_text(text)
     settings = Settings(manifests, State(directory / "state"), Addr("127.0.0.1", port))
-    models = Watch(load(manifests).model)
+    followed = Directory(manifests)
+    models = Watch(followed.load())
     keys = Keys(open_ca(settings.state), open_tokens(settings.state))
     served = await start(settings, models, keys)
     stop = asyncio.Event()
-    following = asyncio.create_task(follow_directory(manifests, models, stop))
+    following = asyncio.create_task(followed.follow(models, stop))
     async with grpc.aio.insecure_channel(str(served.addr)) as channel:
         try:
             yield Mesh(manifests, settings._replace(addr=served.addr), models, Asker(channel))

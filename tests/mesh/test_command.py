@@ -141,11 +141,12 @@ def test_a_token_is_printed_and_lives_as_long_as_asked(tmp_path: Path) -> None:
     assert open_tokens(State(tmp_path)).verify(done.stdout.strip().encode(), now) == Account("web", "blue")
 
 
-def test_what_cannot_be_is_said_in_one_line(tmp_path: Path) -> None:
+def test_an_address_or_a_duration_that_cannot_be_is_said_plainly(tmp_path: Path) -> None:
     os.mkdir(tmp_path / "m")
     outside = sponson(
         "mesh", "serve", "--dir", str(tmp_path / "m"), "--state-dir", str(tmp_path), "--addr", "192.0.2.1:1"
     )
-    assert (outside.returncode, outside.stderr.count("\n")) == (1, 1)
-    assert "192.0.2.1:1" in outside.stderr
+    assert outside.returncode == 1
+    assert "192.0.2.1:1" in outside.stderr.splitlines()[-1]
+    assert "Traceback" not in outside.stderr
     assert sponson("mesh", "token", "--service-account", "web", "--ttl", "soon").returncode == 2

@@ -144,3 +144,30 @@ def test_a_broken_manifest_is_reported_and_the_last_good_state_stays(
 
     with caplog.at_level(logging.INFO):
         asyncio.run(run())
+
+
+def test_a_directory_put_in_the_old_ones_place_is_followed_too(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with mesh(tmp_path, SERVICE + workload("web-0", 5000)) as served:
+            served.directory.rename(tmp_path / "old")
+            served.directory.mkdir()
+            served.write(SERVICE + workload("web-9", 5009))
+            await served.until(lambda model: ("default", "web-9") in model.workloads)
+            served.write(SERVICE + workload("web-8", 5008))
+            await served.until(lambda model: ("default", "web-8") in model.workloads)
+
+    asyncio.run(run())
+
+
+def test_a_stream_that_its_client_cancels_is_forgotten(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with mesh(tmp_path, SERVICE + workload("web-0", 5000)) as served:
+            streams = [served.ask.stream(services.DESTINATION_GET, GET) for _ in range(5)]
+            for stream in streams:
+                await within(stream.read())
+            assert len(served.models._callbacks) == 5
+            for stream in streams:
+                stream.cancel()
+            await until(lambda: not served.models._callbacks)
+
+    asyncio.run(run())
