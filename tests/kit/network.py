@@ -7,6 +7,10 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+import h2.config
+import h2.connection
+import h2.events
+
 from proxy.balance.endpoints import ABSENT, Resolution, reset
 from proxy.config import Config, parse
 from proxy.core.addr import Addr, addr
@@ -14,7 +18,8 @@ from proxy.core.codec import Codec, Wire
 from proxy.core.drain import Drain
 from proxy.core.reason import Reason
 from proxy.core.watch import Absent, Watch
-from proxy.http.exchange import Exchange
+from proxy.http.exchange import Exchange, Stage
+from proxy.http.h2.server import H2Server
 from proxy.http.head import RequestHead, ResponseHead
 from proxy.http.headers import field
 from proxy.metrics.registry import Registry
@@ -38,6 +43,7 @@ from proxy.policy.meta import Meta, default_meta
 from proxy.policy.profile import Profile
 from proxy.tls.peer import TlsPeer
 from proxy.tls.session import serve_tls
+from proxy.transport.connection import serve_plain
 from proxy.transport.header import HeaderCodec, TransportHeader
 from proxy.transport.listener import Listener, ListenOptions
 from tests.kit.certificates import credentials
@@ -254,3 +260,56 @@ class MeshedPeer:
         self._listener.close()
         for session in self.sessions:
             session.abort(Reason.SHUTDOWN)
+
+
+class H2Peer:
+    """A plain HTTP/2 server that can be killed."""
+
+    def __init__(self, network: Network, stage: Stage) -> None:
+        self._connections: list[Any] = []
+
+        def accept(sock: socket.socket, peer: Addr) -> None:
+            clock = network.reactor.clock
+            self._connections.append(serve_plain(network.reactor, sock, lambda wire: H2Server(wire, stage, clock)))
+
+        self._listener = Listener(network.reactor, addr("127.0.0.1", 0), accept)
+        self.addr = self._listener.addr
+        network.closes(self.kill)
+
+    def kill(self) -> None:
+        self._listener.close()
+        for connection in self._connections:
+            connection.abort(Reason.CONNECTION_RESET)
+
+
+def h2_server(network: Network, stage: Stage) -> H2Peer:
+    return H2Peer(network, stage)
+
+
+async def h2_request(
+    sock: socket.socket, method: str, authority: str, path: str, more: list[tuple[str, str]] | None = None
+) -> tuple[dict[str, str], bytes]:
+    """One request on a connection of its own, by another implementation of HTTP/2: the response's headers and body."""
+    reader, writer = await asyncio.open_connection(sock=sock)
+    client = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
+    client.initiate_connection()
+    head = [(":method", method), (":scheme", "http"), (":authority", authority), (":path", path), *(more or [])]
+    client.send_headers(1, head, end_stream=True)
+    writer.write(client.data_to_send())
+    headers: dict[str, str] = {}
+    body = b""
+    ended = False
+    while not ended:
+        frame = await asyncio.wait_for(reader.readexactly(9), 5)
+        frame += await reader.readexactly(int.from_bytes(frame[:3], "big"))
+        if frame[3] in (6, 7):
+            continue  # this library takes no answer behind a GOAWAY, which is graceful here
+        for event in client.receive_data(frame):
+            if isinstance(event, h2.events.ResponseReceived):
+                headers = dict(event.headers)  # type: ignore[arg-type]
+            elif isinstance(event, h2.events.DataReceived):
+                body += event.data or b""
+            ended = ended or isinstance(event, h2.events.StreamEnded)
+        writer.write(client.data_to_send())
+    writer.close()
+    return headers, body

@@ -39,7 +39,7 @@ from proxy.policy.endpoint import HINT_H2, EndpointMeta
 from proxy.policy.meta import Meta, default_meta
 from proxy.policy.profile import Profile
 from proxy.policy.route import FailureInjector, Filter, HeaderModifier, HttpMatch, PathMatch, Redirect, Unusable
-from tests.kit.network import SERVICE, Network, balance_policy, http_server
+from tests.kit.network import SERVICE, Answering, Network, balance_policy, h2_request, h2_server, http_server
 from tests.kit.sockets import Ticking, run, until
 
 WEB = "web.ns.svc.cluster.local:80"
@@ -77,6 +77,7 @@ def first(*backends: RouteBackend) -> Distribution:
     return Distribution(FIRST_AVAILABLE, backends)
 
 
+@pytest.mark.acceptance("DISC-02")
 def test_a_service_is_balanced_over_its_endpoints() -> None:
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)
@@ -138,7 +139,7 @@ def recorded(kind: str, client: str) -> bytes:
     return str(said).replace(f"Service.bench.{service}", "Service.ns.web").encode()
 
 
-@pytest.mark.acceptance("DISC-04", "DISC-05")
+@pytest.mark.acceptance("DISC-04", "DISC-05", "DISC-10")
 @pytest.mark.parametrize("resolution", [reset({}), Resolution("absent"), Resolution()])
 def test_without_endpoints_the_first_request_waits_for_failfast_and_the_next_are_shed(resolution: Any) -> None:
     async def story(ticking: Ticking) -> None:
@@ -198,36 +199,14 @@ def test_a_dead_http_1_endpoint_answers_502_each_time_and_a_dead_http_2_one_is_w
 
 def test_grpc_hears_its_failure_in_trailers_only() -> None:
     async def story(ticking: Ticking) -> None:
-        import h2.config
-        import h2.connection
-        import h2.events
-
         network = Network(ticking)
         network.fake.policies[DST] = Watch(balance_policy(protocol=GRPC))
         network.fake.names[WEB] = Watch(reset({}))
         network.start()
 
         async def call() -> dict[str, str]:
-            reader, writer = await asyncio.open_connection(sock=network.redirect(DST))
-            client = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
-            client.initiate_connection()
-            client.send_headers(1, [(":method", "POST"), (":scheme", "http"), (":authority", "web"), (":path", "/s/m"),
-                                    ("content-type", "application/grpc"), ("te", "trailers")], end_stream=True)  # fmt: skip
-            writer.write(client.data_to_send())
-            headers: dict[str, str] = {}
-            ended = False
-            while not ended:
-                frame = await asyncio.wait_for(reader.readexactly(9), 5)
-                frame += await reader.readexactly(int.from_bytes(frame[:3], "big"))
-                if frame[3] in (6, 7):
-                    continue  # this library takes no answer behind a GOAWAY, which is graceful here
-                for event in client.receive_data(frame):
-                    if isinstance(event, h2.events.ResponseReceived):
-                        headers = dict(event.headers)  # type: ignore[arg-type]
-                    ended = ended or isinstance(event, h2.events.StreamEnded)
-                writer.write(client.data_to_send())
-            writer.close()
-            return headers
+            more = [("content-type", "application/grpc"), ("te", "trailers")]
+            return (await h2_request(network.redirect(DST), "POST", "web", "/s/m", more))[0]
 
         waiting = asyncio.create_task(call())
         await until(lambda: ("endpoints", WEB) in network.fake.asked)
@@ -242,6 +221,30 @@ def test_grpc_hears_its_failure_in_trailers_only() -> None:
             assert shed[name] == expected[name]
         assert shed["grpc-message"].encode() == recorded("empty", "grpc")
         assert "date" in shed
+        network.close()
+
+    run(story)
+
+
+@pytest.mark.acceptance("DISC-12")
+def test_an_http_2_request_whose_only_endpoint_died_goes_to_the_one_that_discovery_adds() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        alpha, beta = h2_server(network, Answering("alpha")), h2_server(network, Answering("beta"))
+        network.fake.policies[DST] = Watch(balance_policy(protocol=HTTP_2))
+        source = network.fake.names[WEB] = Watch(reset({alpha.addr: EndpointMeta()}))
+        network.start()
+        assert (await h2_request(network.redirect(DST), "GET", "web", "/"))[1] == b"alpha"
+        alpha.kill()
+        died = f'tcp_close_total{{direction="outbound",peer="dst",authority="web.ns.svc.cluster.local",target_addr="{alpha.addr}"'
+
+        await until(lambda: died in network.metrics())
+        waiting = asyncio.create_task(h2_request(network.redirect(DST), "GET", "web", "/"))
+        await asyncio.sleep(0.03)
+        assert not waiting.done()
+        source.set(reset({alpha.addr: EndpointMeta(), beta.addr: EndpointMeta()}))
+        headers, body = await waiting
+        assert headers[":status"] == "200" and body == b"beta"
         network.close()
 
     run(story)
