@@ -24,6 +24,7 @@ from proxy.core.errors import report_fault
 from proxy.core.meter import Meter
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
+from proxy.tls.context import ssl_reason
 
 MakeCodec = Callable[[Wire], Codec]
 
@@ -358,7 +359,7 @@ class Session:
 def _is_reset(error: OSError) -> bool:
     """Whether it was no FIN that a read has met: CPython reports a broken connection as an end, its errno is gone by
     then, but for a true end OpenSSL 3 has a reason of its own."""
-    return isinstance(error, ssl.SSLEOFError) and not error.reason and ssl.OPENSSL_VERSION_INFO >= (3,)
+    return isinstance(error, ssl.SSLEOFError) and not ssl_reason(error) and ssl.OPENSSL_VERSION_INFO >= (3,)
 
 
 def _reason_of(error: OSError) -> Reason:

@@ -14,7 +14,7 @@ import socket
 import ssl
 import textwrap
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from proxy.core.dial import ALPN
@@ -96,3 +96,9 @@ def load_chain(context: ssl.SSLContext, chain_der: Sequence[bytes], key_der: byt
 def _pem(label: str, der: bytes) -> str:
     body = "\n".join(textwrap.wrap(base64.b64encode(der).decode(), 64))
     return f"-----BEGIN {label}-----\n{body}\n-----END {label}-----\n"
+
+
+def ssl_reason(error: ssl.SSLError) -> str:
+    """OpenSSL's reason in words; empty if there is none, which the type of `reason` does not admit."""
+    reason: Any = getattr(error, "reason", None)
+    return reason.replace("_", " ").lower() if isinstance(reason, str) else ""

@@ -15,6 +15,7 @@ from typing import Final
 
 from proxy.core.watch import Watch
 from proxy.tls import context
+from proxy.tls.context import ssl_reason
 from proxy.tls.peer import identities, normalise
 
 _log: Final = logging.getLogger(__name__)
@@ -111,5 +112,5 @@ def _text_of(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message
     if isinstance(error, ssl.SSLError):
-        return (error.reason or str(error)).replace("_", " ").lower()
+        return ssl_reason(error) or str(error)
     return str(error)

@@ -20,7 +20,7 @@ from proxy.core.meter import Meter
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
 from proxy.tls.connection import MakeCodec, Session
-from proxy.tls.context import refusal_of
+from proxy.tls.context import refusal_of, ssl_reason
 from proxy.tls.peer import TlsPeer, TlsTarget, identities, normalise
 from proxy.tls.turns import turns_of
 
@@ -208,7 +208,7 @@ def _text_of(error: Exception) -> str:
     if isinstance(error, ssl.SSLEOFError):
         return "the peer closed its connection during the TLS handshake"
     if isinstance(error, ssl.SSLError):
-        return (error.reason or str(error)).replace("_", " ").lower()
+        return ssl_reason(error) or str(error)
     return f"{error.strerror} ({errno_name(error)})"
 
 
