@@ -7,8 +7,11 @@ import pytest
 from proxy.core import limits
 from proxy.core.errors import ProtocolError
 from proxy.http import headers
+from proxy.http.exchange import Exchange
 from proxy.http.h1 import head as h1
 from proxy.http.head import HTTP_1_0, TUNNEL, UNKNOWN, RequestHead, ResponseHead
+from tests.kit.http1 import Pair
+from tests.kit.streams import FakeServer
 
 
 def request(data: bytes) -> RequestHead:
@@ -258,3 +261,13 @@ def test_a_flood_of_new_lines_leaves_the_tables_bounded() -> None:
 )  # fmt: skip
 def test_line_ends(data: bytes, want: bytes | None) -> None:
     assert h1.with_crlf(data) == want
+
+
+def test_a_cookie_in_crumbs_is_one_field_over_http1() -> None:
+    crumbs = [headers.field(b"cookie", b"a=1"), headers.field(b"x", b"y"), headers.field(b"cookie", b"b=2")]
+    head = RequestHead(b"GET", b"http", b"svc", b"/", crumbs, 0)
+    head.has_crumbs = True
+    pair = Pair()
+    client = pair.dial(pair.pool)
+    client.open(Exchange(FakeServer(), head, 0.0)).send_head(head, True)
+    assert pair.wires[0].take() == b"GET / HTTP/1.1\r\nHost: svc\r\ncookie: a=1; b=2\r\nx: y\r\n\r\n"

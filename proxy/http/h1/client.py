@@ -125,6 +125,8 @@ class H1Client:
         self._request_ended = end
         self._may_repeat = self._was_used and end and not head.wants_tunnel and head.method in _IDEMPOTENT
         self._early = [] if head.wants_tunnel and not end and head.body_size <= 0 and not self._is_chunked else None
+        if head.has_crumbs:
+            head.join_crumbs()
         self._wire.write(h1.write_request(head))
         if end:
             if self._is_chunked:
