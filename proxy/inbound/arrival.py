@@ -29,6 +29,8 @@ from proxy.transport.detect import DetectCodec
 from proxy.transport.header import HeaderCodec
 from proxy.transport.peek import Outcome, Peek, Peeked, peek
 
+_LOOKED_AT_BYTES: Final = 65536
+
 
 class Service(Protocol):
     """What an arrival is handed to once its TLS is settled: the app's ports, the direct port, the admin port."""
@@ -201,6 +203,10 @@ class Arrival:
         sock = self._sock
         if sock is not None:
             self._sock = None
+            try:
+                sock.recv(_LOOKED_AT_BYTES)  # what was only looked at would make the close a reset
+            except OSError:
+                pass
             sock.close()
             self._leave()
 

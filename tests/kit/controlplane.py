@@ -155,7 +155,8 @@ class Sidecar:
 
 @contextmanager
 def sidecar(control: ControlPlane, directory: Path, is_ready: bool = True, **env: str | None) -> Iterator[Sidecar]:
-    """One that asks this control plane, on free ports; waited for until it is ready. `env` as environment() takes it."""
+    """One that asks this control plane, on free ports; waited for until it is ready. `env` as environment() takes
+    it, or SPONSON_ variables."""
     token = directory / "token"
     token.write_text("a token")
     target = f"127.0.0.1:{control.controller.port}"
@@ -171,7 +172,9 @@ def sidecar(control: ControlPlane, directory: Path, is_ready: bool = True, **env
         "ADMIN_LISTEN_ADDR": "127.0.0.1:0",
         "LOG": "info",
     }
-    made = Sidecar(environment(**(given | env)))
+    ours = {name: value for name, value in env.items() if name.startswith("SPONSON_") and value is not None}
+    theirs = {name: value for name, value in env.items() if name not in ours}
+    made = Sidecar(environment(**(given | theirs)) | ours)
     try:
         if is_ready:
             control.may_certify.set()

@@ -110,7 +110,7 @@ def http2_get(sock: socket.socket, path: str) -> bytes:
     while True:
         for event in client.receive_data(sock.recv(65536)):
             if isinstance(event, h2.events.ResponseReceived):
-                status = dict(event.headers)[b":status"]  # type: ignore[index,call-overload]
+                status = dict(event.headers)[b":status"]
             elif isinstance(event, h2.events.DataReceived):
                 body += event.data
             elif isinstance(event, h2.events.StreamEnded):
