@@ -19,6 +19,7 @@ from typing import Final
 from proxy.core.addr import Addr, parse_addr
 from proxy.mesh.environment import Ports, Workload, as_env_file, as_exports, free_ports, workload_environment
 from proxy.mesh.manifests.load import ManifestErrors
+from proxy.mesh.manifests.meta import is_dns_name
 from proxy.mesh.model import DEFAULT_INBOUND_PORT, DEFAULT_POLICIES
 from proxy.mesh.serve import ServeError, Settings
 from proxy.mesh.serve import run as serve
@@ -63,7 +64,9 @@ def _add_token(parser: argparse.ArgumentParser) -> None:
 
 def _add_env(parser: argparse.ArgumentParser) -> None:
     _add_account(parser)
-    parser.add_argument("--workload", default="", help="the ExternalWorkload that it is (the service account's name)")
+    parser.add_argument(
+        "--workload", type=_dns_name, help="the ExternalWorkload that it is (the service account's name)"
+    )
     parser.add_argument("--addr", type=_addr, help="where the control plane is (where `mesh serve` last served)")
     parser.add_argument("--ttl", type=_duration_s, default=30 * _DAY_S, help="how long its token is valid (30d)")
     parser.add_argument(
@@ -79,8 +82,8 @@ def _add_env(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_account(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--service-account", required=True)
-    parser.add_argument("--namespace", default="default", help="(%(default)s)")
+    parser.add_argument("--service-account", type=_dns_name, required=True)
+    parser.add_argument("--namespace", type=_dns_label, default="default", help="(%(default)s)")
 
 
 def _add_state(parser: argparse.ArgumentParser) -> None:
@@ -137,6 +140,19 @@ def _addr(text: str) -> Addr:
         return parse_addr(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _dns_name(text: str) -> str:
+    if not is_dns_name(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no DNS name")
+    return text
+
+
+def _dns_label(text: str) -> str:
+    """A namespace: with a dot in it, two accounts could be called the same."""
+    if "." in text:
+        raise argparse.ArgumentTypeError(f"{text!r} has a dot in it")
+    return _dns_name(text)
 
 
 def _port(text: str) -> int:

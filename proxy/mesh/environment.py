@@ -45,7 +45,8 @@ class Workload(NamedTuple):
 def workload_environment(state: State, server: Addr, workload: Workload) -> dict[str, str]:
     """The variables of one workload, whose token is written into the state directory; StateError if that fails."""
     open_ca(state)
-    account, directory = workload.account, state.directory / "workloads" / workload.account.namespace / workload.name
+    account = workload.account
+    directory = state.directory / "workloads" / account.namespace / account.service_account / workload.name
     token = open_tokens(state).issue(account, time.time(), workload.token_ttl_s)
     write_file(directory / "token", token.encode())
     variables = {f"LINKERD2_PROXY_{name}": value for name, value in _linkerd(server, workload).items()}

@@ -8,7 +8,7 @@ first byte, and one that others could read is refused. `sponson mesh token` and
     token.key          what workload tokens are signed with
     address            `ip:port` of the running server
     grpc.sock          where it is reached from inside, when its port is not on loopback
-    workloads/NS/NAME  tokens, keys and certificates of workloads set up by `sponson mesh env`
+    workloads/NAMESPACE/ACCOUNT/NAME  token and key of a workload set up by `sponson mesh env`
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def test_env_prints_lines_for_a_shell_and_for_an_env_file(directory: Path) -> No
     ports = ("--inbound-port", "1", "--outbound-port", "2", "--admin-port", "3", "--tap-port", "4")
     arguments = ("mesh", "env", "--service-account", "web", "--namespace", "blue", "--state-dir", state, *ports)
     exports, file = sponson(*arguments).stdout, sponson(*arguments, "--format", "env-file").stdout
-    assert all(line.startswith("export ") for line in exports.splitlines())
+    assert exports and all(line.startswith("export ") for line in exports.splitlines())
     listed = {name: shlex.split(value)[0] for name, value in variables(exports.replace("export ", "")).items()}
     assert listed == variables(file)
     assert listed["SPONSON_ALLOW_LOOPBACK"] == "true"
@@ -150,3 +150,13 @@ def test_an_address_or_a_duration_that_cannot_be_is_said_plainly(tmp_path: Path)
     assert "192.0.2.1:1" in outside.stderr.splitlines()[-1]
     assert "Traceback" not in outside.stderr
     assert sponson("mesh", "token", "--service-account", "web", "--ttl", "soon").returncode == 2
+
+
+@pytest.mark.parametrize("names", [("web", "a.b"), ("web", "A"), ("we b", "default"), ("../web", "default")])
+def test_a_name_that_is_none_is_refused(names: tuple[str, str], tmp_path: Path) -> None:
+    account, namespace = names
+    done = sponson(
+        "mesh", "token", "--service-account", account, "--namespace", namespace, "--state-dir", str(tmp_path)
+    )
+    assert done.returncode == 2
+    assert not list(tmp_path.iterdir())
