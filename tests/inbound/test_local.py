@@ -1,0 +1,186 @@
+"""The app's own connections: which requests share one, and what happens while it is away."""
+
+from __future__ import annotations
+
+import asyncio
+
+import h2.config
+import h2.connection
+import h2.events
+import pytest
+
+from proxy.core.addr import Addr
+from tests.inbound.kit import Http2Client, Workload
+from tests.inbound.test_rescue import free_port
+from tests.kit.sockets import Ticking, run, until
+
+KEPT = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+
+
+@pytest.mark.acceptance("TRANS-31")
+def test_http_1_0_without_host() -> None:
+    async def story(ticking: Ticking) -> None:
+        async with Workload(ticking) as workload:
+            client = await workload.connect()
+            client.write(b"GET / HTTP/1.0\r\n\r\n")
+            assert (await client.rest()).startswith(b"HTTP/1.0 200 OK\r\n")
+            assert workload.app.saw == [b"GET / HTTP/1.0\r\n\r\n"]
+            client.close()
+
+    run(story)
+
+
+@pytest.mark.acceptance("TRANS-32")
+@pytest.mark.parametrize("body", [b"", b"hello"])
+def test_one_connection_per_host(body: bytes) -> None:
+    async def story(ticking: Ticking) -> None:
+        async with Workload(ticking) as workload:
+            workload.app.answer = lambda said: KEPT if said.endswith(b"\r\n\r\n" + body) else None
+            client = await workload.connect()
+            counts = []
+            for host in ("foo.bar", "foo.bar", "bar.baz", "bar.baz", "quuuux.com"):
+                length = f"content-length: {len(body)}\r\n" if body else ""
+                await client.ask(f"POST / HTTP/1.1\r\nhost: {host}\r\n{length}\r\n".encode() + body)
+                counts.append(len(workload.app.saw))
+            assert counts == [1, 1, 2, 2, 3]
+            client.close()
+
+    run(story)
+
+
+@pytest.mark.acceptance("TRANS-33")
+def test_an_empty_host_shares_nothing() -> None:
+    async def story(ticking: Ticking) -> None:
+        async with Workload(ticking) as workload:
+            workload.app.answer = lambda said: KEPT if said.endswith(b"\r\n\r\n") else None
+            client = await workload.connect()
+            counts = []
+            for host in ("", "", "foo.bar", ""):
+                await client.ask(f"GET / HTTP/1.1\r\nhost: {host}\r\n\r\n".encode())
+                counts.append(len(workload.app.saw))
+            assert counts == [1, 2, 3, 4]
+            client.close()
+
+    run(story)
+
+
+def test_an_idle_connection_is_dropped_after_three_seconds() -> None:
+    async def story(ticking: Ticking) -> None:
+        async with Workload(ticking) as workload:
+            workload.app.answer = lambda said: KEPT if said.endswith(b"\r\n\r\n") else None
+            client = await workload.connect()
+            await client.ask(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+            ticking.pass_time(3.1)
+            await until(lambda: workload.app.has_eof == [True])
+            client.close()
+
+    run(story)
+
+
+class Http2App:
+    """An app that speaks HTTP/2, by an independent library."""
+
+    def __init__(self, reset: int | None = None) -> None:
+        self.requests: list[dict[str, str]] = []
+        self._reset = reset
+        self._server: asyncio.Server | None = None
+
+    async def start(self, port: int = 0) -> int:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port)
+        found: int = self._server.sockets[0].getsockname()[1]
+        return found
+
+    def stop(self) -> None:
+        assert self._server is not None
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server = h2.connection.H2Connection(
+            h2.config.H2Configuration(client_side=False, header_encoding="utf-8", validate_inbound_headers=False)
+        )
+        server.initiate_connection()
+        writer.write(server.data_to_send())
+        while data := await reader.read(65536):
+            for event in server.receive_data(data):
+                if isinstance(event, h2.events.RequestReceived):
+                    self.requests.append({str(name): str(value) for name, value in event.headers})
+                    if self._reset is not None:
+                        server.reset_stream(event.stream_id, self._reset)
+                    else:
+                        server.send_headers(event.stream_id, [(":status", "200")], end_stream=True)
+            writer.write(server.data_to_send())
+        writer.close()
+
+
+@pytest.mark.acceptance("TRANS-34")
+def test_an_http2_request_waits_for_its_app() -> None:
+    async def story(ticking: Ticking) -> None:
+        async with Workload(ticking) as workload:
+            app = Http2App()
+            port = free_port()
+            workload.original = Addr("127.0.0.1", port)
+            client = Http2Client(await workload.connect())
+
+            async def begin_late() -> None:
+                name = "tcp_open_total"
+                labels = ('peer="src"', 'direction="inbound"', 'srv_kind="default",srv_name="all-unauthenticated"')
+                await until(lambda: workload.metric(name, *labels) == 1)
+                await until(lambda: workload.metric("request_total") == 1)
+                await app.start(port)
+                for _ in range(60):
+                    ticking.pass_time(0.01)
+                    await asyncio.sleep(0.005)
+
+            answered, _ = await asyncio.gather(client.get("/"), begin_late())
+            assert answered.status == "200"
+            client.close()
+            app.stop()
+
+    run(story)
+
+
+@pytest.mark.acceptance("TRANS-35")
+def test_an_http2_request_without_authority() -> None:
+    async def story(ticking: Ticking) -> None:
+        async with Workload(ticking) as workload:
+            app = Http2App()
+            workload.original = Addr("127.0.0.1", await app.start())
+            client = Http2Client(await workload.connect())
+            answered = await client.ask([(":method", "GET"), (":scheme", "http"), (":path", "/")])
+            assert answered.status == "200"
+            assert ":authority" not in app.requests[0] and "host" not in app.requests[0]
+            client.close()
+            app.stop()
+
+    run(story)
+
+
+@pytest.mark.acceptance("TRANS-36")
+def test_the_apps_reset_reaches_the_client() -> None:
+    async def story(ticking: Ticking) -> None:
+        async with Workload(ticking) as workload:
+            app = Http2App(reset=11)
+            workload.original = Addr("127.0.0.1", await app.start())
+            client = Http2Client(await workload.connect())
+            answered = await client.get("/")
+            assert answered.reset == 11, "ENHANCE_YOUR_CALM"
+            client.close()
+            app.stop()
+
+    run(story)
+
+
+def test_clients_share_one_http2_connection_and_their_identity_goes_along() -> None:
+    async def story(ticking: Ticking) -> None:
+        async with Workload(ticking) as workload:
+            app = Http2App()
+            workload.original = Addr("127.0.0.1", await app.start())
+            clients = [Http2Client(await workload.connect_tls(name)) for name in ("a.ns.local", "b.ns.local")]
+            for client in clients:
+                assert (await client.get("/")).status == "200"
+                client.close()
+            assert [one["l5d-client-id"] for one in app.requests] == ["a.ns.local", "b.ns.local"]
+            assert workload.metric("tcp_open_total", 'peer="dst"') == 1
+            app.stop()
+
+    run(story)
