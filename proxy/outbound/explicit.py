@@ -9,7 +9,6 @@ then treated like those of a redirected connection.
 
 from __future__ import annotations
 
-import logging
 import re
 import socket
 from collections.abc import Callable
@@ -29,13 +28,11 @@ from proxy.http.normalize import split_authority
 from proxy.metrics.transport import TransportMetrics
 from proxy.outbound import labels
 from proxy.outbound.discover import Destination, Discovery, Target
-from proxy.outbound.logical import HttpRouter
 from proxy.outbound.protocol import Protocols
-from proxy.outbound.rescue import BAD_REQUEST, FORBIDDEN, NOT_DISCOVERED, Failure
+from proxy.outbound.rescue import BAD_REQUEST, FORBIDDEN, NOT_DISCOVERED
+from proxy.outbound.tunnel import Connecting, RefusedError, not_served, refuse_connect
 from proxy.policy.client import OPAQUE, TLS, ClientPolicy
 from proxy.transport.connection import serve_plain
-
-_log: Final = logging.getLogger(__name__)
 
 _HELD_DESTINATIONS: Final = 64
 """Of one connection: a browser talks to fewer hosts at once, and idle ones only cost their watches."""
@@ -43,14 +40,6 @@ _HELD_DESTINATIONS: Final = 64
 _CONNECT: Final = b"CONNECT "
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n"
 _connect_line: Final = re.compile(rb"CONNECT ([^ ]+) HTTP/1\.[01]").fullmatch
-
-
-class RefusedError(Exception):
-    """The client asked for what it may not have, or for nothing that can be found; the text says so."""
-
-    def __init__(self, failure: Failure, text: str) -> None:
-        super().__init__(text)
-        self.failure: Final = failure
 
 
 class ExplicitConnection:
@@ -197,68 +186,14 @@ class Opening:
         refuse_connect(self._wire, error)
 
 
-class Connecting:
-    """The codec of a CONNECT while its destination is being discovered; then the wire is that destination's."""
-
-    __slots__ = ("_wire", "_protocols", "_destination", "_held", "_has_eof", "_is_over")
-
-    def __init__(self, wire: Wire, protocols: Protocols, destination: Destination, held: bytes) -> None:
-        self._wire = wire
-        self._protocols = protocols
-        self._destination = destination
-        self._held = held
-        self._has_eof = False
-        self._is_over = False
-
-    def begin(self) -> None:
-        self._wire.pause_reading()
-        self._destination.when_known(self._known)
-
-    def feed(self, data: bytes) -> None:
-        self._held += data
-
-    def eof(self) -> None:
-        self._has_eof = True
-
-    def writable(self, is_writable: bool) -> None:
-        """Nothing is written before the destination is known."""
-
-    def lost(self, reason: Reason) -> None:
-        self._is_over = True
-        self._destination.forget(self._known)
-
-    def close(self) -> None:
-        self._wire.abort(Reason.SHUTDOWN)
-
-    def _known(self) -> None:
-        if self._is_over:
-            return
-        wire, destination = self._wire, self._destination
-        wire.resume_reading()
-        policy = destination.effective.value
-        if not isinstance(policy, ClientPolicy):
-            refuse_connect(wire, RefusedError(NOT_DISCOVERED, not_served(destination)))
-            return
-        wire.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        target = destination.target
-        label = target if isinstance(target, Addr) else Addr("0.0.0.0", int(target.rpartition(":")[2]))
-        codec = self._protocols.codec(wire, destination, label)
-        wire.hand_over(codec)
-        if self._held:
-            codec.feed(self._held)
-        if self._has_eof:
-            codec.eof()
-
-
 class ExplicitStage:
     """Finds the router of each request's authority; a Stage of one connection."""
 
-    __slots__ = ("_connection", "_protocols", "_routers")
+    __slots__ = ("_connection", "_protocols")
 
     def __init__(self, connection: ExplicitConnection) -> None:
         self._connection = connection
         self._protocols = connection.protocols
-        self._routers: dict[bytes, HttpRouter] = {}
 
     def dispatch(self, exchange: Exchange) -> None:
         request = exchange.request
@@ -336,51 +271,3 @@ def to_origin_form(request: RequestHead) -> None:
     request.target = b""
     if any(one.kind == HOST and one.value != request.authority for one in request.fields):
         request.rename(request.authority)
-
-
-def not_served(destination: Destination) -> str:
-    """Why a request for it goes nowhere."""
-    value = destination.effective.value
-    reason = value.reason if isinstance(value, Absent) else "unknown"
-    return f"{destination.logical} {'cannot be resolved' if destination.is_outside else 'is not served by the mesh'}: {reason}"
-
-
-def refuse_connect(wire: Wire, error: RefusedError) -> None:
-    """Answer a CONNECT and end its connection."""
-    text = str(error)
-    said = text if text.isascii() and text.isprintable() else "unexpected error"
-    status = {400: b"400 Bad Request", 403: b"403 Forbidden"}.get(error.failure.status, b"502 Bad Gateway")
-    _log.info("CONNECT refused: %s", text)
-    wire.write(
-        b"HTTP/1.1 %b\r\nl5d-proxy-error: %b\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-        % (status, said.encode())
-    )
-    wire.hand_over(Ending(wire))
-    wire.end()
-
-
-class Ending:
-    """The codec of a wire that has said its last word: what still comes is dropped until the client has ended."""
-
-    __slots__ = ("_wire", "_dropped_bytes")
-
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-        self._dropped_bytes = 0
-
-    def feed(self, data: bytes) -> None:
-        self._dropped_bytes += len(data)
-        if self._dropped_bytes > limits.DRAIN_BYTES:
-            self._wire.abort(Reason.EARLY_RESPONSE)
-
-    def eof(self) -> None:
-        self._wire.end()
-
-    def writable(self, is_writable: bool) -> None:
-        """Everything is written."""
-
-    def lost(self, reason: Reason) -> None:
-        """The connection's owner is told by itself."""
-
-    def close(self) -> None:
-        self._wire.abort(Reason.SHUTDOWN)

@@ -11,7 +11,8 @@ import pytest
 from proxy.balance.endpoints import Resolution, reset
 from proxy.core.addr import Addr
 from proxy.core.watch import Absent, Watch
-from proxy.outbound.explicit import ExplicitConnection, RefusedError
+from proxy.outbound.explicit import ExplicitConnection
+from proxy.outbound.tunnel import RefusedError
 from proxy.policy.client import OPAQUE
 from proxy.policy.endpoint import EndpointMeta
 from tests.kit.network import Network, balance_policy, exchange, http_server

@@ -1,0 +1,132 @@
+"""CONNECT to us: from the refusal or the 200 to the bytes of the tunnel (docs/design.md, section 6).
+
+Law: the client reads nothing of a tunnel whose destination is not known yet,
+and we read nothing of it. After the 200 its bytes are treated like those of a
+redirected connection: detected, routed, balanced.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from proxy.core import limits
+from proxy.core.addr import Addr
+from proxy.core.codec import Wire
+from proxy.core.reason import Reason
+from proxy.core.watch import Absent
+from proxy.outbound.discover import Destination
+from proxy.outbound.protocol import Protocols
+from proxy.outbound.rescue import NOT_DISCOVERED, Failure
+from proxy.policy.client import ClientPolicy
+
+_log: Final = logging.getLogger(__name__)
+
+
+class RefusedError(Exception):
+    """The client asked for what it may not have, or for nothing that can be found; the text says so."""
+
+    def __init__(self, failure: Failure, text: str) -> None:
+        super().__init__(text)
+        self.failure: Final = failure
+
+
+class Connecting:
+    """The codec of a CONNECT while its destination is being discovered; then the wire is that destination's."""
+
+    __slots__ = ("_wire", "_protocols", "_destination", "_held", "_has_eof", "_is_over")
+
+    def __init__(self, wire: Wire, protocols: Protocols, destination: Destination, held: bytes) -> None:
+        self._wire = wire
+        self._protocols = protocols
+        self._destination = destination
+        self._held = held
+        self._has_eof = False
+        self._is_over = False
+
+    def begin(self) -> None:
+        self._wire.pause_reading()
+        self._destination.when_known(self._known)
+
+    def feed(self, data: bytes) -> None:
+        self._held += data
+
+    def eof(self) -> None:
+        self._has_eof = True
+
+    def writable(self, is_writable: bool) -> None:
+        """Nothing is written before the destination is known."""
+
+    def lost(self, reason: Reason) -> None:
+        self._is_over = True
+        self._destination.forget(self._known)
+
+    def close(self) -> None:
+        self._wire.abort(Reason.SHUTDOWN)
+
+    def _known(self) -> None:
+        if self._is_over:
+            return
+        wire, destination = self._wire, self._destination
+        wire.resume_reading()
+        policy = destination.effective.value
+        if not isinstance(policy, ClientPolicy):
+            refuse_connect(wire, RefusedError(NOT_DISCOVERED, not_served(destination)))
+            return
+        wire.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        target = destination.target
+        label = target if isinstance(target, Addr) else Addr("0.0.0.0", int(target.rpartition(":")[2]))
+        codec = self._protocols.codec(wire, destination, label)
+        wire.hand_over(codec)
+        if self._held:
+            codec.feed(self._held)
+        if self._has_eof:
+            codec.eof()
+
+
+def not_served(destination: Destination) -> str:
+    """Why a request for it goes nowhere."""
+    value = destination.effective.value
+    reason = value.reason if isinstance(value, Absent) else "unknown"
+    return f"{destination.logical} {'cannot be resolved' if destination.is_outside else 'is not served by the mesh'}: {reason}"
+
+
+def refuse_connect(wire: Wire, error: RefusedError) -> None:
+    """Answer a CONNECT and end its connection."""
+    text = str(error)
+    said = text if text.isascii() and text.isprintable() else "unexpected error"
+    status = {400: b"400 Bad Request", 403: b"403 Forbidden"}.get(error.failure.status, b"502 Bad Gateway")
+    _log.info("CONNECT refused: %s", text)
+    wire.write(
+        b"HTTP/1.1 %b\r\nl5d-proxy-error: %b\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        % (status, said.encode())
+    )
+    wire.hand_over(Ending(wire))
+    wire.end()
+
+
+class Ending:
+    """The codec of a wire that has said its last word: what still comes is dropped until the client has ended."""
+
+    __slots__ = ("_wire", "_dropped_bytes")
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._dropped_bytes = 0
+
+    def feed(self, data: bytes) -> None:
+        self._dropped_bytes += len(data)
+        if self._dropped_bytes > limits.DRAIN_BYTES:
+            self._wire.abort(Reason.EARLY_RESPONSE)
+
+    def eof(self) -> None:
+        self._wire.end()
+
+    def writable(self, is_writable: bool) -> None:
+        """Everything is written."""
+
+    def lost(self, reason: Reason) -> None:
+        """The connection's owner is told by itself."""
+
+    def close(self) -> None:
+        self._wire.abort(Reason.SHUTDOWN)
