@@ -28,9 +28,9 @@ from proxy.http.normalize import split_authority
 from proxy.metrics.transport import TransportMetrics
 from proxy.outbound import labels
 from proxy.outbound.discover import Destination, Discovery, Target
+from proxy.outbound.explicit_connect import Connecting, RefusedError, not_served, refuse_connect
 from proxy.outbound.protocol import Protocols
 from proxy.outbound.rescue import BAD_REQUEST, FORBIDDEN, NOT_DISCOVERED
-from proxy.outbound.tunnel import Connecting, RefusedError, not_served, refuse_connect
 from proxy.policy.client import OPAQUE, TLS, ClientPolicy
 from proxy.transport.connection import serve_plain
 

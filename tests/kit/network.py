@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -180,11 +181,13 @@ def http_server(name: str, seen: list[bytes] | None = None, body: bytes = b"") -
     return serve
 
 
-async def exchange(where: Addr, request: bytes, timeout_s: float = 5.0) -> bytes:
-    """Send a request on a connection of its own and read until the peer ends."""
+async def exchange(where: Addr, request: bytes, timeout_s: float = 5.0, *, ends: bool = False) -> bytes:
+    """Send a request on a connection of its own, and an end if `ends`, and read until the peer ends."""
     reader, writer = await asyncio.open_connection(where.ip, where.port)
     try:
         writer.write(request)
+        if ends:
+            writer.write_eof()
         return await asyncio.wait_for(reader.read(-1), timeout_s)
     finally:
         writer.close()
@@ -313,3 +316,14 @@ async def h2_request(
         writer.write(client.data_to_send())
     writer.close()
     return headers, body
+
+
+def hello_bytes(name: str) -> bytes:
+    """A real ClientHello that asks for this name."""
+    outgoing = ssl.MemoryBIO()
+    session = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=name)
+    try:
+        session.do_handshake()
+    except ssl.SSLWantReadError:
+        pass
+    return outgoing.read()

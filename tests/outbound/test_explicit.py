@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 from typing import Any
 
 import pytest
@@ -12,10 +13,22 @@ from proxy.balance.endpoints import Resolution, reset
 from proxy.core.addr import Addr
 from proxy.core.watch import Absent, Watch
 from proxy.outbound.explicit import ExplicitConnection
-from proxy.outbound.tunnel import RefusedError
-from proxy.policy.client import OPAQUE
+from proxy.outbound.explicit_connect import RefusedError
+from proxy.policy.client import OPAQUE, TLS, ClientPolicy, StreamRoute
 from proxy.policy.endpoint import EndpointMeta
-from tests.kit.network import Network, balance_policy, exchange, http_server
+from proxy.policy.meta import default_meta
+from proxy.policy.route import HostMatch
+from tests.kit.network import (
+    SERVICE,
+    Answering,
+    Network,
+    balance_policy,
+    exchange,
+    h2_request,
+    h2_server,
+    hello_bytes,
+    http_server,
+)
 from tests.kit.sockets import Ticking, run, tcp_pair
 
 WEB = "web.ns.svc.cluster.local:80"
@@ -229,6 +242,49 @@ def test_curl_sends_and_gets_ten_megabytes(tunnel: list[str], tmp_path: Any) -> 
         said, _ = await process.communicate()
         assert said == b"200" and process.returncode == 0
         assert bytes(got) == big and (tmp_path / "down").read_bytes() == big
+        network.close()
+
+    run(story)
+
+
+def test_http_2_with_prior_knowledge_goes_by_its_authority() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        peer = h2_server(network, Answering("two"))
+        network.name(WEB, peer.addr)
+        proxy = network.start()
+        sock = socket.create_connection((proxy.ip, proxy.port))
+        sock.setblocking(False)
+        headers, body = await h2_request(sock, "GET", "web.ns.svc.cluster.local", "/")
+        assert headers[":status"] == "200" and body == b"two"
+        network.close()
+
+    run(story)
+
+
+def test_tls_inside_of_a_tunnel_goes_by_its_sni() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"%d" % len(await reader.read()))
+            writer.close()
+
+        path = "secure.ns.svc.cluster.local:443"
+        network.name(path, await network.server(serve))
+        distribution = balance_policy(path).opaque_routes[0].distribution
+        route = StreamRoute(default_meta("tls"), distribution, (HostMatch("secure.example"),))
+        network.fake.policies[path] = Watch(ClientPolicy(SERVICE, TLS, tls_routes=(route,)))
+        proxy = network.start()
+        connect = b"CONNECT secure.ns.svc.cluster.local:443 HTTP/1.1\r\n\r\n"
+        hello = hello_bytes("secure.example")
+        answer = await exchange(proxy, connect + hello, ends=True)
+        assert answer.endswith(b"\r\n\r\n%d" % len(hello))
+        try:
+            assert (await exchange(proxy, connect + hello_bytes("other.example"), ends=True)).endswith(b"\r\n\r\n")
+        except ConnectionResetError:
+            pass  # the reset may overtake the 200
+        assert 'target_port="443",error="unexpected"} 1' in network.metrics()
         network.close()
 
     run(story)

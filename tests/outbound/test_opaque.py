@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -31,7 +30,7 @@ from proxy.policy.client import (
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import Meta, default_meta
 from proxy.policy.route import HostMatch
-from tests.kit.network import SERVICE, Network, balance_policy
+from tests.kit.network import SERVICE, Network, balance_policy, hello_bytes
 from tests.kit.sockets import Ticking, run, until
 
 DB = "db.ns.svc.cluster.local:5432"
@@ -220,15 +219,6 @@ def test_the_app_that_gives_up_while_it_waits_is_forgotten() -> None:
 def tls_route(name: str, *snis: HostMatch) -> StreamRoute:
     backend = Backend(Meta("core", "Service", name, "ns"), Balance(f"{name}.ns.svc.cluster.local:443"))
     return StreamRoute(default_meta(name), Distribution(FIRST_AVAILABLE, (RouteBackend(backend),)), snis)
-
-
-def hello_bytes(name: str) -> bytes:
-    outgoing = ssl.MemoryBIO()
-    context = ssl.create_default_context()
-    session = context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=name)
-    with pytest.raises(ssl.SSLWantReadError):
-        session.do_handshake()
-    return outgoing.read()
 
 
 @pytest.mark.acceptance("TLSR-01")
