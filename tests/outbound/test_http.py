@@ -77,7 +77,7 @@ def first(*backends: RouteBackend) -> Distribution:
     return Distribution(FIRST_AVAILABLE, backends)
 
 
-@pytest.mark.acceptance("DISC-02")
+@pytest.mark.acceptance("TRANS-01", "DISC-02")
 def test_a_service_is_balanced_over_its_endpoints() -> None:
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)
@@ -275,6 +275,28 @@ def test_what_nobody_knows_goes_where_it_was_going() -> None:
         network.start()
         assert (await ask(network, target=server)).endswith(b"itself")
         assert not [kind for kind, _ in network.fake.asked if kind in ("endpoints", "profile")]
+        network.close()
+
+    run(story)
+
+
+@pytest.mark.acceptance("TRANS-04", "DISC-07")
+def test_a_refused_profile_is_no_profile() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking, DESTINATION_PROFILE_NETWORKS="127.0.0.0/8")
+
+        async def tcp(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            assert await reader.readexactly(17) == b"custom tcp hello\n"
+            writer.write(b"custom tcp bye")
+            writer.close()
+
+        http, opaque = await network.server(http_server("itself")), await network.server(tcp)
+        for server in (http, opaque):
+            network.fake.profiles[str(server)] = Watch(Absent("not a service", True))
+        network.start()
+        assert (await ask(network, target=http)).endswith(b"itself")
+        assert await ask(network, b"custom tcp hello\n", target=opaque) == b"custom tcp bye"
+        assert [kind for kind, _ in network.fake.asked] == ["profile", "policy"] * 2
         network.close()
 
     run(story)
