@@ -89,6 +89,8 @@ class _Worker:
             _log.info("Several workers are not built yet: one serves", extra=event(wanted=wanted))
         else:
             _log.info("Using single-threaded proxy runtime")
+        for variable in _without_effect(config):
+            _log.warning("%s is set, but what it asks for is not built yet: it has no effect", variable)
         for name in ("admin", "inbound", "outbound"):
             for listener in app.listeners[name]:
                 _start_log.info("%s interface on %s", name.capitalize(), listener.addr)
@@ -144,6 +146,17 @@ class _Worker:
             _log.warning("Graceful shutdown did not complete in %gs, terminating now", grace_s)
         # What was written last (an answer, a GOAWAY) leaves at the end of this iteration.
         await asyncio.sleep(0)
+
+
+def _without_effect(config: Config) -> list[str]:
+    """Variables that are set and that nothing reads: whoever sets one should not be left to wonder."""
+    gaps = {
+        "INBOUND_GATEWAY_SUFFIXES": bool(config.inbound_gateway_suffixes),
+        "TAP_SVC_NAME": config.tap_svc_name is not None,
+        "TRACE_COLLECTOR_SVC_ADDR": config.trace_collector_svc is not None,
+        "ACCESS_LOG": config.access_log is not None,
+    }
+    return [f"LINKERD2_PROXY_{name}" for name, is_set in gaps.items() if is_set]
 
 
 def _tune_memory() -> None:

@@ -34,23 +34,30 @@ class HttpConnection:
     """The Stage that one accepted connection's codec dispatches to."""
 
     __slots__ = (
-        "_arrival", "_arrived", "_next", "_rescue", "_client_id", "_needs_authority", "_router", "_permits",
+        "in_flight", "_arrival", "_arrived", "_next", "_rescue", "_client_id", "_needs_authority", "_most_in_flight",
+        "_router", "_permits",
     )  # fmt: skip
 
     def __init__(self, arrival: Arrival, next_: Stage, is_http2: bool) -> None:
         """`next_` takes what the policy permits: the app, or the admin pages."""
+        self.in_flight = 0
+        """Requests that were passed on and have not ended."""
         self._arrival: Final = arrival
         self._arrived: Final = arrival.arrived()
         self._next: Final = next_
         self._rescue: Final = InboundRescue(self._arrived, arrival.parts.registry, is_http2)
         self._client_id: Final = field(_CLIENT_ID, arrival.tls.client_id.encode()) if arrival.tls.is_meshed else None
         self._needs_authority: Final = arrival.is_direct
+        self._most_in_flight: Final = arrival.parts.config.inbound_max_in_flight
         self._router: Router = arrival.port.router
         self._permits: Final[dict[int, Permitted]] = {}
 
     def dispatch(self, exchange: Exchange) -> None:
         exchange.rescue = self._rescue
         request = exchange.request
+        if self.in_flight >= self._most_in_flight:
+            self._rescue.shed(exchange)
+            return
         if request.version == HTTP_2:
             downgrade(exchange)
         self._name_client(request)
@@ -96,7 +103,7 @@ class HttpConnection:
 
     def _permit(self, router: Router, found: Found) -> Permitted:
         permit = RoutePermit(self._arrived, router.route(found), self._arrival.parts.registry)
-        permitted = self._permits[found.route] = Permitted(permit, self._arrival)
+        permitted = self._permits[found.route] = Permitted(permit, self, self._arrival)
         return permitted
 
     def _not_found(self, exchange: Exchange) -> None:
@@ -129,11 +136,12 @@ class HttpConnection:
 class Permitted:
     """A route that one connection's client may take, and the numbers of its requests. Their Observer."""
 
-    __slots__ = ("permit", "_scope", "_scopes", "_metrics", "_clock")
+    __slots__ = ("permit", "_connection", "_scope", "_scopes", "_metrics", "_clock")
 
-    def __init__(self, permit: RoutePermit, arrival: Arrival) -> None:
+    def __init__(self, permit: RoutePermit, connection: HttpConnection, arrival: Arrival) -> None:
         parts = arrival.parts
         self.permit: Final = permit
+        self._connection: Final = connection
         self._metrics: Final = HttpMetrics(parts.registry)
         self._clock: Final = parts.reactor.clock
         self._scopes: Final[dict[bytes, RequestScope] | None] = (
@@ -144,6 +152,7 @@ class Permitted:
     def begin(self, exchange: Exchange) -> None:
         """The request is passed on."""
         exchange.observer = self
+        self._connection.in_flight += 1
         self._scope_of(exchange).request()
 
     def _scope_of(self, exchange: Exchange) -> RequestScope:
@@ -165,6 +174,7 @@ class Permitted:
             self._scope_of(exchange).response_began(response.status, self._clock() - exchange.started_at)
 
     def exchange_ended(self, exchange: Exchange) -> None:
+        self._connection.in_flight -= 1
         found = classify(exchange)
         if found is not None:
             self._scope_of(exchange).ended(*found)

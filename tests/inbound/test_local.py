@@ -77,6 +77,23 @@ def test_an_idle_connection_is_dropped_after_three_seconds() -> None:
     run(story)
 
 
+def test_more_requests_at_once_than_may_be_are_shed() -> None:
+    async def story(ticking: Ticking) -> None:
+        async with Workload(ticking, INBOUND_MAX_IN_FLIGHT="1") as workload:
+            workload.app.answer = lambda said: None
+            client = Http2Client(await workload.connect_tls())
+            carried = ("l5d-orig-proto", "HTTP/1.1")
+            fields = [(":method", "GET"), (":scheme", "http"), (":authority", "x"), (":path", "/"), carried]
+            client.h2.send_headers(client.h2.get_next_available_stream_id(), fields, end_stream=True)
+            answered = await client.get("/", carried)
+            assert answered.status == "503"
+            assert str(dict(answered.headers)["l5d-proxy-error"]).endswith("service unavailable")
+            assert workload.metric("inbound_http_errors_total", 'error="loadshed"') == 1
+            client.client.abort()
+
+    run(story)
+
+
 class Http2App:
     """An app that speaks HTTP/2, by an independent library."""
 
