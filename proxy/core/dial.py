@@ -13,6 +13,7 @@ import errno
 import logging
 import os
 import socket
+import struct
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -71,6 +72,14 @@ def _set(sock: Any, name: str, level: int, option: int, value: int) -> None:
         if name not in _refused:
             _refused.add(name)
             _log.warning("Failed to set %s: %s", name, error)
+
+
+def reset_on_close(sock: Any) -> None:
+    """Closing it will send RST, and drop what is unsent (SO_LINGER on, zero seconds)."""
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    except OSError:
+        pass  # the peer was faster
 
 
 def errno_name(error: BaseException | None) -> str:

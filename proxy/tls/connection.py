@@ -11,15 +11,13 @@ long to look for more is learnt from what was found.
 from __future__ import annotations
 
 import errno
-import socket
 import ssl
-import struct
 from collections.abc import Callable
 from typing import Any, Final, cast
 
 from proxy.core import limits
 from proxy.core.codec import Codec, Wire
-from proxy.core.dial import errno_name
+from proxy.core.dial import errno_name, reset_on_close
 from proxy.core.errors import report_fault
 from proxy.core.meter import Meter
 from proxy.core.reactor import Reactor
@@ -33,9 +31,6 @@ _RECORD_BYTES: Final = 16384
 _PATIENCE: Final = 8
 """Wake-ups with a single record until we stop looking for a second (the look that finds none costs 10 us),
 and then until we look once more: without that, two peers settle into one record per wake-up for good."""
-
-_RESETS: Final = struct.pack("ii", 1, 0)
-"""SO_LINGER on, zero seconds: `close` sends RST."""
 
 _LINGER_S: Final = 5.0
 """How long what was written before `abort` may take to leave (nginx lingering_timeout: 5 s)."""
@@ -373,7 +368,7 @@ def _reason_of(error: OSError) -> Reason:
 def _shut(tls: ssl.SSLSocket, reason: Reason, has_ended: bool) -> None:
     try:
         if reason is Reason.CONNECTION_RESET:
-            tls.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESETS)
+            reset_on_close(tls)
         elif not has_ended and (reason is Reason.COMPLETE or reason is Reason.SHUTDOWN):
             tls.unwrap()
     except OSError:

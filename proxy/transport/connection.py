@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import struct
 from asyncio import Transport
 from collections.abc import Callable
 from typing import Any, Final
@@ -18,16 +17,13 @@ from typing import Any, Final
 from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.codec import Codec, Wire
-from proxy.core.dial import Connecting, DialOptions, errno_name
+from proxy.core.dial import Connecting, DialOptions, errno_name, reset_on_close
 from proxy.core.errors import report_fault
 from proxy.core.meter import Meter
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
 
 MakeCodec = Callable[[Wire], Codec]
-
-_RESETS: Final = struct.pack("ii", 1, 0)
-"""SO_LINGER on, zero seconds: `close` sends RST."""
 
 _LONG_READ_BYTES: Final = 250_000
 """uvloop reads 256,000 bytes at once: with so many, the kernel has more."""
@@ -43,12 +39,12 @@ class PlainConnection:
     """Also the loop's protocol object, by duck typing: mypyc classes cannot inherit asyncio.Protocol."""
 
     __slots__ = (
-        "codec", "meter", "on_lost", "_reactor", "_sock", "_transport", "_connecting", "_on_made", "_on_failed", "_deadline",
-        "_output", "_missed", "_reason", "_is_marked", "_is_full", "_is_paused", "_is_ending", "_has_eof", "_is_open", "_is_lost",
+        "codec", "meter", "on_lost", "reactor", "_sock", "_transport", "_connecting", "_on_made", "_on_failed", "_deadline",
+        "_output", "_missed", "_reason", "_errno", "_is_marked", "_is_full", "_is_paused", "_is_ending", "_has_eof", "_is_open", "_is_lost",
     )  # fmt: skip
 
     def __init__(self, reactor: Reactor, make_codec: MakeCodec, meter: Meter | None) -> None:
-        self._reactor = reactor
+        self.reactor = reactor
         self.meter = meter
         self.on_lost: Callable[[], None] | None = None
         """Told after the codec's `lost`: whoever keeps books of connections (Drain)."""
@@ -63,6 +59,7 @@ class PlainConnection:
         """Came while reading was paused; empty bytes stand for the end."""
         self._reason: Reason | None = None
         """Set once the connection is gone, or is to be."""
+        self._errno = ""
         self._is_marked = False
         self._is_full = False
         self._is_paused = False
@@ -77,9 +74,9 @@ class PlainConnection:
     def connect(self, addr: Addr, options: DialOptions) -> None:
         self._on_made = options.on_connected
         self._on_failed = options.on_failed
-        wheel = self._reactor.wheel
+        wheel = self.reactor.wheel
         self._deadline = wheel.arm(self, wheel.ticks(options.connect_timeout_s))
-        self._connecting = Connecting(self._reactor, addr, options, self._on_connected, self._on_connect_error)
+        self._connecting = Connecting(self.reactor, addr, options, self._on_connected, self._on_connect_error)
 
     def _on_connected(self, sock: socket.socket) -> None:
         self._connecting = None
@@ -89,7 +86,7 @@ class PlainConnection:
         """Serve a connected socket, which is ours from now on."""
         self._sock = sock
         factory: Any = self._as_protocol
-        task = self._reactor.loop.create_task(self._reactor.loop.connect_accepted_socket(factory, sock))
+        task = self.reactor.loop.create_task(self.reactor.loop.connect_accepted_socket(factory, sock))
         _adopting.add(task)
         task.add_done_callback(self._on_adopted)
 
@@ -136,7 +133,7 @@ class PlainConnection:
         self._output.append(data)
         if not self._is_marked:
             self._is_marked = True
-            self._reactor.flusher.mark(self)
+            self.reactor.flusher.mark(self)
 
     def pause_reading(self) -> None:
         self._is_paused = True
@@ -146,7 +143,7 @@ class PlainConnection:
     def resume_reading(self) -> None:
         self._is_paused = False
         if self._missed:
-            self._reactor.loop.call_soon(self._catch_up)
+            self.reactor.loop.call_soon(self._catch_up)
         elif self._transport is not None and not self._has_eof:
             self._transport.resume_reading()
 
@@ -154,7 +151,7 @@ class PlainConnection:
         self._is_ending = True
         if not self._is_marked:
             self._is_marked = True
-            self._reactor.flusher.mark(self)
+            self.reactor.flusher.mark(self)
 
     def abort(self, reason: Reason) -> None:
         if self._reason is not None:
@@ -171,13 +168,13 @@ class PlainConnection:
                 self._close_gently(transport)
         if transport is None and self._sock is None:
             self._on_failed = None
-            self._reactor.loop.call_soon(self._fail, reason, "")
+            self.reactor.loop.call_soon(self._fail, reason, "")
 
     def _close_gently(self, transport: Transport) -> None:
         # Not `abort`: what is written (a GOAWAY, a 400) should still leave.
         transport.close()
         if transport.get_write_buffer_size():
-            self._deadline = self._reactor.wheel.arm(self, self._reactor.wheel.ticks(_LINGER_S))
+            self._deadline = self.reactor.wheel.arm(self, self.reactor.wheel.ticks(_LINGER_S))
 
     def _close_unmade(self, transport: Transport) -> None:
         """Refused before a byte was read."""
@@ -191,10 +188,7 @@ class PlainConnection:
     def _reset(self, transport: Transport) -> None:
         sock = self._sock
         if sock is not None:
-            try:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESETS)
-            except OSError:
-                pass  # the peer was faster
+            reset_on_close(sock)
         transport.abort()
 
     def hand_over(self, codec: Codec) -> None:
@@ -229,6 +223,29 @@ class PlainConnection:
         else:
             transport.write_eof()
 
+    # ---- of a splice
+
+    def fileno(self) -> int:
+        sock = self._sock
+        return -1 if sock is None else sock.fileno()
+
+    def is_idle_reader(self) -> bool:
+        """Open, reading, and nothing read is waiting for its codec."""
+        return self._reason is None and self._is_open and not (self._is_paused or self._has_eof or self._missed)
+
+    def has_written_all(self) -> bool:
+        """Open, and all that was written is with the kernel; flushes."""
+        if self._reason is not None or self._is_ending:
+            return False
+        self.flush()
+        transport = self._transport
+        return transport is not None and self._reason is None and not transport.get_write_buffer_size()
+
+    def broken(self, error: OSError) -> None:
+        """The kernel met an error where we did not look."""
+        self._errno = errno_name(error)
+        self.abort(Reason.CONNECTION_RESET)
+
     # ---- the loop
 
     def connection_made(self, transport: Transport) -> None:
@@ -239,7 +256,7 @@ class PlainConnection:
             return
         self._is_open = True
         if self.meter is not None:
-            self.meter.open(self._reactor.clock())
+            self.meter.open(self.reactor.clock())
         transport.set_write_buffer_limits(limits.WRITE_HIGH_BYTES, limits.WRITE_LOW_BYTES)
         self.flush()
         if self._is_full and not transport.get_write_buffer_size() > limits.WRITE_LOW_BYTES:
@@ -285,7 +302,7 @@ class PlainConnection:
         transport = self._transport
         if transport is not None and self._reason is None and not self._is_paused:
             transport.pause_reading()
-            self._reactor.loop.call_soon(self._read_on)
+            self.reactor.loop.call_soon(self._read_on)
 
     def _read_on(self) -> None:
         transport = self._transport
@@ -327,14 +344,14 @@ class PlainConnection:
 
     def connection_lost(self, error: Exception | None) -> None:
         reason = self._reason
-        errno = errno_name(error)
+        errno = errno_name(error) or self._errno
         if reason is None:
             reason = Reason.CONNECTION_RESET if errno in ("ECONNRESET", "EPIPE") else Reason.PEER_CLOSED
             self._reason = reason
         if self._is_open:
             self._is_open = False
             if self.meter is not None:
-                self.meter.close(errno, self._reactor.clock())
+                self.meter.close(errno, self.reactor.clock())
         self._lose(reason)
 
     def _lose(self, reason: Reason) -> None:

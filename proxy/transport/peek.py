@@ -130,6 +130,10 @@ class Peek:
             self._is_watching = True
             self._reactor.loop.add_reader(self._fd, self.look)
 
+    def _watch_unless_resting(self) -> None:
+        if self._on_done is not None and self._rest is None:
+            self._watch()
+
     def _unwatch(self) -> None:
         if self._is_watching:
             self._is_watching = False
@@ -144,8 +148,7 @@ class Peek:
         self._rest = None
         if self._on_done is not None:
             self.look()
-            if self._on_done is not None and self._rest is None:
-                self._watch()
+            self._watch_unless_resting()
 
     def _finish(self, outcome: Outcome, verdict: Any) -> None:
         on_done = self._on_done

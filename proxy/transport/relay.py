@@ -14,6 +14,7 @@ from typing import NamedTuple
 from proxy.core.codec import Codec, Wire
 from proxy.core.errors import report_fault
 from proxy.core.reason import Reason
+from proxy.transport.splice import SPLICE_AFTER_BYTES, Splice, splice
 
 
 class RelayEnd(NamedTuple):
@@ -72,12 +73,26 @@ class Relay:
 class Side:
     """The codec of one of a relay's two connections: what it hears it says to the other."""
 
-    __slots__ = ("received_bytes", "lost_for", "is_culprit", "why", "_wire", "_other", "_held", "_has_eof", "_on_lost")
+    __slots__ = (
+        "received_bytes",
+        "lost_for",
+        "is_culprit",
+        "why",
+        "wire",
+        "_other",
+        "_held",
+        "_splice",
+        "_splice_at",
+        "_has_eof",
+        "_on_lost",
+    )
 
     def __init__(self, wire: Wire, on_lost: Callable[[], None]) -> None:
-        self._wire = wire
+        self.wire = wire
         self._other: Side | None = None
         self._held: list[bytes] = []
+        self._splice: Splice | None = None
+        self._splice_at = SPLICE_AFTER_BYTES
         self._has_eof = False
         self._on_lost = on_lost
         self.received_bytes = 0
@@ -92,28 +107,35 @@ class Side:
             for data in self._held:
                 other.send(data)
             self._held.clear()
-            self._wire.resume_reading()
+            self.wire.resume_reading()
         if self._has_eof:
             other.send_end()
 
     # ---- of the other side
 
     def send(self, data: bytes) -> None:
-        self._wire.write(data)
+        self.wire.write(data)
 
     def send_end(self) -> None:
-        self._wire.end()
+        self.wire.end()
 
     def let_read(self, may_read: bool) -> None:
+        if self._splice is not None:
+            return
         if may_read:
-            self._wire.resume_reading()
+            self.wire.resume_reading()
         else:
-            self._wire.pause_reading()
+            self.wire.pause_reading()
+
+    def stop_splice(self) -> None:
+        splice_ = self._splice
+        if splice_ is not None:
+            splice_.close()
 
     def break_off(self, reason: Reason) -> None:
         if self.lost_for is None:
             self.why = reason
-            self._wire.abort(Reason.CONNECTION_RESET)
+            self.wire.abort(Reason.CONNECTION_RESET)
 
     # ---- Codec
 
@@ -122,9 +144,18 @@ class Side:
         other = self._other
         if other is not None:
             other.send(data)
+            if self.received_bytes >= self._splice_at:
+                self._splice = splice(self.wire, other.wire, self._on_moved, self._on_idle)
         else:
             self._held.append(data)
-            self._wire.pause_reading()
+            self.wire.pause_reading()
+
+    def _on_moved(self, count: int) -> None:
+        self.received_bytes += count
+
+    def _on_idle(self) -> None:
+        self._splice = None
+        self._splice_at = self.received_bytes + SPLICE_AFTER_BYTES
 
     def eof(self) -> None:
         self._has_eof = True
@@ -140,6 +171,9 @@ class Side:
     def lost(self, reason: Reason) -> None:
         self.lost_for = reason
         other = self._other
+        self.stop_splice()
+        if other is not None:
+            other.stop_splice()
         if reason is not Reason.COMPLETE and self.why is Reason.COMPLETE:
             self.why = reason
             self.is_culprit = other is None or other.lost_for is None

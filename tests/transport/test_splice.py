@@ -1,0 +1,112 @@
+"""The kernel moves bulk: the same bytes, the same ends, and no descriptor kept for a connection that only waits."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import threading
+
+import pytest
+
+from proxy.core.reason import Reason
+from proxy.transport.relay import RelayEnd
+from proxy.transport.splice import SPLICE_AFTER_BYTES
+from tests.kit.sockets import Ticking, descriptors, run, until
+from tests.transport.test_connection import received, reset
+from tests.transport.test_relay import Path
+
+BULK = random.Random(1).randbytes(4 << 20)
+
+
+async def spliced(path: Path) -> tuple[socket.socket, int]:
+    """The app's end of a relay that has begun to splice, which it tells by its descriptors; how many bytes it had."""
+    path.client.send(b"x")
+    app = await path.app()
+    loop = asyncio.get_running_loop()
+    await until(lambda: path.relays[0].accepted.received_bytes == 1)
+    before = descriptors()
+    sent, came = 1, 0
+    while descriptors() == before:
+        await loop.sock_sendall(path.client, BULK[:100_000])
+        sent += 100_000
+        while came < sent:
+            came += len(await loop.sock_recv(app, 1 << 20))
+        assert sent < 100 * SPLICE_AFTER_BYTES
+    assert descriptors() == before + 4 and sent >= SPLICE_AFTER_BYTES
+    return app, sent
+
+
+def test_the_same_bytes_and_a_clean_end_after_it() -> None:
+    async def story(ticking: Ticking) -> None:
+        path = Path(ticking)
+        app, sent = await spliced(path)
+        path.client.setblocking(True)
+
+        def push() -> None:
+            for _ in range(8):
+                path.client.sendall(BULK)
+            path.client.shutdown(socket.SHUT_WR)
+
+        thread = threading.Thread(target=push)
+        thread.start()
+        assert await received(app) == BULK * 8
+        thread.join()
+        path.client.setblocking(False)
+        await asyncio.get_running_loop().sock_sendall(app, b"answer")
+        app.close()
+        assert await received(path.client) == b"answer"
+        path.client.close()
+        assert await path.over() == [RelayEnd(Reason.COMPLETE, sent + 8 * len(BULK), 6)]
+
+    run(story)
+
+
+@pytest.mark.parametrize("who", ["client", "app"])
+def test_a_reset_during_it(who: str) -> None:
+    async def story(ticking: Ticking) -> None:
+        path = Path(ticking)
+        app, _ = await spliced(path)
+        breaker, other = (path.client, app) if who == "client" else (app, path.client)
+        reset(breaker)
+        with pytest.raises(ConnectionResetError):
+            await received(other)
+        other.close()
+        [end] = await path.over()
+        assert end.reason is Reason.CONNECTION_RESET
+
+    run(story)
+
+
+def test_an_abort_during_it() -> None:
+    async def story(ticking: Ticking) -> None:
+        path = Path(ticking)
+        app, sent = await spliced(path)
+        path.relays[0].abort(Reason.SHUTDOWN)
+        for sock in (app, path.client):
+            with pytest.raises(ConnectionResetError):
+                await received(sock)
+            sock.close()
+        assert await path.over() == [RelayEnd(Reason.SHUTDOWN, sent, 0)]
+
+    run(story)
+
+
+def test_a_direction_that_rests_gives_its_descriptors_back_and_goes_on() -> None:
+    async def story(ticking: Ticking) -> None:
+        path = Path(ticking)
+        app, _ = await spliced(path)
+        during = descriptors()
+        ticking.pass_time(2.1)
+        assert descriptors() == during
+        ticking.pass_time(2.1)
+        assert descriptors() == during - 4
+        loop = asyncio.get_running_loop()
+        path.client.send(b"after a rest")
+        assert await loop.sock_recv(app, 100) == b"after a rest"
+        path.client.close()
+        assert await received(app) == b""
+        app.close()
+        await path.over()
+
+    run(story)
