@@ -14,7 +14,7 @@ from proxy.core.codec import Codec, Wire
 from proxy.http.exchange import Exchange, Stage
 from proxy.http.h1.server import H1Server
 from proxy.http.h2.server import H2Server
-from proxy.http.head import HTTP_2, RequestHead
+from proxy.http.head import HTTP_2
 from proxy.http.headers import field
 from proxy.http.orig_proto import downgrade
 from proxy.inbound import labels
@@ -34,7 +34,7 @@ class HttpConnection:
     """The Stage that one accepted connection's codec dispatches to."""
 
     __slots__ = (
-        "in_flight", "_arrival", "_arrived", "_next", "_rescue", "_client_id", "_needs_authority", "_most_in_flight",
+        "in_flight", "_arrival", "_arrived", "_port", "_next", "_rescue", "_client_id", "_needs_authority", "_most_in_flight",
         "_router", "_permits",
     )  # fmt: skip
 
@@ -49,7 +49,8 @@ class HttpConnection:
         self._client_id: Final = field(_CLIENT_ID, arrival.tls.client_id.encode()) if arrival.tls.is_meshed else None
         self._needs_authority: Final = arrival.is_direct
         self._most_in_flight: Final = arrival.parts.config.inbound_max_in_flight
-        self._router: Router = arrival.port.router
+        self._port: Final = arrival.port
+        self._router: Router = self._port.router
         self._permits: Final[dict[int, Permitted]] = {}
 
     def dispatch(self, exchange: Exchange) -> None:
@@ -60,13 +61,21 @@ class HttpConnection:
             return
         if request.version == HTTP_2:
             downgrade(exchange)
-        self._name_client(request)
+        if request.has_l5d:
+            # The app may believe l5d-client-id: what a client says there itself is dropped.
+            request.fields = [one for one in request.fields if one.name != _CLIENT_ID]
+        client_id = self._client_id
+        if client_id is not None:
+            request.fields.append(client_id)
         if self._needs_authority and not request.authority and request.version != HTTP_2:
             text = "failed to normalize URI because no authority could be determined"
             self._rescue.unexpected(exchange, text)
             return
-        router = self._current_router()
-        found = router.find(request)
+        router = self._port.router
+        if router is not self._router:
+            self._router = router
+            self._permits.clear()
+        found = router.only or router.find(request)
         if found is None:
             self._not_found(exchange)
             return
@@ -85,21 +94,6 @@ class HttpConnection:
         self._next.dispatch(exchange)
 
     # ---- steps
-
-    def _name_client(self, request: RequestHead) -> None:
-        """The app may believe `l5d-client-id`: what a client says there itself is dropped."""
-        if request.has_l5d:
-            request.fields = [one for one in request.fields if one.name != _CLIENT_ID]
-        client_id = self._client_id
-        if client_id is not None:
-            request.fields.append(client_id)
-
-    def _current_router(self) -> Router:
-        router = self._arrival.port.router
-        if router is not self._router:
-            self._router = router
-            self._permits.clear()
-        return router
 
     def _permit(self, router: Router, found: Found) -> Permitted:
         permit = RoutePermit(self._arrived, router.route(found), self._arrival.parts.registry)
@@ -153,12 +147,11 @@ class Permitted:
         """The request is passed on."""
         exchange.observer = self
         self._connection.in_flight += 1
-        self._scope_of(exchange).request()
+        scope = self._scope if self._scopes is None else self._scope_of(exchange, self._scopes)
+        scope.requests += 1
 
-    def _scope_of(self, exchange: Exchange) -> RequestScope:
-        scopes = self._scopes
-        if scopes is None:
-            return self._scope
+    def _scope_of(self, exchange: Exchange, scopes: dict[bytes, RequestScope]) -> RequestScope:
+        """With the request's authority among the labels, if that was asked for."""
         authority = exchange.request.authority
         found = scopes.get(authority)
         if found is None:
@@ -171,13 +164,15 @@ class Permitted:
     def response_began(self, exchange: Exchange) -> None:
         response = exchange.response
         if response is not None:
-            self._scope_of(exchange).response_began(response.status, self._clock() - exchange.started_at)
+            scope = self._scope if self._scopes is None else self._scope_of(exchange, self._scopes)
+            scope.response_began(response.status, self._clock() - exchange.started_at)
 
     def exchange_ended(self, exchange: Exchange) -> None:
         self._connection.in_flight -= 1
         found = classify(exchange)
         if found is not None:
-            self._scope_of(exchange).ended(*found)
+            scope = self._scope if self._scopes is None else self._scope_of(exchange, self._scopes)
+            scope.ended(*found)
 
 
 def serve_http1(arrival: Arrival, wire: Wire, next_: Stage) -> Codec:

@@ -15,13 +15,15 @@ from proxy.policy.server import ServerPolicy, ServerRoute, ServerRule
 
 
 class Router:
-    __slots__ = ("policy", "limiter", "_table")
+    __slots__ = ("policy", "limiter", "only", "_table")
 
     def __init__(self, policy: ServerPolicy) -> None:
         self.policy: Final = policy
         self.limiter: Final = RateLimiter(policy.rate_limit) if policy.rate_limit is not None else None
         """Its state lives as long as the policy does: an update begins anew (reference: inbound, section 7)."""
         self._table: Final = RouteTable(policy.routes)
+        self.only: Final = self._table.only
+        """What every request finds, whatever it says; None if that depends on the request."""
 
     def find(self, request: RequestHead) -> Found | None:
         """None if no route matches, and always for a policy without routes."""

@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 from proxy.core.reason import Reason
 from proxy.http import grpc
 from proxy.http.exchange import Exchange
+from proxy.http.head import ResponseHead
+from proxy.http.headers import Field
 
 _GRPC_FAILURES: Final = frozenset(
     (
@@ -66,13 +68,18 @@ def classify(exchange: Exchange) -> Class | None:
     status = response.status
     if not exchange.response_ended and reason in _BROKEN:
         return Class(status, False, "", _error(exchange))
-    for one in exchange.request.fields:
-        if one.name == b"content-type" and one.value.startswith(grpc.CONTENT_TYPE):
-            found = grpc.status_of(response.fields) or grpc.status_of(exchange.trailers or ())
-            if found is None:
-                return Class(status, True, str(grpc.UNKNOWN), "")
-            return Class(status, found.code not in _GRPC_FAILURES, str(found.code), "")
+    if exchange.request.method == b"POST":  # gRPC knows no other
+        for one in exchange.request.fields:
+            if one.name == b"content-type" and one.value.startswith(grpc.CONTENT_TYPE):
+                return _classify_grpc(response, exchange.trailers)
     return Class(status, status < 500, "", "")
+
+
+def _classify_grpc(response: ResponseHead, trailers: list[Field] | None) -> Class:
+    found = grpc.status_of(response.fields) or grpc.status_of(trailers or ())
+    if found is None:
+        return Class(response.status, True, str(grpc.UNKNOWN), "")
+    return Class(response.status, found.code not in _GRPC_FAILURES, str(found.code), "")
 
 
 def _error(exchange: Exchange) -> str:
