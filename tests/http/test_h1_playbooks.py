@@ -101,6 +101,13 @@ def test_a_body_that_an_http10_app_ends_by_closing_ends_so_for_the_client() -> N
         it.expect("client", answer).ended("client")
 
 
+def test_an_http10_answer_with_a_length_keeps_its_version_and_only_the_apps_connection_is_over() -> None:
+    answer = b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    with play() as it:
+        it.feed("client", GET).expect("app", GET).feed("app", answer).ended("app").expect("client", answer)
+        it.feed("client", GET).expect("app2", GET).feed("app2", OK).expect("client", OK)
+
+
 def test_a_body_that_an_http11_app_ends_by_closing_is_chunked_for_the_client() -> None:
     with play() as it:
         it.feed("client", GET).expect("app", GET).feed("app", b"HTTP/1.1 200 OK\r\n\r\nabc").eof("app").ended("app")
