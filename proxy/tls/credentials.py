@@ -8,18 +8,16 @@ our own verifier would refuse, or that is not ours, is never installed.
 from __future__ import annotations
 
 import logging
-import re
 import ssl
 from collections.abc import Sequence
 from typing import Final
 
 from proxy.core.watch import Watch
-from proxy.tls import context
+from proxy.tls import anchors, context
 from proxy.tls.context import ssl_reason
 from proxy.tls.peer import identities, normalise
 
 _log: Final = logging.getLogger(__name__)
-_CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----(.*?)(?:-----END CERTIFICATE-----|\Z)", re.DOTALL)
 
 
 class CredentialsError(Exception):
@@ -72,21 +70,14 @@ class Credentials:
         return self._clients[offers_transport_header]
 
 
-def usable_anchors(pem: str) -> list[bytes]:
+def usable_anchors(pem: str) -> tuple[bytes, ...]:
     """The DER of every certificate in the bundle that OpenSSL takes. CredentialsError if there is none."""
-    blocks = _CERTIFICATE.findall(pem)
-    if not blocks:
+    count = pem.count("-----BEGIN CERTIFICATE-----")
+    if not count:
         raise CredentialsError("no trust roots in PEM file")
-    found: list[bytes] = []
-    for block in blocks:
-        try:
-            der = ssl.PEM_cert_to_DER_cert(f"-----BEGIN CERTIFICATE-----\n{block.strip()}\n-----END CERTIFICATE-----\n")
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=der)
-        except (OSError, ValueError):
-            continue
-        found.append(der)
-    if len(found) < len(blocks):
-        _log.warning("Skipped %d invalid trust anchors", len(blocks) - len(found))
+    found = anchors.usable(pem)
+    if len(found) < count:
+        _log.warning("Skipped %d invalid trust anchors", count - len(found))
     if not found:
         raise CredentialsError("no trust roots loaded")
     return found
