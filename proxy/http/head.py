@@ -72,6 +72,10 @@ class RequestHead:
             self.has_host = False
             self.fields = [one for one in self.fields if one.kind != HOST]
 
+    def absolute_form(self) -> bytes:
+        """The target of a request to a forward proxy; the path `*` is written as none (RFC 9112 section 3.2.4)."""
+        return b"%b://%b%b" % (self.scheme, self.authority, b"" if self.path == b"*" else self.path)
+
     def join_crumbs(self) -> None:
         """One cookie field, in the place of the first crumb (RFC 9113 section 8.2.3)."""
         crumbs = [one.value for one in self.fields if one.name == b"cookie"]

@@ -68,7 +68,7 @@ def downgrade_request(request: RequestHead) -> None:
     request.version = version
     if mark[10:23] == _ABSOLUTE:
         request.is_absolute = True
-        request.target = request.scheme + b"://" + request.authority + request.path
+        request.target = request.absolute_form()
     request.is_lonely = version == HTTP_1_0 or not request.authority
 
 

@@ -46,6 +46,16 @@ def test_there_and_back(version: int, is_absolute: bool, mark: bytes) -> None:
         assert head.target == b"http://svc/x"
 
 
+def test_a_server_wide_options_in_absolute_form_has_no_path() -> None:
+    head = RequestHead(b"OPTIONS", b"http", b"svc", b"*", [field(orig_proto.NAME, b"HTTP/1.1; absolute-form")], 0)
+    head.version = HTTP_2
+    head.has_l5d = True
+    orig_proto.downgrade_request(head)
+    assert write_request(head).startswith(b"OPTIONS http://svc HTTP/1.1\r\n")
+    head.rename(b"other")
+    assert write_request(head).startswith(b"OPTIONS http://other HTTP/1.1\r\n")
+
+
 def test_a_mark_of_the_clients_own_is_replaced() -> None:
     head = request()
     head.fields.append(field(orig_proto.NAME, b"HTTP/1.0"))

@@ -313,9 +313,7 @@ def read_response(start_line: bytes, block: HeaderBlock, method: bytes) -> Respo
 def write_request(head: RequestHead) -> bytes:
     """The head as an HTTP/1 endpoint gets it: of the client's version, Host made from the authority if need be."""
     size = head.body_size
-    target = head.target or (
-        head.path if not head.is_absolute else b"%b://%b%b" % (head.scheme, head.authority, head.path)
-    )
+    target = head.target or (head.absolute_form() if head.is_absolute else head.path)
     if head.version == HTTP_1_0 and size != UNKNOWN:
         parts = [b"%b %b HTTP/1.0\r\n" % (head.method, target)]
     elif head.has_host:
