@@ -1,0 +1,109 @@
+"""A scripted upstream: one thread per connection, each running the test's script; what they saw, in order."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+
+from tests.field.wire import DEADLINE_S, Ended, Message, Peer, ok
+from tests.kit.topology import until
+
+Script = Callable[[Peer], None]
+
+
+class App:
+    """`connections` in the order in which they came. Its script may raise Ended, TimeoutError or OSError: a connection
+    that was ended or given up; anything else is the test's fault and told by `check`."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.connections: list[Peer] = []
+        self.faults: list[BaseException] = []
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self.port: int = self._listener.getsockname()[1]
+        self._threads: list[threading.Thread] = []
+        self._thread = threading.Thread(target=self._accept, args=(self._listener,), daemon=True)
+        self._thread.start()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                sock, _ = listener.accept()
+            except OSError:
+                return
+            peer = Peer(sock)
+            self.connections.append(peer)
+            thread = threading.Thread(target=self._serve, args=(peer,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, peer: Peer) -> None:
+        try:
+            self.script(peer)
+        except (Ended, OSError):
+            pass
+        except BaseException as fault:
+            self.faults.append(fault)
+        finally:
+            peer.sock.close()
+
+    def stop(self) -> None:
+        """Listen no more; connections go on."""
+        try:
+            self._listener.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return
+        self._listener.close()
+        self._thread.join(DEADLINE_S)
+
+    def restart(self, script: Script) -> None:
+        """On the same port."""
+        self.stop()
+        self.script = script
+        self._listener = socket.create_server(("127.0.0.1", self.port), backlog=512)
+        self._thread = threading.Thread(target=self._accept, args=(self._listener,), daemon=True)
+        self._thread.start()
+
+    def connection(self, index: int = 0) -> Peer:
+        """Once it has come."""
+        until(lambda: len(self.connections) > index, f"connection {index} reaches the app")
+        return self.connections[index]
+
+    @property
+    def saw(self) -> bytes:
+        return b"".join(one.received for one in self.connections)
+
+    def __enter__(self) -> App:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self.stop()
+        for peer in self.connections:
+            try:
+                peer.sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+        for thread in self._threads:
+            thread.join(DEADLINE_S)
+        if kind is None and self.faults:
+            raise AssertionError("the app's script failed") from self.faults[0]
+
+
+class Answering:
+    """A script: reads whole requests strictly by their framing and answers each with `answer(request)`."""
+
+    def __init__(self, answer: bytes | Callable[[Message], bytes] = ok()) -> None:
+        self.requests: list[Message] = []
+        self._answer = answer
+
+    def __call__(self, peer: Peer) -> None:
+        while True:
+            request = peer.request()
+            self.requests.append(request)
+            answer = self._answer if isinstance(self._answer, bytes) else self._answer(request)
+            if request.start.startswith(b"HEAD "):
+                answer = answer.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+            peer.send(answer)
+            if request.start.endswith(b"HTTP/1.0") or b"close" in [one.lower() for one in request.all(b"connection")]:
+                return

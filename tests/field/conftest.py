@@ -1,0 +1,32 @@
+"""The topology that all of these tests share, and the way that each is run in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.field.stage import Stage
+from tests.kit.topology import WAYS, Topology
+
+
+@pytest.fixture(scope="package")
+def topology() -> Iterator[Topology]:
+    made = Topology(OUTBOUND_HTTP_FAILFAST_TIMEOUT="1s", INBOUND_HTTP_FAILFAST_TIMEOUT="1s")
+    try:
+        yield made
+    finally:
+        made.close()
+    assert not made.faults
+
+
+@pytest.fixture(params=WAYS)
+def stage(request: pytest.FixtureRequest, topology: Topology) -> Iterator[Stage]:
+    """Where a scene plays: `@pytest.mark.parametrize("stage", PROXIED, indirect=True)` leaves ways out."""
+    made = Stage(topology, request.param)
+    before = len(topology.faults)
+    try:
+        yield made
+    finally:
+        made.close()
+    assert topology.faults[before:] == []

@@ -1,0 +1,203 @@
+"""Ways from a client to an app: direct, through one proxy, through two; for scripts on blocking sockets.
+
+The proxies are real stacks on real loopback sockets and real time, on one loop in a thread of its own: what a test
+scripts may block as it likes. Nothing is redirected by rules, so every app gets a listener per way that says where
+its connections were meant to go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic, sleep
+from typing import Any, Final, TypeVar
+
+import uvloop
+
+from proxy.balance.endpoints import Resolution, reset
+from proxy.config import parse
+from proxy.core.addr import Addr, addr
+from proxy.core.drain import Drain
+from proxy.core.flusher import Flusher
+from proxy.core.reactor import Reactor
+from proxy.core.timers import Wheel
+from proxy.core.watch import Watch
+from proxy.inbound.stack import Inbound
+from proxy.inbound.stack import Lookups as InboundLookups
+from proxy.metrics.registry import Registry
+from proxy.outbound.stack import Outbound
+from proxy.policy.endpoint import HINT_H2, EndpointMeta, TlsIdentity
+from proxy.transport.listener import Listener
+from tests.kit.certificates import credentials
+from tests.kit.environment import NAME, environment
+from tests.kit.network import FakeLookups, balance_policy
+
+CLIENT: Final = "web.ns.serviceaccount.identity.linkerd.cluster.local"
+
+DIRECT: Final = "direct"
+OUT: Final = "out"
+"""The app's own proxy: client → outbound → app."""
+IN: Final = "in"
+"""The server's proxy: client → inbound → app."""
+PAIR: Final = "pair"
+"""Both: client → outbound → mTLS, HTTP/1 inside HTTP/2 → inbound → app."""
+
+PROXIED: Final = (OUT, IN, PAIR)
+WAYS: Final = (DIRECT, *PROXIED)
+
+_TICK_S: Final = 0.01
+_T = TypeVar("_T")
+
+
+class Topology:
+    """One client's outbound side and one server's inbound side, shared by all ways of all apps.
+
+    `env`: variables without LINKERD2_PROXY_, for both sides.
+    """
+
+    def __init__(self, **env: str | None) -> None:
+        self._env = env
+        self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="topology", daemon=True)
+        self._fake = FakeLookups()
+        self._apps: dict[int, Addr] = {}
+        """What stands behind each inbound listener, by its port."""
+        self._count = 0
+        self._faults = _Faults()
+        self.drain = Drain()
+        """Of both sides: its length is the number of connections that they accepted and that still live."""
+        self._thread.start()
+        self._loop.set_exception_handler(lambda _, context: self._faults.texts.append(repr(context)))
+        logging.getLogger("proxy.core.errors").addHandler(self._faults)
+        self.call(self._make)
+
+    def _make(self) -> None:
+        wheel = Wheel(_TICK_S, monotonic())
+        self._reactor = Reactor(self._loop, Flusher(self._loop.call_soon), wheel, monotonic)
+
+        def turn() -> None:
+            self._loop.call_later(_TICK_S, turn)
+            wheel.advance(monotonic())
+
+        turn()
+        self.outbound_registry = Registry(monotonic)
+        self.inbound_registry = Registry(monotonic)
+        self._outbound = Outbound(
+            self._reactor,
+            parse({"SPONSON_ALLOW_LOOPBACK": "true", **environment(**self._env)}),
+            credentials(CLIENT),
+            self._fake.lookups(),
+            self.outbound_registry,
+            self.drain,
+        )
+        self._inbound = Inbound(
+            self._reactor,
+            parse(environment(INBOUND_LISTEN_ADDR="127.0.0.1:0", **self._env)),
+            credentials(NAME),
+            InboundLookups(lambda port, initial: Watch(initial), self._behind),
+            self.inbound_registry,
+            self.drain,
+        )
+
+    def _behind(self, sock: socket.socket, peer: Addr) -> Addr:
+        return self._apps[sock.getsockname()[1]]
+
+    # ---- ways
+
+    @contextmanager
+    def way(self, kind: str, app_port: int) -> Iterator[Addr]:
+        """Where a client connects to, to reach the app at this port of loopback in this way."""
+        app = addr("127.0.0.1", app_port)
+        closers: list[Callable[[], None]] = []
+        where = app
+        if kind in (IN, PAIR):
+            where = self.call(self._listen_inbound, app, closers)
+        if kind in (OUT, PAIR):
+            meta = EndpointMeta()
+            if kind == PAIR:
+                meta = EndpointMeta(tls=TlsIdentity(NAME, NAME), hint=HINT_H2)
+            where = self.call(self._listen_outbound, where, meta, closers)
+        try:
+            yield where
+        finally:
+            for close in closers:
+                self.call(close)
+
+    def _listen_inbound(self, app: Addr, closers: list[Callable[[], None]]) -> Addr:
+        listener = Listener(self._reactor, addr("127.0.0.1", 0), self._inbound.accept)
+        self._apps[listener.addr.port] = app
+        closers.append(listener.close)
+        return listener.addr
+
+    def _listen_outbound(self, endpoint: Addr, meta: EndpointMeta, closers: list[Callable[[], None]]) -> Addr:
+        self._count += 1
+        target = addr(f"10.96.{self._count >> 8}.{self._count & 255}", 80)
+        name = f"app-{self._count}.ns.svc.cluster.local:80"
+        known: Watch[Resolution[EndpointMeta]] = Watch(reset({endpoint: meta}))
+        self._fake.policies[target] = Watch(balance_policy(name))
+        self._fake.names[name] = known
+
+        def accept(sock: socket.socket, peer: Addr) -> None:
+            self._outbound.redirected(sock, target)
+
+        listener = Listener(self._reactor, addr("127.0.0.1", 0), accept)
+        closers += [listener.close, lambda: known.set(reset({}))]
+        return listener.addr
+
+    # ---- the loop's thread
+
+    def call(self, what: Callable[..., _T], *arguments: Any) -> _T:
+        """In the loop's thread."""
+
+        async def called() -> _T:
+            return what(*arguments)
+
+        return asyncio.run_coroutine_threadsafe(called(), self._loop).result(10)
+
+    @property
+    def faults(self) -> list[str]:
+        """What no peer should be able to cause."""
+        return self._faults.texts
+
+    def metric(self, side: str, name: str, *needles: str) -> float:
+        """The sum of a family's samples of IN or OUT whose labels have all of these."""
+        registry = self.inbound_registry if side == IN else self.outbound_registry
+        return sum(
+            float(line.rpartition(" ")[2])
+            for line in self.call(registry.render).decode().splitlines()
+            if line.startswith((f"{name} ", f"{name}{{")) and all(one in line for one in needles)
+        )
+
+    def close(self) -> None:
+        self.call(self._close)
+        until(lambda: not len(self.drain), "every connection has ended")
+        logging.getLogger("proxy.core.errors").removeHandler(self._faults)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    def _close(self) -> None:
+        self.drain.begin(lambda: None)
+        self._outbound.close()
+        self._inbound.close()
+
+
+class _Faults(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(logging.Formatter().format(record))
+
+
+def until(condition: Callable[[], Any], what: str, timeout_s: float = 10.0) -> None:
+    deadline = monotonic() + timeout_s
+    while not condition():
+        if monotonic() > deadline:
+            raise AssertionError(f"it did not happen: {what}")
+        sleep(0.002)
