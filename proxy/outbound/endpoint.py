@@ -43,12 +43,15 @@ _OF_PROXIES: Final = (b"l5d-proxy-error", _PROXY_CONNECTION)
 class HttpEndpoint:
     """What both kinds share. `authority` is the backend's name for labels, empty for a forward."""
 
-    __slots__ = ("load", "_given", "_rescue", "_scope", "_clock", "_context", "_server_id", "_override", "_may_close")
+    __slots__ = (
+        "load", "_given", "_rescue", "_flights", "_scope", "_clock", "_context", "_server_id", "_override", "_may_close",
+    )  # fmt: skip
 
     def __init__(self, kind: EndpointKind, addr: Addr, meta: EndpointMeta, labels: tuple[tuple[str, str], ...]) -> None:
         given = kind.given
         self._given = given
         self._rescue = kind.rescue
+        self._flights = given.flights
         self._clock = given.reactor.clock
         self.load = PeakEwma(kind.load.default_rtt_s, kind.load.decay_s, self._clock())
         self._scope = HttpMetrics(given.registry).scope((("direction", "outbound"), *labels))
@@ -67,6 +70,7 @@ class HttpEndpoint:
         if exchange.editor is None:
             exchange.editor = self
         self.load.pending += 1
+        self._flights.count += 1
         self._scope.requests += 1
         if request.has_l5d and not self._admits(exchange, request):
             return
@@ -94,7 +98,7 @@ class HttpEndpoint:
         request.fields = [one for one in request.fields if one.name != _REQUIRE_ID]
         if all(name == self._server_id for name in required):
             return True
-        found = f'Some(ServerId(Dns(Name("{self._server_id}"))))' if self._server_id else "None"
+        found = f'"{self._server_id}"' if self._server_id else "none"
         self._rescue.fail(exchange, IDENTITY_REQUIRED, f'required id "{required[0]}"; found {found}')
         return False
 
@@ -111,6 +115,7 @@ class HttpEndpoint:
         latency_s = now - exchange.sent_at
         load = self.load
         load.pending -= 1
+        self._flights.count -= 1
         load.observe(latency_s, now)
         response = exchange.response
         if response is not None:
@@ -120,6 +125,7 @@ class HttpEndpoint:
         if not exchange.has_begun:
             now = self._clock()
             self.load.pending -= 1
+            self._flights.count -= 1
             self.load.observe(now - exchange.sent_at, now)
         ended = classify(exchange)
         if ended is not None:

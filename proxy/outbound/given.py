@@ -41,18 +41,21 @@ class Lookups:
     KNOWN with empty metadata, or FAILED with what the resolver said."""
 
 
+class Flights:
+    """Requests that an endpoint has and whose response has not begun, of the whole outbound side."""
+
+    __slots__ = ("count", "most")
+
+    def __init__(self, most: int) -> None:
+        self.count = 0
+        self.most: Final = most
+        """OUTBOUND_MAX_IN_FLIGHT: beyond it requests are shed."""
+
+
 class Given:
     __slots__ = (
-        "reactor",
-        "config",
-        "credentials",
-        "lookups",
-        "registry",
-        "drain",
-        "http_line",
-        "tcp_line",
-        "listeners",
-    )
+        "reactor", "config", "credentials", "lookups", "registry", "drain", "http_line", "tcp_line", "flights", "listeners",
+    )  # fmt: skip
 
     def __init__(
         self, reactor: Reactor, config: Config, credentials: Any, lookups: Lookups, registry: Registry, drain: Drain
@@ -66,6 +69,7 @@ class Given:
         self.drain: Final = drain
         self.http_line: Final = LineLimits(config.outbound_http_queue_capacity, config.outbound_http_failfast_timeout_s)
         self.tcp_line: Final = LineLimits(config.outbound_tcp_queue_capacity, config.outbound_tcp_failfast_timeout_s)
+        self.flights: Final = Flights(config.outbound_max_in_flight)
         self.listeners: Final = [
             *config.outbound_listen_addrs,
             config.inbound_listen_addr,

@@ -50,21 +50,14 @@ class HttpRouter:
     """Of one destination and one version of HTTP; a Stage."""
 
     __slots__ = (
-        "_given",
-        "_rescue",
-        "_destination",
-        "_is_http2",
-        "_context",
-        "_backends",
-        "_table",
-        "_stages",
-        "_only",
-        "_only_match",
-    )
+        "_given", "_rescue", "_flights", "_destination", "_is_http2", "_context", "_backends", "_table", "_stages",
+        "_only", "_only_match",
+    )  # fmt: skip
 
     def __init__(self, given: Given, rescue: Rescue, destination: Destination, is_http2: bool) -> None:
         self._given = given
         self._rescue = rescue
+        self._flights = given.flights
         self._destination = destination
         self._is_http2 = is_http2
         self._context = f"logical service {destination.logical}"
@@ -79,6 +72,10 @@ class HttpRouter:
 
     def dispatch(self, exchange: Exchange) -> None:
         exchange.rescue = self._rescue
+        flights = self._flights
+        if flights.count >= flights.most:
+            self._rescue.fail(exchange, LOAD_SHED, "service unavailable")
+            return
         only = self._only
         if only is not None:
             only.route(exchange, self._only_match)

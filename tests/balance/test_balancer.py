@@ -125,6 +125,7 @@ def test_a_refused_resolution_fails_those_who_wait_and_all_who_come() -> None:
     assert story.balancer.is_ready, "it says itself that it failed"
 
 
+@pytest.mark.acceptance("QUEUE-07")
 def test_closing_cancels_the_question_and_closes_the_endpoints() -> None:
     story = Story(are_ready=False)
     story.resolution.set(reset({A: "a"}))

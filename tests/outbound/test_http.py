@@ -280,6 +280,33 @@ def test_what_nobody_knows_goes_where_it_was_going() -> None:
     run(story)
 
 
+def test_beyond_the_most_in_flight_requests_are_shed() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking, OUTBOUND_MAX_IN_FLIGHT="1")
+        go_on = asyncio.Event()
+
+        async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            await go_on.wait()
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\ndone")
+            writer.close()
+
+        network.fake.policies[DST] = Watch(balance_policy())
+        network.fake.names[WEB] = Watch(reset({await network.server(slow): EndpointMeta()}))
+        network.start()
+        waiting = asyncio.create_task(ask(network))
+        await until(lambda: network.outbound.given.flights.count == 1)
+        shed = await ask(network)
+        assert shed.startswith(b"HTTP/1.1 503 ") and b"l5d-proxy-error: service unavailable\r\n" in shed
+        go_on.set()
+        assert (await waiting).endswith(b"done")
+        assert network.outbound.given.flights.count == 0
+        assert (await ask(network)).endswith(b"done")
+        network.close()
+
+    run(story)
+
+
 @pytest.mark.acceptance("TRANS-04", "DISC-07")
 def test_a_refused_profile_is_no_profile() -> None:
     async def story(ticking: Ticking) -> None:
@@ -328,7 +355,7 @@ def test_require_id_is_consumed_and_refuses_what_is_not_it() -> None:
         network.fake.names[WEB] = Watch(reset({server: EndpointMeta()}))
         network.start()
         answer = await ask(network, b"GET / HTTP/1.1\r\nHost: web\r\nl5d-require-id: some.id\r\n\r\n")
-        assert answer.startswith(b"HTTP/1.1 502 ") and b'required id "some.id"; found None\r\n' in answer
+        assert answer.startswith(b"HTTP/1.1 502 ") and b'required id "some.id"; found none\r\n' in answer
         network.close()
 
     run(story)

@@ -1,0 +1,146 @@
+"""An endpoint's load and numbers through whole exchanges, on list wires: when it is let go of, however an exchange ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.balance.endpoints import reset
+from proxy.core.addr import Addr
+from proxy.core.drain import Drain
+from proxy.core.reason import Reason
+from proxy.core.watch import Watch
+from proxy.metrics.registry import Registry
+from proxy.outbound.concrete import Balanced
+from proxy.outbound.connect import Dialler
+from proxy.outbound.discover import Discovery
+from proxy.outbound.endpoint import HttpEndpoint
+from proxy.outbound.given import Given
+from proxy.outbound.protocol import Protocols
+from proxy.outbound.rescue import Rescue
+from proxy.policy.endpoint import EndpointMeta
+from tests.kit import ListWire
+from tests.kit.network import FakeLookups, balance_policy, config
+from tests.kit.sockets import Ticking
+
+DST = Addr("10.43.0.7", 80)
+ENDPOINT = Addr("10.1.0.1", 8080)
+GET = b"GET / HTTP/1.1\r\nHost: web\r\n\r\n"
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
+
+
+class Story:
+    """One client, one router, one endpoint; what it dials are lists."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ticking = Ticking()
+        self.dialled: list[ListWire] = []
+        monkeypatch.setattr(Dialler, "dial", self._dial)
+        fake = FakeLookups()
+        fake.policies[DST] = Watch(balance_policy())
+        fake.names["web.ns.svc.cluster.local:80"] = Watch(reset({ENDPOINT: EndpointMeta()}))
+        self.registry = Registry(self.ticking.reactor.clock)
+        given = Given(self.ticking.reactor, config(), None, fake.lookups(), self.registry, Drain())
+        protocols = Protocols(given, Rescue(self.registry, False))
+        self.destination = Discovery(given).get(DST)
+        self.wire = ListWire()
+        self.server: Any = protocols.http(self.wire, self.destination, False)
+        self.flights = given.flights
+
+    def _dial(self, make_codec: Any, on_connected: Any = None) -> Any:
+        wire = ListWire()
+        wire.codec = make_codec(wire)
+        self.dialled.append(wire)
+        return wire.codec
+
+    @property
+    def endpoint(self) -> HttpEndpoint:
+        router = self.destination.routers["http1"]
+        (backend,) = router._backends.values()
+        assert isinstance(backend, Balanced)
+        picked = backend._p2c.pick(self.ticking.now)
+        assert picked is not None
+        return picked
+
+    @property
+    def client(self) -> Any:
+        return self.dialled[-1].codec
+
+    def counted(self) -> str:
+        return self.registry.render().decode()
+
+
+def ended(status: str, classification: str, error: str = "") -> str:
+    return f'{status}classification="{classification}",grpc_status="",error="{error}"}} 1'
+
+
+def test_it_is_held_until_the_first_bytes_of_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
+    story = Story(monkeypatch)
+    story.server.feed(GET)
+    load = story.endpoint.load
+    assert load.pending == story.flights.count == 1
+    story.ticking.pass_time(0.25)
+    story.client.feed(HEAD)
+    assert load.pending == 1, "a head alone is not enough"
+    story.client.feed(b"o")
+    assert load.pending == story.flights.count == 0
+    assert load.load(story.ticking.now) == pytest.approx(0.25)
+    story.client.feed(b"k")
+    assert load.pending == 0
+    assert ended('status_code="200",', "success") in story.counted()
+    assert "response_latency_ms_sum{" in story.counted() and 'status_code="200"} 250' in story.counted()
+
+
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 204 No Content\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"]
+)
+def test_an_answer_without_a_body_lets_go_at_once(monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
+    story = Story(monkeypatch)
+    story.server.feed(GET)
+    story.client.feed(answer)
+    assert story.endpoint.load.pending == story.flights.count == 0
+    assert 'classification="success"' in story.counted()
+
+
+def test_a_client_that_goes_lets_go_and_counts_as_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    story = Story(monkeypatch)
+    story.server.feed(GET)
+    story.server.lost(Reason.CONNECTION_RESET)
+    assert story.endpoint.load.pending == story.flights.count == 0
+    assert "response_total" not in story.counted() and "request_total{" in story.counted()
+    assert story.dialled[0].aborted is not None
+
+
+def test_a_body_that_breaks_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    story = Story(monkeypatch)
+    story.server.feed(GET)
+    story.client.feed(HEAD)
+    story.client.lost(Reason.CONNECTION_RESET)
+    assert story.endpoint.load.pending == story.flights.count == 0
+    assert ended('status_code="200",', "failure", "unclassified") in story.counted()
+    assert story.wire.aborted is not None
+
+
+@pytest.mark.parametrize(("reason", "status"), [(Reason.CONNECT_FAILED, 502), (Reason.CONNECT_TIMEOUT, 504)])
+def test_a_failed_connect_is_answered_and_counted_with_its_status(
+    monkeypatch: pytest.MonkeyPatch, reason: Reason, status: int
+) -> None:
+    story = Story(monkeypatch)
+    story.server.feed(GET)
+    story.client.lost(reason)
+    answer = story.wire.take()
+    assert answer.startswith(b"HTTP/1.1 %d " % status)
+    assert b"l5d-proxy-error: endpoint 10.1.0.1:8080: client error (Connect)\r\n" in answer
+    assert story.endpoint.load.pending == story.flights.count == 0
+    assert ended(f'status_code="{status}",', "failure") in story.counted()
+
+
+def test_informational_headers_can_be_silenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    story = Story(monkeypatch)
+    rescue: Any = story.destination.routers["http1"]._rescue
+    rescue._is_silent = True
+    story.server.feed(GET)
+    story.client.lost(Reason.CONNECT_FAILED)
+    answer = story.wire.take()
+    assert answer.startswith(b"HTTP/1.1 502 ") and b"l5d-" not in answer and b"onnection: close" in answer
