@@ -125,6 +125,11 @@ def test_a_filter_edits_the_request() -> None:
             Redirect(host="example.org"),
             b"HTTP/1.1 301 Moved Permanently\r\ncontent-length: 0\r\nlocation: http://example.org/x",
         ),
+        pytest.param(
+            Redirect(host="example.org", status=307),
+            b"HTTP/1.1 307 Temporary Redirect\r\n",
+            marks=pytest.mark.acceptance("REDIR-12"),
+        ),
     ],
 )
 def test_a_filter_answers_and_the_app_hears_nothing(filter_: Filter, answer: bytes) -> None:

@@ -1,0 +1,114 @@
+"""Filters on heads: fields added, set and removed; where a redirection leads."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.http.head import RequestHead
+from proxy.http.headers import field
+from proxy.policy.filter import InvalidRedirectError, location, modify
+from proxy.policy.route import HeaderModifier, HttpMatch, PathMatch, Redirect
+
+
+def request(url: str) -> RequestHead:
+    scheme, _, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    return RequestHead(b"GET", scheme.encode(), authority.encode(), (slash + path).encode(), [], 0)
+
+
+FOO = "http://example.com/foo?a=b&c"
+
+
+def to(redirect: Redirect, url: str = FOO, match: HttpMatch | None = None) -> str | None:
+    place = location(redirect, request(url), match or HttpMatch())
+    return None if place is None else place.decode()
+
+
+def prefix(text: str) -> HttpMatch:
+    return HttpMatch(PathMatch(prefix=text))
+
+
+@pytest.mark.acceptance("REDIR-01")
+def test_nothing_to_change_is_no_redirection() -> None:
+    assert to(Redirect()) is None
+    assert to(Redirect(scheme="http", host="example.com")) is None
+
+
+@pytest.mark.acceptance("REDIR-02")
+def test_another_host() -> None:
+    redirect = Redirect(host="example.org")
+    assert redirect.status == 301
+    assert to(redirect) == "http://example.org/foo?a=b&c"
+    assert to(redirect, "http://example.com:8080/foo") == "http://example.org:8080/foo"
+
+
+@pytest.mark.acceptance("REDIR-03")
+def test_another_port() -> None:
+    assert to(Redirect(port=8080)) == "http://example.com:8080/foo?a=b&c"
+    assert to(Redirect(host="example.org", port=80)) == "http://example.org:80/foo?a=b&c"
+
+
+@pytest.mark.acceptance("REDIR-04")
+def test_a_schemes_own_port_is_left_out() -> None:
+    assert to(Redirect(port=80), "http://example.com:8080/foo?a=b&c") == FOO
+    assert to(Redirect(scheme="https", port=443)) == "https://example.com/foo?a=b&c"
+
+
+@pytest.mark.acceptance("REDIR-05")
+def test_a_whole_path_drops_the_query() -> None:
+    assert to(Redirect(path="/bar")) == "http://example.com/bar"
+    assert to(Redirect(path="/bar"), "http://example.com/foo?a=b&c=d") == "http://example.com/bar"
+
+
+@pytest.mark.acceptance("REDIR-06")
+def test_a_whole_path_may_bring_its_own() -> None:
+    assert to(Redirect(path="/bar?a=b&c")) == "http://example.com/bar?a=b&c"
+
+
+@pytest.mark.acceptance("REDIR-07")
+def test_a_prefix_is_replaced_and_the_rest_kept() -> None:
+    redirect = Redirect(path_prefix="/qux")
+    assert to(redirect, "http://example.com/foo/bar", prefix("/foo")) == "http://example.com/qux/bar"
+    assert to(redirect, "http://example.com/foo/bar?a=b", prefix("/foo")) == "http://example.com/qux/bar?a=b"
+    assert to(redirect, "http://example.com/foo?a=b", prefix("/foo")) == "http://example.com/qux?a=b"
+
+
+@pytest.mark.acceptance("REDIR-08")
+def test_the_prefix_of_everything() -> None:
+    redirect = Redirect(path_prefix="/qux")
+    for match in (HttpMatch(), prefix("/")):
+        assert to(redirect, "http://example.com/foo/bar", match) == "http://example.com/qux/foo/bar"
+
+
+@pytest.mark.acceptance("REDIR-09")
+def test_a_prefix_that_ends_in_a_slash() -> None:
+    assert (
+        to(Redirect(path_prefix="/qux"), "http://example.com/foo/bar", prefix("/foo/")) == "http://example.com/qux/bar"
+    )
+    assert (
+        to(Redirect(path_prefix="/qux/"), "http://example.com/foo/bar", prefix("/foo/")) == "http://example.com/qux/bar"
+    )
+
+
+@pytest.mark.acceptance("REDIR-10")
+def test_only_a_prefix_match_has_a_prefix() -> None:
+    with pytest.raises(InvalidRedirectError):
+        to(Redirect(path_prefix="/qux"), FOO, HttpMatch(PathMatch(exact="/foo")))
+
+
+def test_nowhere_to_redirect_from() -> None:
+    with pytest.raises(InvalidRedirectError):
+        location(Redirect(port=1), RequestHead(b"GET", b"http", b"", b"/", [], 0), HttpMatch())
+
+
+@pytest.mark.acceptance("REDIR-11")
+def test_another_scheme() -> None:
+    assert to(Redirect(scheme="https")) == "https://example.com/foo?a=b&c"
+
+
+def test_fields_are_added_then_set_then_removed() -> None:
+    before = [field(b"x-a", b"1"), field(b"x-b", b"2")]
+    modifier = HeaderModifier(add=(("X-A", b"3"), ("x-c", b"4")), set=(("x-b", b"5"),), remove=("x-c",))
+    after = modify(before, modifier)
+    assert [(one.name, one.value) for one in after] == [(b"x-a", b"1"), (b"x-a", b"3"), (b"x-b", b"5")]
+    assert len(before) == 2, "the list that came in is left alone"
