@@ -8,7 +8,7 @@ fails everyone, now and later (reference: balancing, sections 1 to 4).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from proxy.balance.endpoints import ABSENT, FAILED, PENDING, Resolution
@@ -121,7 +121,7 @@ class Balancer(Generic[E, M]):
             self.error = resolution.error or "refused"
             self.waiting.close()
             return
-        wanted: dict[Addr, M] = {} if state == ABSENT else resolution.endpoints
+        wanted: Mapping[Addr, M] = {} if state == ABSENT else resolution.endpoints
         kept = self._endpoints
         self._evict([addr for addr, (meta, _) in kept.items() if addr not in wanted or wanted[addr] != meta])
         for addr, meta in wanted.items():

@@ -8,7 +8,6 @@ is equal keeps its endpoint.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from proxy.core.addr import Addr
@@ -25,12 +24,30 @@ FAILED: Final = "failed"
 """The question was refused for good; `error` says why."""
 
 
-@dataclass(frozen=True, slots=True)
 class Resolution(Generic[M]):
-    state: str = PENDING
-    endpoints: dict[Addr, M] = field(default_factory=dict)
-    """Never changed once made."""
-    error: str = ""
+    """Compared by value. A plain class, since mypyc makes none of a generic dataclass with slots."""
+
+    __slots__ = ("state", "endpoints", "error")
+
+    def __init__(self, state: str = PENDING, endpoints: Mapping[Addr, M] | None = None, error: str = "") -> None:
+        self.state: Final = state
+        self.endpoints: Final[Mapping[Addr, M]] = endpoints if endpoints is not None else {}
+        """Never changed once made."""
+        self.error: Final = error
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Resolution)
+            and self.state == other.state
+            and self.error == other.error
+            and self.endpoints == other.endpoints
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.state, self.error, len(self.endpoints)))
+
+    def __repr__(self) -> str:
+        return f"Resolution({self.state!r}, {self.endpoints!r}, {self.error!r})"
 
 
 def reset(endpoints: Mapping[Addr, M]) -> Resolution[M]:

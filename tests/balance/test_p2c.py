@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, cast
 
 import pytest
 
-from proxy.balance import p2c
 from proxy.balance.ewma import PeakEwma
 from proxy.balance.p2c import P2c
 
@@ -37,32 +35,16 @@ def test_readiness_follows_adding_and_removing() -> None:
 
 
 @pytest.mark.acceptance("P2C-01")
-def test_two_drawn_endpoints_are_always_distinct(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked: list[int] = []
-
-    class Watched:
-        def __init__(self, number: int) -> None:
-            self.number = number
-
-        def load(self, now: float) -> float:
-            looked.append(self.number)
-            return 1.0
-
+def test_two_drawn_endpoints_are_always_distinct() -> None:
     for count in (2, 3, 7):
-        endpoints = [Endpoint() for _ in range(count)]
-        for number, endpoint in enumerate(endpoints):
-            endpoint.load = cast("Any", Watched(number))
+        endpoints = [Endpoint(0.01 * (place + 1)) for place in range(count)]
         pool = P2c(endpoints)
-        seen: Counter[tuple[int, ...]] = Counter()
-        for first in range(count):
-            for second in range(count - 1):
-                dice = iter(((first + 0.5) / count, (second + 0.5) / (count - 1)))
-                monkeypatch.setattr(p2c, "random", lambda dice=dice: next(dice))
-                looked.clear()
-                assert pool.pick(0.0) is endpoints[first], "a is taken when the loads are equal"
-                assert looked[0] == first and looked[0] != looked[1]
-                seen[tuple(looked)] += 1
-        assert set(seen.values()) == {1} and len(seen) == count * (count - 1), "every ordered pair is as likely"
+        picked = Counter(endpoints.index(pool.pick(0.0) or endpoints[-1]) for _ in range(4000))
+        assert set(picked) == set(range(count - 1)), "the slowest would be picked only if it were drawn twice"
+        # Of n (n - 1) / 2 equally likely pairs, the i-th fastest wins n - 1 - i.
+        pairs = count * (count - 1) / 2
+        for place, times in picked.items():
+            assert times / 4000 == pytest.approx((count - 1 - place) / pairs, abs=0.05)
 
 
 def test_the_less_loaded_of_two_is_taken() -> None:
