@@ -17,11 +17,21 @@ HOT = (
     "proxy/http/h2/*.py",
     "proxy/balance/*.py",
     "proxy/metrics/scope.py",
-    "proxy/transport/connection.py",
-    "proxy/transport/relay.py",
-    "proxy/tls/session.py",
+    "proxy/policy/authz.py",
+    "proxy/policy/classify.py",
+    "proxy/policy/match.py",
+    "proxy/transport/*.py",
+    "proxy/tls/*.py",
+    "proxy/inbound/authorize.py",
+    "proxy/inbound/http.py",
+    "proxy/inbound/local.py",
+    "proxy/inbound/router.py",
+    "proxy/outbound/concrete.py",
+    "proxy/outbound/endpoint.py",
+    "proxy/outbound/explicit.py",
+    "proxy/outbound/logical.py",
 )
-INTERPRETED = {"proxy/core/log.py"}
+INTERPRETED = {"proxy/core/log.py", "proxy/core/log_filter.py"}
 """Not hot, and against mypyc's grain."""
 
 

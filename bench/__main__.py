@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import re
 import sys
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from bench import measure, report
 from bench.peers import direct, envoy, haproxy, nghttpx, nginx, sponson
@@ -19,11 +22,21 @@ RESULTS = Path(__file__).parent / "results"
 BASELINE = RESULTS / "baseline.json"
 
 
-def peers() -> dict[str, Start]:
+def builds(given: list[str]) -> dict[str, sponson.Build]:
+    """Ours by label: the two of this checkout, and what `--build LABEL=PROGRAM` adds or puts in their place."""
+    found = {"sponson": sponson.INTERPRETED, "sponson_compiled": sponson.COMPILED}
+    for one in given:
+        label, mark, program = one.partition("=")
+        if not mark or not re.fullmatch(r"[a-z0-9_]+", label) or not program:
+            raise BenchError(f"--build takes LABEL=PROGRAM, the label of small letters, digits and _: {one}")
+        found[label] = sponson.Build(label, Path(program).absolute(), "")
+    return found
+
+
+def peers(ours: dict[str, sponson.Build]) -> dict[str, Start]:
     return {
         "direct": direct.start,
-        "sponson": partial(sponson.start, sponson.INTERPRETED),
-        "sponson_compiled": partial(sponson.start, sponson.COMPILED),
+        **{label: partial(sponson.start, build) for label, build in ours.items()},
         "haproxy": haproxy.start,
         "nginx": nginx.start,
         "nghttpx": nghttpx.start,
@@ -31,7 +44,7 @@ def peers() -> dict[str, Start]:
     }
 
 
-QUICK = ("direct", "sponson", "sponson_compiled", "haproxy")
+NOT_QUICK = ("nginx", "nghttpx", "envoy")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -44,6 +57,13 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--json", action="store_true", help="print one JSON object on standard output at the end")
     made.add_argument("--only", default="", help="workloads by name, comma-separated")
     made.add_argument("--peers", default="", help="candidates by name, comma-separated")
+    made.add_argument(
+        "--build",
+        action="append",
+        default=[],
+        metavar="LABEL=PROGRAM",
+        help="another build of ours: a `sponson` of another environment (`sponson`, `sponson_compiled` replace our own)",
+    )
     made.add_argument("--rounds", type=int, default=0, help="rounds that count (3; 2 with --quick)")
     made.add_argument("--seconds", type=float, default=0.0, help="length of one run (3; 2 with --quick)")
     made.add_argument(
@@ -52,9 +72,11 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def plan(args: argparse.Namespace) -> measure.Plan:
-    every = peers()
-    names = [name for name in args.peers.split(",") if name] or (list(QUICK) if args.quick else list(every))
+def plan(args: argparse.Namespace, ours: dict[str, sponson.Build]) -> measure.Plan:
+    every = peers(ours)
+    names = [name for name in args.peers.split(",") if name] or [
+        name for name in every if not args.quick or name not in NOT_QUICK
+    ]
     wanted = {name for name in args.only.split(",") if name}
     unknown = (set(names) - set(every)) | (wanted - {workload.name for workload in WORKLOADS})
     if unknown:
@@ -63,6 +85,16 @@ def plan(args: argparse.Namespace) -> measure.Plan:
     rounds = args.rounds or (2 if args.quick else 3)
     seconds = args.seconds or (2.0 if args.quick else 3.0)
     return measure.Plan(workloads, {name: every[name] for name in names}, rounds, seconds)
+
+
+def facts(ours: dict[str, sponson.Build], chosen: measure.Plan) -> dict[str, Any]:
+    """Of each of our builds that ran: its interpreter. One that is not there was left out of the run with its line."""
+    found = {}
+    for label, build in ours.items():
+        if label in chosen.peers:
+            with contextlib.suppress(BenchError):
+                found[label] = build.facts()
+    return found
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -75,7 +107,8 @@ def main(argv: list[str] | None = None) -> int:
             ("taskset", "util-linux"),
         ):
             need(program, package)
-        chosen = plan(args)
+        ours = builds(args.build)
+        chosen = plan(args, ours)
         started_at = time.monotonic()
         found = measure.run(chosen)
     except BenchError as error:
@@ -88,7 +121,7 @@ def main(argv: list[str] | None = None) -> int:
     if BASELINE.exists() and args.save != "baseline":
         for line in report.compare(found, json.loads(BASELINE.read_text())["workloads"]):
             measure.say(f"moved: {line}")
-    whole = {"machine": report.machine(), "workloads": found}
+    whole = {"machine": {**report.machine(), "builds": facts(ours, chosen)}, "workloads": found}
     name = args.save or ("" if args.only or args.peers else "latest")
     if name:
         RESULTS.mkdir(exist_ok=True)

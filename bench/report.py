@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import platform
-import ssl
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,14 +27,7 @@ def machine() -> dict[str, Any]:
         if line.startswith("model name"):
             model = line.split(":", 1)[1].strip()
             break
-    return {
-        "cpu": model,
-        "cpus": os.cpu_count(),
-        "kernel": platform.release(),
-        "python": sys.version.split()[0],
-        "python_build": " ".join(platform.python_build()),
-        "openssl": ssl.OPENSSL_VERSION,
-    }
+    return {"cpu": model, "cpus": os.cpu_count(), "kernel": platform.release()}
 
 
 def cost(row: dict[str, Any]) -> float | None:

@@ -5,12 +5,13 @@ The load enters by the outbound port as an explicit proxy's client does, since r
 
 from __future__ import annotations
 
+import json
 import subprocess
 import urllib.error
 import urllib.request
 from pathlib import Path
 from time import monotonic, sleep
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bench.backend import Backend
 from bench.peers.candidate import GRPC_PAIR, HTTP_2, PAIR, TCP, TCP_MTLS, Candidate
@@ -26,14 +27,46 @@ class Build(NamedTuple):
     program: Path
     remedy: str
 
+    def check(self) -> None:
+        """BenchError if it is not there."""
+        if not self.program.exists():
+            hint = f" ({self.remedy})" if self.remedy else ""
+            raise BenchError(f"{self.program} does not exist{hint}")
+
+    def facts(self) -> dict[str, Any]:
+        """Which interpreter it runs on, and whether its hot packages are compiled."""
+        self.check()
+        first = self.program.read_bytes().partition(b"\n")[0]
+        if not first.startswith(b"#!"):
+            raise BenchError(f"{self.program} is no script of a Python environment")
+        python = first[2:].decode().strip()
+        done = subprocess.run([python, "-I", "-c", _FACTS], capture_output=True, text=True)  # not our own sources
+        if done.returncode:
+            raise BenchError(f"{self.program}: its interpreter says {done.stderr.strip()[-500:]}")
+        facts: dict[str, Any] = json.loads(done.stdout)
+        return facts
+
 
 INTERPRETED = Build("sponson", _ROOT / ".venv/bin/sponson", "make test")
 COMPILED = Build("sponson_compiled", _ROOT / ".venv-compiled/bin/sponson", "make compile")
 
+_FACTS = """
+import json, platform, ssl, sys, sysconfig
+import proxy.http.exchange as hot
+print(json.dumps({
+    "python": sys.version.split()[0],
+    "build": " ".join(platform.python_build()),
+    "compiler": platform.python_compiler(),
+    "base": sys.base_prefix,
+    "is_shared": bool(sysconfig.get_config_var("Py_ENABLE_SHARED")),
+    "openssl": ssl.OPENSSL_VERSION,
+    "is_compiled": not hot.__file__.endswith(".py"),
+}))
+"""
+
 
 def start(build: Build, stable: Stable, backend: Backend, shape: str) -> Candidate | None:
-    if not build.program.exists():
-        raise BenchError(f"{build.program.relative_to(_ROOT)} does not exist ({build.remedy})")
+    build.check()
     is_meshed = shape in (PAIR, GRPC_PAIR, TCP_MTLS)
     app_port = {HTTP_2: backend.http2, GRPC_PAIR: backend.grpc, TCP: backend.echo, TCP_MTLS: backend.echo}.get(
         shape, backend.http1
