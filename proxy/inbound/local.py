@@ -9,6 +9,7 @@ with backoff, and requests wait for it at most the failfast time.
 from __future__ import annotations
 
 from typing import Any, Final, Protocol
+from weakref import WeakValueDictionary
 
 from proxy.balance.reconnect import Reconnect
 from proxy.balance.waiting import Waiting
@@ -63,7 +64,8 @@ class Local:
             config.inbound_connect_user_timeout_s,
             parts.registry.meter(labels.APP),
         )
-        self._apps: Final[dict[Addr, App]] = {}
+        self._apps: Final[WeakValueDictionary[Addr, App]] = WeakValueDictionary()
+        """Each as long as a client's connection leads to it or one of its own is open: peers may name any port."""
 
     def app(self, target: Addr) -> App:
         found = self._apps.get(target)
@@ -72,14 +74,14 @@ class Local:
         return found
 
     def close(self) -> None:
-        for app in self._apps.values():
+        for app in list(self._apps.values()):
             app.close()
 
 
 class App:
     """What listens on one address of this workload. A Stage, shared by all connections to it."""
 
-    __slots__ = ("target", "_parts", "_options", "_http1", "_http2")
+    __slots__ = ("target", "_parts", "_options", "_http1", "_http2", "__weakref__")
 
     def __init__(self, parts: Parts, target: Addr, options: DialOptions) -> None:
         config = parts.config

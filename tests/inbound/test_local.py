@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import h2.config
 import h2.connection
@@ -10,6 +12,7 @@ import h2.events
 import pytest
 
 from proxy.core.addr import Addr
+from proxy.inbound.local import Local
 from tests.inbound.kit import Http2Client, Workload
 from tests.inbound.test_rescue import free_port
 from tests.kit.sockets import Ticking, run, until
@@ -73,6 +76,20 @@ def test_an_idle_connection_is_dropped_after_three_seconds() -> None:
             ticking.pass_time(3.1)
             await until(lambda: workload.app.has_eof == [True])
             client.close()
+
+    run(story)
+
+
+def test_an_app_that_nobody_uses_is_forgotten() -> None:
+    async def story(ticking: Ticking) -> None:
+        async with Workload(ticking) as workload:
+            local = Local(workload.inbound._parts)
+            first = local.app(Addr("127.0.0.1", 1))
+            assert local.app(Addr("127.0.0.1", 1)) is first
+            gone = weakref.ref(first)
+            del first
+            gc.collect()
+            assert gone() is None
 
     run(story)
 
