@@ -1,0 +1,31 @@
+"""The two topologies that most of these items are told for: one inbound proxy, and a pair with HTTP/2 between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.field.stage import Stage
+from tests.kit.topology import IN, PAIR, Topology
+
+
+@pytest.fixture(scope="package")
+def topology() -> Iterator[Topology]:
+    made = Topology(OUTBOUND_HTTP_FAILFAST_TIMEOUT="1s", INBOUND_HTTP_FAILFAST_TIMEOUT="1s")
+    try:
+        yield made
+    finally:
+        made.close()
+    assert not made.faults
+
+
+@pytest.fixture(params=[IN, PAIR], ids=["inbound", "outbound-inbound"])
+def stage(request: pytest.FixtureRequest, topology: Topology) -> Iterator[Stage]:
+    made = Stage(topology, request.param)
+    before = len(topology.faults)
+    try:
+        yield made
+    finally:
+        made.close()
+    assert topology.faults[before:] == []
