@@ -358,3 +358,97 @@ def test_hpack_agrees_with_the_hpack_library() -> None:
         again = our_encoder.encode(tuple(ours))
         assert [(bytes(n), bytes(v)) for n, v in their_decoder.decode(again, raw=True)] == fields
         assert [(one.name, one.value) for one in relay.decode(again)] == fields
+
+
+# ---- HTTP/2 on both sides
+
+
+@pytest.mark.parametrize("index", MODES)
+def test_h2_to_h2_whole_and_in_pieces(index: int) -> None:
+    proxy, client, server = Proxy(H2Server, H2Client), peer(True), peer(False)
+    for number in (1, 3, 5):
+        client.send_headers(number, [*POST, (b"te", b"trailers"), (b"cookie", b"a=1"), (b"cookie", b"b=2")])
+        client.send_data(number, b"hello ")
+        client.send_data(number, b"world")
+        client.send_headers(number, [(b"x-sum", b"11")], end_stream=True)
+        feed(proxy.server, client.data_to_send(), index)
+        events = server.receive_data(proxy.wires[0].take())
+        request = next(event for event in events if isinstance(event, h2.events.RequestReceived))
+        fields = [tuple(one) for one in request.headers]
+        assert fields[:5] == [*POST] and (b"te", b"trailers") in fields
+        assert (b"cookie", b"a=1; b=2") in fields, "the crumbs, which h2 joins for its user"
+        assert body_of(events) == b"hello world"
+        assert any(isinstance(event, h2.events.TrailersReceived) for event in events)
+        server.send_headers(number, [(b":status", b"103"), (b"link", b"</a>")])
+        server.send_headers(number, [(b":status", b"200"), (b"x-b", b"2")])
+        server.send_data(number, b"abc")
+        server.send_headers(number, [(b"grpc-status", b"0")], end_stream=True)
+        feed(proxy.clients[0], server.data_to_send(), index)
+        told = client.receive_data(proxy.wire.take())
+        kinds = [type(event) for event in told if "Window" not in type(event).__name__]
+        order = (
+            h2.events.InformationalResponseReceived,
+            h2.events.ResponseReceived,
+            h2.events.DataReceived,
+            h2.events.TrailersReceived,
+            h2.events.StreamEnded,
+        )
+        assert tuple(kind for kind in kinds if kind in order) == order
+        assert body_of(told) == b"abc"
+    assert len(proxy.clients) == 1 and not proxy.server.streams and not proxy.clients[0].streams
+
+
+def test_a_request_without_authority_arrives_without_one() -> None:
+    proxy, client = Proxy(H2Server, H2Client), peer(True)
+    encoder = hpack.Encoder()
+    proxy.server.feed(client.data_to_send())
+    block = encoder.encode([(b":method", b"GET"), (b":scheme", b"http"), (b":path", b"/")])
+    proxy.server.feed(frame.header_frames(1, block, True))
+    proxy.wires[0].take()
+    assert proxy.clients[0].streams[1].exchange.request.authority == b""
+    answer = hpack.Encoder().encode([(b":status", b"200")])
+    proxy.clients[0].feed(frame.settings([]) + frame.header_frames(1, answer, True))
+    events = client.receive_data(proxy.wire.take())
+    assert [dict(event.headers)[b":status"] for event in events if isinstance(event, h2.events.ResponseReceived)] == [
+        b"200"
+    ]
+
+
+def test_many_streams_share_a_link_of_small_windows() -> None:
+    """200 uploads of 10 kB over a server that grants window only when it has run out."""
+    proxy, client = Proxy(H2Server, H2Client), peer(True)
+    server = peer(False, INITIAL_WINDOW_SIZE=1000)
+    client.receive_data(proxy.wire.take())
+    waiting: dict[int, bytes] = {}
+    received: dict[int, int] = {}
+    ended: set[int] = set()
+    for number in range(1, 401, 2):
+        client.send_headers(number, POST)
+        waiting[number] = bytes(10_000)
+    owed: list[tuple[int, int]] = []
+    for _ in range(2000):
+        for number in list(waiting):
+            room = min(client.local_flow_control_window(number), len(waiting[number]), 16384)
+            if room > 0:
+                client.send_data(number, waiting[number][:room], end_stream=room == len(waiting[number]))
+                waiting[number] = waiting[number][room:]
+            if not waiting[number]:
+                del waiting[number]
+        proxy.server.feed(client.data_to_send())
+        for event in server.receive_data(proxy.wires[0].take()):
+            if isinstance(event, h2.events.DataReceived):
+                received[event.stream_id] = received.get(event.stream_id, 0) + len(event.data)
+                owed.append((event.flow_controlled_length, event.stream_id))
+            elif isinstance(event, h2.events.StreamEnded):
+                ended.add(event.stream_id)
+        for size, number in owed:
+            if size:
+                server.increment_flow_control_window(size)
+                if number not in ended:
+                    server.increment_flow_control_window(size, number)
+        owed.clear()
+        proxy.clients[0].feed(server.data_to_send())
+        client.receive_data(proxy.wire.take())
+        if len(ended) == 200:
+            break
+    assert len(ended) == 200 and set(received.values()) == {10_000}
