@@ -209,3 +209,30 @@ def test_floods_of_one_time_values_leave_every_table_bounded() -> None:
     for table in (headers._literals, headers._old_literals, headers._name_kinds, ours._names, ours._new_names):
         assert len(table) <= limits.INTERNED_FIELDS
     assert len(encoder._seen) <= 2048 and len(encoder._octets) <= 2048
+
+
+def test_a_block_that_only_inserts_is_remembered_whatever_the_table_holds() -> None:
+    decoder, other = Decoder(), Decoder()
+    steady = b"\x40\x01a\x01b\x40\x01c\x01d"
+    for _ in range(3):
+        decoder.decode(steady)
+    assert decoder.decode(steady) is decoder.decode(steady)
+    for _ in range(5):
+        other.decode(steady)
+    other._steady.clear()
+    assert decoder._table == other._table and decoder._size == other._size
+    assert pairs(decoder.decode(b"\xbe\xbf")) == [(b"c", b"d"), (b"a", b"b")]
+
+
+@given(
+    st.lists(
+        st.sampled_from([b"\x40\x01a\x01b", b"\x40\x01c\x0bddddddddddd\x40\x01e\x01f", b"\x40\x01g\x01h\xbe"]),
+        max_size=300,
+    )
+)
+def test_remembered_blocks_move_the_table_as_read_ones_do(blocks: list[bytes]) -> None:
+    ours, plain = Decoder(), Decoder()
+    for block in blocks:
+        plain._steady.clear()
+        assert ours.decode(block) == plain.decode(block)
+        assert ours._table == plain._table and ours._size == plain._size

@@ -135,6 +135,11 @@ class H2Client(H2Connection):
         return fields
 
     def _head(self, block: bytes, fields: list[Field]) -> ResponseHead:
+        steady = self.decoder.steady
+        if steady is not None:
+            template: ResponseHead = steady.head or response_of(fields)
+            steady.head = template
+            return template.copy()
         head = response_of(fields)
         if self.decoder.is_familiar:
             if len(self._heads) >= limits.CACHED_BLOCKS:

@@ -10,7 +10,7 @@ with COMPRESSION, and is the connection's.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from proxy.core import limits
 from proxy.core.errors import ProtocolError
@@ -88,19 +88,52 @@ def _read_integer(block: bytes, position: int, top: int) -> tuple[int, int]:
             raise ProtocolError("HPACK integer too long", Reason.COMPRESSION)
 
 
+def _no_field() -> Field:
+    raise ProtocolError("HPACK index 0", Reason.COMPRESSION)
+
+
+class Steady:
+    """A block that inserts fields and names none of the table's: it means the same, whatever the table holds.
+
+    Encoders without a table of their own send such blocks for every head (nginx does).
+    """
+
+    __slots__ = ("fields", "inserted", "size", "head")
+
+    def __init__(self, fields: list[Field], inserted: list[Field]) -> None:
+        self.fields = fields
+        self.inserted = inserted
+        self.size = sum([one.size for one in inserted])
+        self.head: Any = None
+        """What its reader made of the fields; the reader's to set, and to copy."""
+
+
 class Decoder:
-    __slots__ = ("has_changed", "is_familiar", "_table", "_size", "_max_size")
+    __slots__ = ("has_changed", "is_familiar", "steady", "_table", "_size", "_max_size", "_steady")
 
     def __init__(self) -> None:
         self.has_changed = False
         """The last block changed the table: what was remembered of earlier blocks is void."""
         self.is_familiar = True
         """The last block changed nothing and held nothing new: worth remembering as a whole."""
+        self.steady: Steady | None = None
+        """What is remembered of the last block, if the table has no say in it."""
         self._table: list[Field] = []
         self._size = 0
         self._max_size = TABLE_BYTES
+        self._steady: dict[bytes, Steady] = {}
 
     def decode(self, block: bytes) -> list[Field]:
+        steady = self.steady = self._steady.get(block)
+        if steady is not None and steady.size <= self._max_size:
+            self.has_changed = True
+            self.is_familiar = False
+            self._table += steady.inserted
+            self._size += steady.size
+            if self._size > self._max_size:
+                self._evict(self._max_size)
+            return steady.fields
+        self.steady = None
         self.has_changed = False
         self.is_familiar = True
         try:
@@ -110,9 +143,10 @@ class Decoder:
 
     def _decode(self, block: bytes) -> list[Field]:
         fields: list[Field] = []
+        inserted: list[Field] = []
+        is_steady = True
         table = self._table
-        position = 0
-        size = len(block)
+        position, size = 0, len(block)
         while position < size:
             first = block[position]
             position += 1
@@ -121,14 +155,13 @@ class Decoder:
                 if index == 127:
                     index, position = _read_integer(block, position, 127)
                 if index > 61:
+                    is_steady = False
                     fields.append(table[61 - index])
-                elif index:
-                    fields.append(_static[index])
                 else:
-                    raise ProtocolError("HPACK index 0", Reason.COMPRESSION)
+                    fields.append(_static[index] if index else _no_field())
                 continue
             if first & 0xE0 == 0x20:
-                position = self._resize(block, position, first & 31, bool(fields))
+                position, is_steady = self._resize(block, position, first & 31, bool(fields)), False
                 continue
             top = 63 if first & 64 else 15
             index = first & top
@@ -136,6 +169,7 @@ class Decoder:
                 index, position = _read_integer(block, position, top)
             if index:
                 name = _static[index].name if index < 62 else table[61 - index].name
+                is_steady = is_steady and index < 62
             else:
                 start = position
                 position = self._literal_end(block, position)
@@ -143,16 +177,25 @@ class Decoder:
             start = position
             position = self._literal_end(block, position)
             if first & 0xF0 == 0x10:
+                is_steady = False
                 fields.append(judge_literal(name, block[start:position], True))
                 continue
             found = known_literal((name, block[start:position]))
             if found is None:
                 found = field_of_literal(name, block[start:position])
-                self.is_familiar = False
+                self.is_familiar = is_steady = False
             fields.append(found)
             if first & 64:
                 self._insert(found)
+                inserted.append(found)
+        if inserted and is_steady:
+            self._remember(block, fields, inserted)
         return fields
+
+    def _remember(self, block: bytes, fields: list[Field], inserted: list[Field]) -> None:
+        if len(self._steady) >= limits.CACHED_BLOCKS:
+            self._steady.clear()
+        self._steady[block] = self.steady = Steady(fields, inserted)
 
     def _literal_end(self, block: bytes, position: int) -> int:
         length = block[position] & 127
@@ -184,10 +227,15 @@ class Decoder:
         return position
 
     def _evict(self, room: int) -> None:
-        table = self._table
-        while self._size > room and table:
-            self._size -= table[0].size
-            del table[0]
+        size = self._size
+        count = 0
+        for one in self._table:
+            if size <= room:
+                break
+            size -= one.size
+            count += 1
+        self._size = size
+        del self._table[:count]
 
 
 class Encoder:

@@ -172,6 +172,11 @@ class H2Server(H2Connection):
             self.charge_reset()
 
     def _judge(self, block: bytes, fields: list[Field]) -> RequestHead:
+        steady = self.decoder.steady
+        if steady is not None:
+            template: RequestHead = steady.head or request_of(fields)
+            steady.head = template
+            return template.copy()
         head = request_of(fields)
         if self.decoder.is_familiar:
             if len(self._heads) >= limits.CACHED_BLOCKS:
