@@ -111,6 +111,7 @@ class Network:
         self.reactor = ticking.reactor
         self.config = config(**changes)
         self.fake = FakeLookups()
+        self.lookups: Callable[[], Lookups] = self.fake.lookups
         self.drain = Drain()
         self.registry = Registry(self.reactor.clock)
         self.credentials: Any = credentials("client.ns.serviceaccount.identity.linkerd.cluster.local")
@@ -120,7 +121,7 @@ class Network:
 
     def start(self) -> Addr:
         """Where clients connect to."""
-        lookups = self.fake.lookups()
+        lookups = self.lookups()
         self.outbound = Outbound(self.reactor, self.config, self.credentials, lookups, self.registry, self.drain)
         self.listener = Listener(self.reactor, addr("127.0.0.1", 0), self.outbound.accept, ListenOptions())
         self._closers.append(self.listener.close)
