@@ -6,7 +6,7 @@ ARGS ?=
 
 COMPILED := .venv-compiled
 
-.PHONY: demo test test-compiled lint compile bench api clean
+.PHONY: demo test test-compiled h2spec lint compile bench api clean
 
 # Says what it does on stderr: stdout belongs to the commands (make demo ARGS=--json).
 $(VENV)/.ready: pyproject.toml
@@ -39,6 +39,10 @@ test-compiled: $(COMPILED)/.ready  ## the same tests on the compiled wheel, away
 	rm -rf build/tested && mkdir -p build/tested
 	cp -r tests pyproject.toml build/tested/
 	cd build/tested && $(CURDIR)/$(COMPILED)/bin/python -m pytest -q --ignore=tests/architecture $(ARGS)
+
+h2spec: $(VENV)/.ready  ## the real h2spec against a mesh's ports: make h2spec H2SPEC=/path/to/h2spec
+	@test -n "$(H2SPEC)" || { echo 'make h2spec H2SPEC=/path/to/h2spec' >&2; exit 2; }
+	@$(BIN)/python -m tests.interop.h2spec $(H2SPEC)
 
 bench: $(VENV)/.ready  ## CPU and latency beside other proxies: make bench ARGS="--quick --json"
 	@$(BIN)/python -m bench $(ARGS)

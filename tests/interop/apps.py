@@ -1,0 +1,202 @@
+"""The app behind the proxies: HTTP/1 by h11, HTTP/2 by h2, on one port; it answers with what it was asked.
+
+/echo       a JSON object: method, path, fields, body's size and hash, trailers
+/bytes/N    N octets
+/trailers   a chunked body and a trailer field
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Final, Self
+
+import h2.config
+import h2.connection
+import h2.errors
+import h2.events
+import h2.exceptions
+import h11
+
+from tests.interop.background import Background
+
+_PREFACE: Final = b"PRI * HTTP/2.0"
+_READ_BYTES: Final = 1 << 16
+
+Fields = list[tuple[bytes, bytes]]
+
+
+@dataclass
+class Request:
+    method: bytes
+    path: bytes
+    fields: Fields
+    body: bytes = b""
+    trailers: Fields = field(default_factory=list)
+
+    def told(self) -> bytes:
+        """As JSON; names in lower case, in their order."""
+        text = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in self.fields]
+        found = {
+            "method": self.method.decode(),
+            "path": self.path.decode(),
+            "fields": text,
+            "size": len(self.body),
+            "sha256": hashlib.sha256(self.body).hexdigest(),
+            "trailers": [(name.decode().lower(), value.decode()) for name, value in self.trailers],
+        }
+        return json.dumps(found).encode()
+
+
+@dataclass
+class Answer:
+    body: bytes
+    trailers: Fields = field(default_factory=list)
+    is_chunked: bool = False
+
+
+def answer(request: Request) -> Answer:
+    if request.path.startswith(b"/bytes/"):
+        size = int(request.path.rpartition(b"/")[2])
+        return Answer((b"0123456789abcdef" * (size // 16 + 1))[:size])
+    if request.path == b"/trailers":
+        return Answer(b"a body with a trailer", [(b"x-after", b"all")], True)
+    return Answer(request.told())
+
+
+class EchoApp:
+    """Serves in a thread of its own while it is entered."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    def __enter__(self) -> Self:
+        self._background = Background("echo app")
+        self._background.listen(_serve, self.port)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._background.close()
+
+
+async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    first = await reader.read(_READ_BYTES)
+    try:
+        if first.startswith(_PREFACE[: len(first)]):
+            await _Http2(reader, writer).serve(first)
+        else:
+            await _serve_http1(reader, writer, first)
+    except (h11.RemoteProtocolError, h2.exceptions.ProtocolError):
+        pass
+
+
+async def _serve_http1(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, first: bytes) -> None:
+    connection = h11.Connection(h11.SERVER)
+    connection.receive_data(first)
+    request: Request | None = None
+    while True:
+        event = connection.next_event()
+        if event is h11.NEED_DATA:
+            if connection.they_are_waiting_for_100_continue:
+                writer.write(_said(connection, h11.InformationalResponse(status_code=100, headers=[])))
+            connection.receive_data(await reader.read(_READ_BYTES))
+        elif isinstance(event, h11.Request):
+            request = Request(event.method, event.target, list(event.headers.raw_items()))
+        elif isinstance(event, h11.Data):
+            assert request is not None
+            request.body += event.data
+        elif isinstance(event, h11.EndOfMessage):
+            assert request is not None
+            request.trailers = list(event.headers.raw_items())
+            _answer_http1(connection, writer, answer(request))
+            await writer.drain()
+            if connection.our_state is not h11.DONE:
+                return
+            connection.start_next_cycle()
+        else:
+            return
+
+
+def _answer_http1(connection: h11.Connection, writer: asyncio.StreamWriter, what: Answer) -> None:
+    framing = (b"Transfer-Encoding", b"chunked") if what.is_chunked else (b"Content-Length", b"%d" % len(what.body))
+    # HTTP/1.0 clients get no chunks; h11 sees to that.
+    head = h11.Response(status_code=200, headers=[(b"Server", b"echo"), framing], reason=b"Fine")
+    parts = [_said(connection, head), _said(connection, h11.Data(data=what.body))]
+    writer.write(b"".join(parts) + _said(connection, h11.EndOfMessage(headers=what.trailers)))
+
+
+def _said(connection: h11.Connection, event: h11.Event) -> bytes:
+    return connection.send(event) or b""
+
+
+class _Http2:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        config = h2.config.H2Configuration(client_side=False, header_encoding=None)
+        self._connection = h2.connection.H2Connection(config)
+        self._requests: dict[int, Request] = {}
+        self._unsent: dict[int, tuple[bytes, Fields]] = {}
+
+    async def serve(self, first: bytes) -> None:
+        connection = self._connection
+        connection.initiate_connection()
+        data = first
+        while data:
+            try:
+                events = connection.receive_data(data)
+            finally:
+                self._writer.write(connection.data_to_send())
+            for event in events:
+                self._hear(event)
+            self._writer.write(connection.data_to_send())
+            await self._writer.drain()
+            data = await self._reader.read(_READ_BYTES)
+
+    def _hear(self, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.RequestReceived):
+            pseudo = {name: value for name, value in event.headers if name.startswith(b":")}
+            plain = [(name, value) for name, value in event.headers if not name.startswith(b":")]
+            fields = [(b"host", pseudo.get(b":authority", b"")), *plain]
+            self._requests[event.stream_id] = Request(pseudo[b":method"], pseudo[b":path"], fields)
+        elif isinstance(event, h2.events.DataReceived):
+            self._requests[event.stream_id].body += event.data
+            self._connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+        elif isinstance(event, h2.events.TrailersReceived):
+            self._requests[event.stream_id].trailers = list(event.headers)
+        elif isinstance(event, h2.events.StreamEnded):
+            self._answer(event.stream_id, self._requests.pop(event.stream_id))
+        elif isinstance(event, h2.events.StreamReset):
+            self._requests.pop(event.stream_id, None)
+            self._unsent.pop(event.stream_id, None)
+        elif isinstance(event, h2.events.WindowUpdated | h2.events.RemoteSettingsChanged):
+            for stream_id in list(self._unsent):
+                self._send(stream_id)
+
+    def _answer(self, stream_id: int, request: Request) -> None:
+        what = answer(request)
+        head = [(b":status", b"200"), (b"server", b"echo")]
+        if not what.is_chunked:
+            head.append((b"content-length", b"%d" % len(what.body)))
+        is_bare = request.method == b"HEAD"
+        self._connection.send_headers(stream_id, head, end_stream=is_bare)
+        if not is_bare:
+            self._unsent[stream_id] = (what.body, what.trailers)
+            self._send(stream_id)
+
+    def _send(self, stream_id: int) -> None:
+        connection = self._connection
+        body, trailers = self._unsent.pop(stream_id)
+        while body and (room := connection.local_flow_control_window(stream_id)) > 0:
+            size = min(room, connection.max_outbound_frame_size)
+            connection.send_data(stream_id, body[:size], end_stream=len(body) <= size and not trailers)
+            body = body[size:]
+        if body:
+            self._unsent[stream_id] = (body, trailers)
+        elif trailers:
+            connection.send_headers(stream_id, trailers, end_stream=True)

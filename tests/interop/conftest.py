@@ -1,0 +1,23 @@
+"""One mesh of processes for all of these tests, and the app that echoes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.interop.apps import EchoApp
+from tests.interop.mesh import Mesh
+
+
+@pytest.fixture(scope="package")
+def mesh() -> Iterator[Mesh]:
+    with Mesh() as made:
+        yield made
+        assert made.complaints() == []
+
+
+@pytest.fixture(scope="package")
+def echo(mesh: Mesh) -> Iterator[EchoApp]:
+    with EchoApp(mesh.take_port()) as made:
+        yield made
