@@ -70,9 +70,14 @@ class Discovered(Network):
         await until(lambda: self.endpoints.opened >= count, f"stream {count} of endpoints is opened")
 
 
-def add(*servers: Addr, of_set: dict[str, str] | None = None, **labels: str) -> destination_pb2.Update:
-    """`labels` of each address, `of_set` of all of them."""
-    addrs = [destination_pb2.WeightedAddr(addr=address_message(one), weight=1, metric_labels=labels) for one in servers]
+def add(
+    *servers: Addr, of_each: dict[str, str] | None = None, of_set: dict[str, str] | None = None
+) -> destination_pb2.Update:
+    """With labels of each address, and of all of them."""
+    addrs = [
+        destination_pb2.WeightedAddr(addr=address_message(one), weight=1, metric_labels=of_each or {})
+        for one in servers
+    ]
     return destination_pb2.Update(add=destination_pb2.WeightedAddrSet(addrs=addrs, metric_labels=of_set or {}))
 
 
