@@ -25,6 +25,7 @@ from tests.interop.background import Background
 
 _PREFACE: Final = b"PRI * HTTP/2.0"
 _READ_BYTES: Final = 1 << 16
+_TOLD_BYTES: Final = 2048
 
 Fields = list[tuple[bytes, bytes]]
 
@@ -38,7 +39,7 @@ class Request:
     trailers: Fields = field(default_factory=list)
 
     def told(self) -> bytes:
-        """As JSON; names in lower case, in their order."""
+        """As JSON; names in lower case, in their order. Padded, so that what proxies add does not change its length."""
         text = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in self.fields]
         found = {
             "method": self.method.decode(),
@@ -48,7 +49,7 @@ class Request:
             "sha256": hashlib.sha256(self.body).hexdigest(),
             "trailers": [(name.decode().lower(), value.decode()) for name, value in self.trailers],
         }
-        return json.dumps(found).encode()
+        return json.dumps(found).encode().ljust(_TOLD_BYTES)
 
 
 @dataclass
@@ -103,7 +104,9 @@ async def _serve_http1(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
         event = connection.next_event()
         if event is h11.NEED_DATA:
             if connection.they_are_waiting_for_100_continue:
-                writer.write(_said(connection, h11.InformationalResponse(status_code=100, headers=[])))
+                writer.write(
+                    _said(connection, h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue"))
+                )
             connection.receive_data(await reader.read(_READ_BYTES))
         elif isinstance(event, h11.Request):
             request = Request(event.method, event.target, list(event.headers.raw_items()))
@@ -113,7 +116,7 @@ async def _serve_http1(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
         elif isinstance(event, h11.EndOfMessage):
             assert request is not None
             request.trailers = list(event.headers.raw_items())
-            _answer_http1(connection, writer, answer(request))
+            _answer_http1(connection, writer, request)
             await writer.drain()
             if connection.our_state is not h11.DONE:
                 return
@@ -122,12 +125,15 @@ async def _serve_http1(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
             return
 
 
-def _answer_http1(connection: h11.Connection, writer: asyncio.StreamWriter, what: Answer) -> None:
+def _answer_http1(connection: h11.Connection, writer: asyncio.StreamWriter, request: Request) -> None:
+    what = answer(request)
     framing = (b"Transfer-Encoding", b"chunked") if what.is_chunked else (b"Content-Length", b"%d" % len(what.body))
     # HTTP/1.0 clients get no chunks; h11 sees to that.
     head = h11.Response(status_code=200, headers=[(b"Server", b"echo"), framing], reason=b"Fine")
-    parts = [_said(connection, head), _said(connection, h11.Data(data=what.body))]
-    writer.write(b"".join(parts) + _said(connection, h11.EndOfMessage(headers=what.trailers)))
+    writer.write(_said(connection, head))
+    if request.method != b"HEAD":
+        writer.write(_said(connection, h11.Data(data=what.body)))
+    writer.write(_said(connection, h11.EndOfMessage(headers=what.trailers)))
 
 
 def _said(connection: h11.Connection, event: h11.Event) -> bytes:
