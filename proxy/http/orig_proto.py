@@ -66,6 +66,7 @@ def downgrade_request(request: RequestHead) -> None:
     if version == HTTP_2:
         return
     request.version = version
+    request.has_crumbs = False  # two cookie fields are two lines that the client wrote (golden: http1-pair, get)
     if mark[10:23] == _ABSOLUTE:
         request.is_absolute = True
         request.target = request.absolute_form()
