@@ -6,7 +6,7 @@ import socket
 import threading
 from collections.abc import Callable
 
-from tests.field.wire import DEADLINE_S, Ended, Message, Peer, ok
+from tests.field.wire import DEADLINE_S, OK, Ended, Message, Peer
 from tests.kit.topology import until
 
 Script = Callable[[Peer], None]
@@ -93,7 +93,7 @@ class App:
 class Answering:
     """A script: reads whole requests strictly by their framing and answers each with `answer(request)`."""
 
-    def __init__(self, answer: bytes | Callable[[Message], bytes] = ok()) -> None:
+    def __init__(self, answer: bytes | Callable[[Message], bytes] = OK) -> None:
         self.requests: list[Message] = []
         self._answer = answer
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 from proxy.core.addr import Addr
 from tests.field.app import Answering, App, Script
-from tests.field.wire import Message, Peer, ok
+from tests.field.wire import OK, Message, Peer
 from tests.kit.topology import DIRECT, PAIR, Topology
 
 
@@ -28,7 +28,7 @@ class Stage:
         self.where = self._stack.enter_context(self.topology.way(self.way, self.app.port))
         return self.app
 
-    def answers(self, answer: bytes | Callable[[Message], bytes] = ok()) -> Answering:
+    def answers(self, answer: bytes | Callable[[Message], bytes] = OK) -> Answering:
         """An app that answers every request so; its `requests` are kept."""
         script = Answering(answer)
         self.play(script)
