@@ -46,3 +46,11 @@ def test_looking_decays_and_stores() -> None:
 
 def test_the_first_estimate_is_a_millisecond_at_least() -> None:
     assert PeakEwma(0.0, 1.0, 0.0).load(0.0) == 0.001
+
+
+def test_a_decay_of_less_than_a_millisecond_is_one() -> None:
+    for decay_s in (0.0, 0.0001):
+        load = PeakEwma(1.0, decay_s, 0.0)
+        assert load.load(0.001) == pytest.approx(exp(-1.0))
+        load.observe(0.0, 5.0)
+        assert load.load(5.0) == pytest.approx(0.0)
