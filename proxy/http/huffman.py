@@ -1,7 +1,9 @@
 """Huffman decoding of HPACK strings (RFC 7541 appendix B).
 
 Law: an octet costs one list lookup. Every entry holds what the octet
-completes and the row to go on with, so that the loop tests nothing.
+completes and the row to go on with, so that the loop tests nothing. A row is
+filled when it is first met: all of them take a quarter of a second, and a
+process that starts has need of none.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ from proxy.core.reason import Reason
 from proxy.http.huffman_table import CODE_LENGTHS, CODES
 
 _EOS: Final = 256
+_DEAD: Final = -1
 
-# A row is a list of 256 (completed octets, next row); typed Any because it is recursive.
+# A row is a list of 256 (completed octets, next row); typed Any because it is recursive. Empty: not met yet.
 Row = list[Any]
 
 
@@ -36,43 +39,72 @@ def _tree() -> list[list[int]]:
     return nodes
 
 
-def _rows() -> tuple[Row, list[Row]]:
-    """The root row, and the rows where a string may end: after at most seven ones of padding."""
-    nodes = _tree()
-    rows: list[Row] = [[] for _ in nodes]
-    dead: Row = []
-    dead.extend([(b"", dead)] * 256)
-    pieces: dict[bytes, bytes] = {}
-    for state, row in enumerate(rows):
-        for octet in range(256):
-            node = state
-            done = bytearray()
-            for shift in range(7, -1, -1):
-                node = nodes[node][(octet >> shift) & 1]
-                if node < 0:
-                    if node == -(_EOS + 1):
-                        break
-                    done.append(-node - 1)
-                    node = 0
-            piece = bytes(done)
-            row.append((pieces.setdefault(piece, piece), dead if node < 0 else rows[node]))
-    ends = [rows[0]]
+_NODES: Final = _tree()
+_ROWS: Final[list[Row]] = [[] for _ in _NODES]
+"""By node of the tree."""
+_node_of: Final[dict[int, int]] = {id(row): node for node, row in enumerate(_ROWS)}
+_dead: Final[Row] = []
+_dead.extend([(b"", _dead)] * 256)
+_halves: Final[dict[int, list[tuple[bytes, int]]]] = {}
+_pieces: Final[dict[bytes, bytes]] = {}
+
+
+def _half(node: int) -> list[tuple[bytes, int]]:
+    """What each four bits complete from this node on, and where they lead."""
+    found = _halves.get(node)
+    if found is None:
+        found = _halves[node] = [_walk(node, bits) for bits in range(16)]
+    return found
+
+
+def _walk(node: int, bits: int) -> tuple[bytes, int]:
+    done = b""
+    for shift in (3, 2, 1, 0):
+        node = _NODES[node][(bits >> shift) & 1]
+        if node == -(_EOS + 1):
+            return done, _DEAD
+        if node < 0:
+            done += bytes((-node - 1,))
+            node = 0
+    return done, node
+
+
+def _fill(row: Row) -> None:
+    """The 256 entries of a row that was never met."""
+    for first, middle in _half(_node_of[id(row)]):
+        if middle == _DEAD:
+            row += [(first, _dead)] * 16
+            continue
+        for second, end in _half(middle):
+            piece = first + second
+            row.append((_pieces.setdefault(piece, piece), _dead if end == _DEAD else _ROWS[end]))
+
+
+def _ends() -> list[Row]:
+    """The rows where a string may end: after at most seven ones of padding."""
+    ends = [_ROWS[0]]
     node = 0
     for _ in range(7):
-        node = nodes[node][1]
-        ends.append(rows[node])
-    return rows[0], ends
+        node = _NODES[node][1]
+        ends.append(_ROWS[node])
+    return ends
 
 
-_ROOT, _ENDS = _rows()
+_ROOT: Final = _ROWS[0]
+_ENDS: Final = _ends()
 
 
 def decode(octets: bytes) -> bytes:
+    """ProtocolError if it ends within a symbol, in too much padding, or names end-of-string."""
     row = _ROOT
     pieces: list[bytes] = []
     append = pieces.append
     for octet in octets:
-        piece, row = row[octet]
+        try:
+            piece, row = row[octet]
+        except IndexError:
+            _fill(row)
+            piece, row = row[octet]
         append(piece)
     for end in _ENDS:
         if row is end:

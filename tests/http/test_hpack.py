@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 
 import hpack
 import pytest
@@ -86,6 +88,11 @@ names = st.sampled_from([b":path", b"x-a", b"cookie", b"user-agent", b"authoriza
 values = st.binary(max_size=8).map(lambda data: data.hex().encode()) | st.sampled_from([b"1", b"gzip, deflate", b""])
 lists = st.lists(st.tuples(names, values), max_size=8)
 sizes = st.none() | st.sampled_from([0, 64, 300, 4096, 65536])
+
+
+def test_a_process_that_starts_fills_no_rows() -> None:
+    script = "from proxy.http import huffman; print(sum(map(bool, huffman._ROWS)))"
+    assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "0"
 
 
 @given(st.lists(st.tuples(lists, sizes), max_size=30))
