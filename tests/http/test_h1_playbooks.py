@@ -94,6 +94,23 @@ def test_head_keeps_the_length_of_the_body_it_does_not_get() -> None:
         it.feed("client", GET).expect("app", GET).feed("app", OK).expect("client", OK)
 
 
+@pytest.mark.parametrize("lengths", [b"2, 2", b"2,2 ,\t2", b"2\r\nContent-Length: 2"])
+def test_an_answer_that_repeats_its_length_says_it_once(lengths: bytes) -> None:
+    answer = b"HTTP/1.1 200 OK\r\nX: 2, 2\r\nContent-Length: " + lengths + b"\r\nY: 1\r\n\r\nok"
+    once = b"HTTP/1.1 200 OK\r\nX: 2, 2\r\nContent-Length: 2\r\nY: 1\r\n\r\nok"
+    with play() as it:
+        it.feed("client", GET).expect("app", GET).feed("app", answer).expect("client", once)
+        it.feed("client", GET).expect("app", GET).feed("app", OK).expect("client", OK)
+
+
+@pytest.mark.parametrize("lengths", [b"2, 3", b"2,", b"2, 02", b"2\r\nContent-Length: 3"])
+def test_an_answer_of_two_lengths_is_refused(lengths: bytes) -> None:
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: " + lengths + b"\r\n\r\nok"
+    with play() as it:
+        it.feed("client", GET).expect("app", GET).feed("app", answer).aborted("app", Reason.PROTOCOL_ERROR)
+        it.expect("client", b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n")
+
+
 def test_a_body_that_an_http10_app_ends_by_closing_ends_so_for_the_client() -> None:
     answer = b"HTTP/1.0 200 OK\r\nContent-Type: a/b\r\n\r\nbody till eof"
     with play() as it:

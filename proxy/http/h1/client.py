@@ -199,7 +199,7 @@ class H1Client:
             block = h1.header_block(text)
             head = h1.read_response(start_line, block, self._method)
         except ProtocolError:
-            better = h1.with_crlf(data)
+            better = h1.with_crlf(data) or h1.with_one_length(data)
             if better is None:
                 raise
             return better

@@ -40,6 +40,7 @@ _absolute = re.compile(rb"([A-Za-z][A-Za-z0-9+.\-]*)://([^/?#]+)(.*)", re.DOTALL
 _head_end = re.compile(rb"\n\r?\n").search
 _line_end = re.compile(rb"\r?\n")
 _empty_lines = re.compile(rb"(?:\r?\n)+").match
+_repeated_length = re.compile(rb"(?im)^(content-length:[ \t]*)([0-9]+)(?:[ \t]*,[ \t]*\2)+[ \t]*\r\n")
 
 _PHRASES: Final[dict[int, bytes]] = {
     100: b"Continue", 101: b"Switching Protocols", 102: b"Processing", 103: b"Early Hints", 200: b"OK", 201: b"Created",
@@ -179,6 +180,16 @@ def with_crlf(data: bytes) -> bytes | None:
     lines = _line_end.split(data[: end.start()].removesuffix(b"\r"))
     changed = b"\r\n".join(lines) + b"\r\n\r\n" + data[end.end() :]
     return None if changed == data else changed
+
+
+def with_one_length(data: bytes) -> bytes | None:
+    """`data` with a list of equal lengths in its head said once (RFC 9112 section 6.3, rule 5); None if there is none.
+
+    For responses: a request that says `5, 5` is refused, as linkerd2-proxy does.
+    """
+    head, end, rest = data.partition(b"\r\n\r\n")
+    changed, count = _repeated_length.subn(rb"\1\2\r\n", head + b"\r\n")
+    return changed + end[2:] + rest if count else None
 
 
 def skip_empty_lines(data: bytes) -> bytes:
