@@ -79,6 +79,24 @@ def test_failfast() -> None:
     run(story)
 
 
+@pytest.mark.acceptance("ODISC-04")
+def test_what_stands_behind_a_destination_is_made_once() -> None:
+    """When the first connection speaks, for all that speak meanwhile and later; whether it is ready is its own to say."""
+
+    async def story(ticking: Ticking) -> None:
+        queue = Queue(ticking)
+        fake = queue.network.fake
+        assert not [question for kind, question in fake.asked if kind == "endpoints"]
+        waiting = await queue.waits(3)
+        queue.serve(await queue.network.server(http_server("web")))
+        assert await asyncio.gather(*waiting) == [200] * 3
+        assert await queue.ask() == 200
+        assert [question for kind, question in fake.asked if kind == "endpoints"] == [WEB]
+        queue.network.close()
+
+    run(story)
+
+
 @pytest.mark.acceptance("GATE-04")
 def test_load_shed() -> None:
     """A queue of three: the one that is being worked on, and a line of two."""
