@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from proxy.core.dial import ALPN
@@ -26,6 +28,22 @@ def test_http1_behind_the_header() -> None:
             assert workload.metric("tcp_open_total", 'direction="inbound",peer="src"', to_app, PEER) == 1
             assert workload.metric("request_total", to_app, PEER) == 1
             client.close()
+
+    run(story)
+
+
+def test_the_apps_connection_outlives_the_peers_and_ends_when_nobody_uses_it() -> None:
+    async def story(ticking: Ticking) -> None:
+        async with Workload(ticking) as workload:
+            for _ in range(3):
+                client = await workload.connect_direct(TransportHeader(workload.app.port, "", "http/1"))
+                assert await client.ask(GET) == OK
+                client.close()
+                await until(lambda: not len(workload.drain))
+                gc.collect()
+            assert (len(workload.app.saw), workload.app.has_eof) == (1, [False])
+            ticking.pass_time(3.1)
+            await until(lambda: workload.app.has_eof == [True])
 
     run(story)
 
