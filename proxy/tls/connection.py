@@ -222,7 +222,8 @@ class Session:
 
     def flush(self) -> None:
         self._is_marked = False
-        if self._state != _OPEN or self._unsent:
+        unsent = self._unsent
+        if self._state != _OPEN or unsent:
             if self._state <= _OPEN:
                 self._watch_level()
             else:
@@ -235,8 +236,11 @@ class Session:
             if self.meter is not None:
                 self.meter.written_bytes += len(data)
             self._send(data)
-        if self._is_ending and not self._has_ended and not self._unsent and self._state == _OPEN:
+        if self._is_ending and not self._has_ended and not self._unsent and self._is_open():
             self._send_close_notify()
+
+    def _is_open(self) -> bool:  # asked anew after a call: mypyc holds on to what it saw of an attribute before
+        return self._state == _OPEN
 
     def _send(self, data: bytes) -> None:
         tls = self._socket

@@ -233,13 +233,16 @@ class PlainConnection:
         """Open, reading, and nothing read is waiting for its codec."""
         return self._reason is None and self._is_open and not (self._is_paused or self._has_eof or self._missed)
 
+    def _is_over(self) -> bool:  # asked anew after a call: mypyc holds on to what it saw of an attribute before
+        return self._reason is not None
+
     def has_written_all(self) -> bool:
         """Open, and all that was written is with the kernel; flushes."""
         if self._reason is not None or self._is_ending:
             return False
         self.flush()
         transport = self._transport
-        return transport is not None and self._reason is None and not transport.get_write_buffer_size()
+        return transport is not None and not self._is_over() and not transport.get_write_buffer_size()
 
     def broken(self, error: OSError) -> None:
         """The kernel met an error where we did not look."""
@@ -293,7 +296,7 @@ class PlainConnection:
             except Exception:
                 self._give_up()
             transport = self._transport
-            if self._is_ending and not self._is_marked and self._reason is None and transport is not None:
+            if self._is_ending and not self._is_marked and not self._is_over() and transport is not None:
                 self._end_now(transport)
         return True
 
@@ -393,6 +396,5 @@ def serve_plain(
 def dial_plain(reactor: Reactor, addr: Addr, make_codec: MakeCodec, options: DialOptions) -> Codec:
     """The codec, which may write at once. A failure is its `lost` (CONNECT_FAILED, CONNECT_TIMEOUT), never in this call."""
     connection = PlainConnection(reactor, make_codec, options.meter)
-    codec = connection.codec
     connection.connect(addr, options)
-    return codec
+    return connection.codec

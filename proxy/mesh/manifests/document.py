@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from ipaddress import ip_address
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
@@ -131,7 +131,8 @@ class Value:
 def documents(text: str, file: str) -> Iterator[Value]:
     """The documents of one file that are not empty; ManifestError where the text is no YAML."""
     try:
-        for node in yaml.compose_all(text, Loader=yaml.SafeLoader):
+        nodes: Iterator[Any] = yaml.compose_all(text, Loader=yaml.SafeLoader)
+        for node in nodes:
             if node is not None and node.tag != f"{_TAG}null":
                 yield Value(node, file)
     except yaml.MarkedYAMLError as error:
