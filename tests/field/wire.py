@@ -51,9 +51,8 @@ class Peer:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self.received = b""
-        self._read = 0
-        """How much of `received` was asked for."""
+        self._log: list[bytes] = []
+        self._unread = bytearray()
         self.end = ""
         """FIN or RST once it came."""
         sock.settimeout(DEADLINE_S)
@@ -91,57 +90,56 @@ class Peer:
 
     # ---- reading
 
+    @property
+    def received(self) -> bytes:
+        return b"".join(self._log)
+
     def _more(self, timeout_s: float = DEADLINE_S) -> bool:
         """Wait for bytes; False if none will come. TimeoutError."""
         if self.end:
             return False
-        self.sock.settimeout(timeout_s)
+        if timeout_s != DEADLINE_S:
+            self.sock.settimeout(timeout_s)
         try:
             data = self.sock.recv(1 << 18)
         except ConnectionError:
             self.end = RST
             return False
         finally:
-            if self.sock.fileno() >= 0:
+            if timeout_s != DEADLINE_S and self.sock.fileno() >= 0:
                 self.sock.settimeout(DEADLINE_S)
         if not data:
             self.end = FIN
             return False
-        self.received += data
+        self._log.append(data)
+        self._unread += data
         return True
 
     def until(self, marker: bytes) -> bytes:
         """What comes up to and with the marker."""
-        while (found := self.received.find(marker, self._read)) < 0:
+        while (found := self._unread.find(marker)) < 0:
             if not self._more():
-                raise Ended(self.received[self._read :])
-        return self._take(found + len(marker) - self._read)
+                raise Ended(bytes(self._unread))
+        return self._take(found + len(marker))
 
     def exactly(self, size: int) -> bytes:
-        parts: list[bytes] = [self.received[self._read :]]
-        got = len(parts[0])
-        while got < size:  # not `received +=` per read, which would be quadratic for a big body
-            data = self.sock.recv(1 << 18)
-            if not data:
-                self.end = FIN
-                raise Ended(b"".join(parts)[:200])
-            parts.append(data)
-            got += len(data)
-        self.received = self.received[: self._read] + b"".join(parts)
+        while len(self._unread) < size:
+            if not self._more():
+                raise Ended(bytes(self._unread))
         return self._take(size)
 
     def rest(self) -> bytes:
         """All until the other side ends; `end` then says how."""
         while self._more():
             pass
-        return self._take(len(self.received) - self._read)
+        return self._take(len(self._unread))
 
     def is_quiet(self, for_s: float = 0.05) -> bool:
         """Nothing more has come, no end either."""
         try:
             self._more(for_s)
         except TimeoutError:
-            return self._read == len(self.received)
+            return not self._unread
         return False
 
     def state(self, for_s: float = 0.05) -> str:
@@ -151,12 +149,11 @@ class Peer:
                 pass
         except TimeoutError:
             pass
-        rest = self.received[self._read :]
-        return repr(rest[:200]) if rest else self.end or OPEN
+        return repr(bytes(self._unread[:200])) if self._unread else self.end or OPEN
 
     def _take(self, size: int) -> bytes:
-        taken = self.received[self._read : self._read + size]
-        self._read += size
+        taken = bytes(self._unread[:size])
+        del self._unread[:size]
         return taken
 
     # ---- HTTP/1
