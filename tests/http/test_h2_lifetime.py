@@ -67,6 +67,16 @@ def test_a_client_that_does_not_answer_the_ping() -> None:
     assert client.wire.has_ended
 
 
+def test_after_the_last_goaway_of_an_idle_connection_nothing_is_answered() -> None:
+    client = Client()
+    client.server.close()
+    ping = next(one for one in client.take() if one.kind == frame.PING)
+    client.send(raw(6, 1, 0, ping.payload))
+    assert client.wire.has_ended
+    assert client.send(raw(6, 0, 0, b"are you?") + raw(4, 0, 0)) == []
+    assert client.head(1) == [] and not client.stage.exchanges
+
+
 def test_a_fatal_answer_comes_behind_a_graceful_goaway() -> None:
     client = Client()
     client.head(1)
@@ -364,3 +374,11 @@ def test_an_idle_connection_is_small() -> None:
     each = (tracemalloc.get_traced_memory()[0] - before) / 200
     tracemalloc.stop()
     assert len(made) == 200 and each < 8 * 1024, each
+
+
+def test_a_server_that_shuts_down_in_two_steps_hears_no_answer_to_its_ping() -> None:
+    server = Server(H2Settings(keepalive_interval_s=5.0, keepalive_while_idle=True))
+    assert goaways(server.send(frame.goaway(LAST, 0))) == [(0, 0)]
+    assert server.wire.has_ended
+    assert server.send(raw(6, 0, 0, b"draining") + frame.goaway(0, 0)) == []
+    assert server.pass_time(6.0) == []

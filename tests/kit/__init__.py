@@ -21,6 +21,7 @@ class ListWire:
         self.aborted: Reason | None = None
 
     def write(self, data: bytes) -> None:
+        assert not self.has_ended, "written after the end"
         self.written.append(data)
 
     def pause_reading(self) -> None:

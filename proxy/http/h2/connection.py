@@ -360,7 +360,11 @@ class H2Connection:
         self.wire.abort(reason)
 
     def end_if_idle(self) -> None:
+        """Nothing runs and nothing new will: what still comes needs no answer, and could get none."""
         if not self.streams and not self.is_over:
+            self.is_over = True
+            self.alarms.disarm(alarms.KEEPALIVE)
+            self.alarms.disarm(alarms.PONG)
             if self.is_client:
                 self.wire.write(frame.goaway(0, NO_ERROR))
             self.wire.end()
