@@ -26,7 +26,7 @@ from proxy.tls.context import ssl_reason
 
 MakeCodec = Callable[[Wire], Codec]
 
-_BUFFER_BYTES: Final = 262144
+_BUFFER_BYTES: Final = 524288
 _RECORD_BYTES: Final = 16384
 _PATIENCE: Final = 8
 """Wake-ups with a single record until we stop looking for a second (the look that finds none costs 10 us),
@@ -54,7 +54,7 @@ class Session:
 
     __slots__ = (
         "codec", "meter", "on_lost", "_reactor", "_loop", "_socket", "_fd", "_state",
-        "_output", "_unsent", "_read", "_patience", "_deadline", "_on_abandoned", "_reason", "_errno",
+        "_output", "_unsent", "_read", "_write", "_patience", "_deadline", "_on_abandoned", "_reason", "_errno",
         "_is_marked", "_is_paused", "_is_ending", "_has_ended", "_has_eof", "_is_full",
     )  # fmt: skip
 
@@ -73,6 +73,7 @@ class Session:
         self._output: list[bytes] = []
         self._unsent = b""
         self._read: Callable[..., int] = _read_nothing
+        self._write: Callable[[Any], int] | None = None
         self._patience = _PATIENCE
         self._deadline: set[Any] | None = None
         self._reason = Reason.COMPLETE
@@ -93,7 +94,10 @@ class Session:
             return
         self._socket = tls
         self._fd = tls.fileno()
-        self._read = cast("Callable[..., int]", tls.read)
+        # SSLSocket's own read and send are this and two Python calls more, each time.
+        engine: Any = getattr(tls, "_sslobj", None) or tls
+        self._read = engine.read
+        self._write = engine.write
         self._state = _OPEN
         if self.meter is not None:
             self.meter.open(self._reactor.clock())
@@ -187,6 +191,8 @@ class Session:
         tls = self._socket
         if tls is not None:
             self._socket = None
+            self._read = _read_nothing
+            self._write = None
             self._loop.remove_reader(self._fd)
             self._loop.remove_writer(self._fd)
             _shut(tls, reason, self._has_ended)
@@ -243,17 +249,17 @@ class Session:
         return self._state == _OPEN
 
     def _send(self, data: bytes) -> None:
-        tls = self._socket
-        if tls is None:
+        write = self._write
+        if write is None:
             return
         sent = 0
         size = len(data)
         try:
-            sent = tls.send(data)
+            sent = write(data)
             if sent < size:
                 view = memoryview(data)
                 while sent < size:  # one record at a time
-                    sent += tls.send(view[sent:])
+                    sent += write(view[sent:])
         except (ssl.SSLWantWriteError, BlockingIOError):
             self._unsent = data[sent:]
             self._loop.add_writer(self._fd, self._on_writable)
