@@ -56,7 +56,8 @@ class Peer:
         self.end = ""
         """FIN or RST once it came."""
         sock.settimeout(DEADLINE_S)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     @classmethod
     def connect(cls, where: Addr) -> Peer:

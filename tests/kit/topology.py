@@ -67,6 +67,7 @@ class Topology:
         self._apps: dict[int, Addr] = {}
         """What stands behind each inbound listener, by its port."""
         self._count = 0
+        self._ahead_s = 0.0
         self._faults = _Faults()
         self.drain = Drain()
         """Of both sides: its length is the number of connections that they accepted and that still live."""
@@ -76,16 +77,11 @@ class Topology:
         self.call(self._make)
 
     def _make(self) -> None:
-        wheel = Wheel(_TICK_S, monotonic())
-        self._reactor = Reactor(self._loop, Flusher(self._loop.call_soon), wheel, monotonic)
-
-        def turn() -> None:
-            self._loop.call_later(_TICK_S, turn)
-            wheel.advance(monotonic())
-
-        turn()
-        self.outbound_registry = Registry(monotonic)
-        self.inbound_registry = Registry(monotonic)
+        self._wheel = Wheel(_TICK_S, self._clock())
+        self._reactor = Reactor(self._loop, Flusher(self._loop.call_soon), self._wheel, self._clock)
+        self._turn()
+        self.outbound_registry = Registry(self._clock)
+        self.inbound_registry = Registry(self._clock)
         self._outbound = Outbound(
             self._reactor,
             parse({"SPONSON_ALLOW_LOOPBACK": "true", **environment(**self._env)}),
@@ -102,6 +98,22 @@ class Topology:
             self.inbound_registry,
             self.drain,
         )
+
+    def _turn(self) -> None:
+        self._loop.call_later(_TICK_S, self._turn)
+        self._wheel.advance(self._clock())
+
+    def _clock(self) -> float:
+        return monotonic() + self._ahead_s
+
+    def pass_time(self, seconds: float) -> None:
+        """Let the proxies' clock jump: every deadline that is due until then passes now."""
+
+        def jump() -> None:
+            self._ahead_s += seconds
+            self._wheel.advance(self._clock())
+
+        self.call(jump)
 
     def _behind(self, sock: socket.socket, peer: Addr) -> Addr:
         return self._apps[sock.getsockname()[1]]
