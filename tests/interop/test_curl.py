@@ -86,10 +86,9 @@ def test_the_app_is_told_who_asks(mesh: Mesh, echo: EchoApp) -> None:
 def run(mesh: Mesh, echo: EchoApp, way: str, name: str, upload: Path) -> Seen:
     protocol, arguments = CASES[name]
     at = mesh.way(way, echo.port, protocol)
-    command = ["curl", "-sS", "--max-time", "20", "-A", "curl", "-H", f"Host: {HOST}", "-D", "-"]
     heads = upload.parent / "heads"
-    command[-1] = str(heads)
-    outputs = []
+    command = ["curl", "-sS", "--max-time", "20", "-A", "curl", "-H", f"Host: {HOST}", "-D", str(heads)]
+    outputs: list[Path] = []
     for one in arguments:
         if one.startswith("/"):
             outputs.append(upload.parent / f"body-{len(outputs)}")

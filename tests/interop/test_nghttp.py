@@ -61,7 +61,7 @@ def test_no_request_of_h2load_fails(mesh: Mesh, echo: EchoApp, upload: Path, nam
     protocol, arguments = LOADS[name]
     at = mesh.way(way, echo.port, protocol)
     done = subprocess.run(["h2load", *of(at, arguments, upload)], capture_output=True, text=True, timeout=60)
-    counts = dict((what, int(count)) for count, what in re.findall(r"(\d+) (\w+)(?=[,\n])", done.stdout))
+    counts = {what: int(count) for count, what in re.findall(r"(\d+) (\w+)(?=[,\n])", done.stdout)}
     wanted = int(next(one[2:] for one in arguments if one.startswith("-n")))
     assert (counts["succeeded"], counts["failed"], counts["errored"], counts["timeout"]) == (wanted, 0, 0, 0)
     assert counts["2xx"] == wanted
