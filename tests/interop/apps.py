@@ -8,8 +8,10 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import hashlib
 import json
+import struct
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
@@ -28,6 +30,12 @@ _READ_BYTES: Final = 1 << 16
 _TOLD_BYTES: Final = 2048
 
 Fields = list[tuple[bytes, bytes]]
+
+ZIPPED: Final = "/zipped.Test/Output"
+_ZIPPED_MESSAGE: Final = gzip.compress(b"small again" * 100, mtime=0)
+ZIPPED_MESSAGES: Final = b"".join(
+    struct.pack("!BI", is_zipped, len(one)) + one for is_zipped, one in ((1, _ZIPPED_MESSAGE), (0, b"as it is"))
+)
 
 
 @dataclass
@@ -57,6 +65,7 @@ class Answer:
     body: bytes
     trailers: Fields = field(default_factory=list)
     is_chunked: bool = False
+    fields: Fields = field(default_factory=list)
 
 
 def answer(request: Request) -> Answer:
@@ -65,6 +74,9 @@ def answer(request: Request) -> Answer:
         return Answer((b"0123456789abcdef" * (size // 16 + 1))[:size])
     if request.path == b"/trailers":
         return Answer(b"a body with a trailer", [(b"x-after", b"all")], True)
+    if request.path == ZIPPED.encode():
+        fields = [(b"content-type", b"application/grpc"), (b"grpc-encoding", b"gzip")]
+        return Answer(ZIPPED_MESSAGES, [(b"grpc-status", b"0")], True, fields)
     return Answer(request.told())
 
 
@@ -73,10 +85,12 @@ class EchoApp:
 
     def __init__(self, port: int) -> None:
         self.port = port
+        self.requests: list[Request] = []
+        """Those that came by HTTP/2, in their order."""
 
     def __enter__(self) -> Self:
         self._background = Background("echo app")
-        self._background.listen(_serve, self.port)
+        self._background.listen(self._serve, self.port)
         return self
 
     def __exit__(
@@ -84,16 +98,15 @@ class EchoApp:
     ) -> None:
         self._background.close()
 
-
-async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    first = await reader.read(_READ_BYTES)
-    try:
-        if first.startswith(_PREFACE[: len(first)]):
-            await _Http2(reader, writer).serve(first)
-        else:
-            await _serve_http1(reader, writer, first)
-    except (h11.RemoteProtocolError, h2.exceptions.ProtocolError):
-        pass
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        first = await reader.read(_READ_BYTES)
+        try:
+            if first.startswith(_PREFACE[: len(first)]):
+                await _Http2(reader, writer, self.requests).serve(first)
+            else:
+                await _serve_http1(reader, writer, first)
+        except (h11.RemoteProtocolError, h2.exceptions.ProtocolError):
+            pass
 
 
 async def _serve_http1(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, first: bytes) -> None:
@@ -141,8 +154,9 @@ def _said(connection: h11.Connection, event: h11.Event) -> bytes:
 
 
 class _Http2:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seen: list[Request]) -> None:
         self._reader = reader
+        self._seen = seen
         self._writer = writer
         config = h2.config.H2Configuration(client_side=False, header_encoding=None)
         self._connection = h2.connection.H2Connection(config)
@@ -185,8 +199,9 @@ class _Http2:
                 self._send(stream_id)
 
     def _answer(self, stream_id: int, request: Request) -> None:
+        self._seen.append(request)
         what = answer(request)
-        head = [(b":status", b"200"), (b"server", b"echo")]
+        head = [(b":status", b"200"), (b"server", b"echo"), *what.fields]
         if not what.is_chunked:
             head.append((b"content-length", b"%d" % len(what.body)))
         is_bare = request.method == b"HEAD"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.interop.apps import EchoApp
+from tests.interop.grpc_apps import GrpcioApp, GrpclibApp
 from tests.interop.mesh import Mesh
 
 
@@ -21,3 +22,9 @@ def mesh() -> Iterator[Mesh]:
 def echo(mesh: Mesh) -> Iterator[EchoApp]:
     with EchoApp(mesh.take_port()) as made:
         yield made
+
+
+@pytest.fixture(scope="package")
+def ports(mesh: Mesh) -> dict[object, int]:
+    """Where each kind of gRPC app listens."""
+    return {kind: mesh.take_port() for kind in (GrpcioApp, GrpclibApp)}

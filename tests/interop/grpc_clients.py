@@ -77,7 +77,7 @@ class GrpcioClient:
             return _outcome(self._channel.stream_unary(path).future(iter(requests), **given), True)
         if path == PING_PONG:
             return _outcome(self._channel.stream_stream(path)(iter(requests), **given), False)
-        if path == OUTPUT:
+        if path.endswith("/Output"):
             return _outcome(self._channel.unary_stream(path)(requests[0], **given), False)
         return _outcome(self._channel.unary_unary(path).future(requests[0], **given), True)
 

@@ -54,11 +54,6 @@ PAIRS: dict[str, tuple[Callable[[Addr], GrpcClient], Callable[[int], GrpcApp]]] 
 }
 
 
-@pytest.fixture(scope="module")
-def ports(mesh: Mesh) -> dict[object, int]:
-    return {kind: mesh.take_port() for kind in (GrpcioApp, GrpclibApp)}
-
-
 @pytest.fixture(scope="module", params=PAIRS)
 def pair(request: pytest.FixtureRequest, mesh: Mesh, ports: dict[object, int]) -> Iterator[Pair]:
     make_client, make_app = PAIRS[request.param]
