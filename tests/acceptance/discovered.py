@@ -24,7 +24,7 @@ DST = Addr("10.43.0.7", 80)
 """Its cluster address, which no route leads to."""
 
 __all__ = ["DST", "HOST", "Discovered", "add", "none", "run_with_controller"]
-_PROFILES = {"DESTINATION_PROFILE_NETWORKS": "10.0.0.0/8"}
+_PROFILES = {"DESTINATION_PROFILE_NETWORKS": "10.0.0.0/8,127.0.0.0/8"}
 _SERVICE = Service("test", "disco", ports=(ServicePort("main", 80, 80),))
 
 
@@ -37,6 +37,8 @@ class Discovered(Network):
         self.endpoints: Feed = controller.feed(services.DESTINATION_GET)
         controller.on(services.GET_PROFILE, self._profile)
         controller.on(services.OUTBOUND_WATCH, self._policy)
+        self.target = DST
+        """Where clients want to go."""
         self.profiles: list[str] = []
         self._plane = ControlPlane(ticking.reactor, self.config, self.credentials, make_key_and_csr(NAME))
         self.lookups = self._lookups

@@ -9,11 +9,11 @@ from typing import Any
 import grpc
 import pytest
 
-from proxy.api import services
+from proxy.api import destination_pb2, services
 from tests.acceptance.discovered import DST, HOST, Discovered, add, none, run_with_controller
 from tests.acceptance.peers import Serve, ask, h2_app, ok
 from tests.control.controller import Controller
-from tests.kit.network import Network, h2_request
+from tests.kit.network import h2_request
 from tests.kit.sockets import Ticking, until
 
 BODIES = {"/": b"hello", "/bye": b"bye", "/recon": b"nect"}
@@ -32,14 +32,14 @@ async def http1_app(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
 class Client:
     """`get` makes one request on a connection of its own: status and body."""
 
-    def __init__(self, app: Serve, get: Callable[[Network, str], Coroutine[Any, Any, tuple[int, bytes]]]) -> None:
+    def __init__(self, app: Serve, get: Callable[[Discovered, str], Coroutine[Any, Any, tuple[int, bytes]]]) -> None:
         self.app = app
         self.get = get
 
 
 def http1(prefix: str) -> Client:
-    async def get(network: Network, path: str) -> tuple[int, bytes]:
-        answer = await ask(network, DST, f"GET {prefix}{path} HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
+    async def get(network: Discovered, path: str) -> tuple[int, bytes]:
+        answer = await ask(network, network.target, f"GET {prefix}{path} HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
         head, _, body = answer.partition(b"\r\n\r\n")
         return int(head.split(b" ")[1]), body
 
@@ -47,8 +47,8 @@ def http1(prefix: str) -> Client:
 
 
 def http2() -> Client:
-    async def get(network: Network, path: str) -> tuple[int, bytes]:
-        headers, body = await h2_request(network.redirect(DST), "GET", HOST, path)
+    async def get(network: Discovered, path: str) -> tuple[int, bytes]:
+        headers, body = await h2_request(network.redirect(network.target), "GET", HOST, path)
         return int(headers[":status"]), body
 
     return Client(h2_app(lambda fields: ok(BODIES[dict(fields)[":path"]])), get)
@@ -72,6 +72,23 @@ def test_an_address_is_resolved_by_the_name_that_policy_gives_it(client: Client)
         assert await client.get(network, "/bye") == (200, b"bye")
         assert network.profiles == [str(DST)]
         assert [request.path for request in network.endpoints.requests] == [f"{HOST}:80"]
+        network.close()
+
+    run_with_controller(story)
+
+
+@pytest.mark.acceptance("DISC-02")
+def test_one_address_is_asked_for_once(client: Client) -> None:
+    async def story(ticking: Ticking, controller: Controller) -> None:
+        network = Discovered(ticking, controller)
+        server = await network.server(client.app)
+        network.start()
+        first = asyncio.create_task(client.get(network, "/"))
+        await network.stream(1)
+        network.endpoints.say(add(server))
+        assert await first == (200, b"hello")
+        assert await client.get(network, "/") == (200, b"hello")
+        assert (network.endpoints.opened, len(network.profiles)) == (1, 1)
         network.close()
 
     run_with_controller(story)
@@ -120,6 +137,61 @@ def test_endpoints_outlive_a_stream_and_not_what_the_next_one_says(client: Clien
             assert ticking.now < told_at + 1.0
             status, _ = await client.get(network, "/")
         assert status == 504
+        network.close()
+
+    run_with_controller(story)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(none(True), marks=pytest.mark.acceptance("DISC-04"), id="empty"),
+        pytest.param(none(False), marks=pytest.mark.acceptance("DISC-05"), id="does-not-exist"),
+        pytest.param(None, marks=pytest.mark.acceptance("DISC-10"), id="nothing"),
+    ],
+)
+def test_without_endpoints_requests_fail_fast(client: Client, said: destination_pb2.Update | None) -> None:
+    """And never go to the address that the client asked for, though somebody listens there."""
+
+    async def story(ticking: Ticking, controller: Controller) -> None:
+        network = Discovered(ticking, controller)
+        connections: list[asyncio.StreamWriter] = []
+        network.target = await network.server(lambda _, writer: connections.append(writer))
+        network.start()
+        got = asyncio.create_task(client.get(network, "/"))
+        await network.stream(1)
+        if said is not None:
+            network.endpoints.say(said)
+        assert (await got)[0] == 504
+        assert not connections
+        network.close()
+
+    run_with_controller(story)
+
+
+@pytest.mark.parametrize(
+    "networks",
+    [
+        pytest.param("10.0.0.0/8", marks=pytest.mark.acceptance("DISC-06"), id="outside-of-profile-networks"),
+        pytest.param("127.0.0.0/8", marks=pytest.mark.acceptance("DISC-07"), id="refused-profile"),
+    ],
+)
+def test_what_discovery_does_not_know_goes_where_it_was_going(client: Client, networks: str) -> None:
+    async def story(ticking: Ticking, controller: Controller) -> None:
+        network = Discovered(ticking, controller, DESTINATION_PROFILE_NETWORKS=networks)
+        profiles: list[str] = []
+
+        def refused(request: destination_pb2.GetDestination, context: grpc.ServicerContext) -> None:
+            profiles.append(request.path)
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "unresolvable")
+
+        controller.on(services.GET_PROFILE, refused)
+        controller.on(services.OUTBOUND_WATCH, lambda _, context: context.abort(grpc.StatusCode.NOT_FOUND, "nobody"))
+        network.target = await network.server(client.app)
+        network.start()
+        assert await client.get(network, "/") == (200, b"hello")
+        assert network.endpoints.opened == 0
+        assert profiles == ([str(network.target)] if networks == "127.0.0.0/8" else [])
         network.close()
 
     run_with_controller(story)
