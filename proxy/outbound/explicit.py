@@ -20,7 +20,7 @@ from proxy.core.codec import Codec, Wire
 from proxy.core.names import dns_name
 from proxy.core.reactor import Clock
 from proxy.core.reason import Reason
-from proxy.core.watch import Absent
+from proxy.core.watch import Absent, Watch
 from proxy.http.exchange import Exchange
 from proxy.http.head import HTTP_2, RequestHead
 from proxy.http.headers import HOST
@@ -29,6 +29,7 @@ from proxy.metrics.transport import TransportMetrics
 from proxy.outbound import labels
 from proxy.outbound.discover import Destination, Discovery, Target
 from proxy.outbound.explicit_connect import Connecting, RefusedError, not_served, refuse_connect
+from proxy.outbound.logical import HttpRouter
 from proxy.outbound.protocol import Protocols
 from proxy.outbound.rescue import BAD_REQUEST, FORBIDDEN, NOT_DISCOVERED
 from proxy.policy.client import OPAQUE, TLS, ClientPolicy
@@ -189,21 +190,49 @@ class Opening:
 class ExplicitStage:
     """Finds the router of each request's authority; a Stage of one connection."""
 
-    __slots__ = ("_connection", "_protocols")
+    __slots__ = ("_connection", "_protocols", "_authority", "_policy", "_effective", "_router")
 
     def __init__(self, connection: ExplicitConnection) -> None:
         self._connection = connection
         self._protocols = connection.protocols
+        self._authority = b""
+        """Of the request before; the router that it took holds for the same one as long as the policy does."""
+        self._policy: ClientPolicy | None = None
+        self._effective: Watch[ClientPolicy | Absent | None] | None = None
+        self._router: HttpRouter | None = None
 
     def dispatch(self, exchange: Exchange) -> None:
         request = exchange.request
+        effective = self._effective
+        router = self._router
+        if (
+            effective is not None
+            and router is not None
+            and request.authority == self._authority
+            and effective.value is self._policy
+            and not request.is_absolute
+            and not request.wants_tunnel
+        ):
+            router.dispatch(exchange)
+        else:
+            self._dispatch_anew(exchange, request)
+
+    def _dispatch_anew(self, exchange: Exchange, request: RequestHead) -> None:
+        self._effective = None
         exchange.rescue = self._protocols.rescue
         try:
             destination = self._judge(request)
         except RefusedError as error:
             self._protocols.rescue.fail(exchange, error.failure, str(error))
             return
-        if destination.effective.value is not None:
+        policy = destination.effective.value
+        if isinstance(policy, ClientPolicy) and policy.protocol not in (OPAQUE, TLS):
+            router = self._protocols.http_router(destination, request.version == HTTP_2)
+            # Held by the connection until another authority is asked for, which passes here.
+            self._authority, self._policy, self._router = request.authority, policy, router
+            self._effective = destination.effective
+            router.dispatch(exchange)
+        elif policy is not None:
             self._route(exchange, destination)
         else:
             Parked(exchange, destination, self._route, self._protocols.given.reactor.clock).wait()

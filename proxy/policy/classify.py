@@ -72,7 +72,15 @@ def classify(exchange: Exchange) -> Class | None:
         for one in exchange.request.fields:
             if one.name == b"content-type" and one.value.startswith(grpc.CONTENT_TYPE):
                 return _classify_grpc(response, exchange.trailers)
-    return Class(status, status < 500, "", "")
+    return _PLAIN.get(status) or _plain(status)
+
+
+_PLAIN: Final[dict[int, Class]] = {}
+
+
+def _plain(status: int) -> Class:
+    made = _PLAIN[status] = Class(status, status < 500, "", "")
+    return made
 
 
 def _classify_grpc(response: ResponseHead, trailers: list[Field] | None) -> Class:
