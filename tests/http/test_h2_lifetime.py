@@ -16,7 +16,7 @@ from proxy.http.h2.settings import H2Settings
 from proxy.http.headers import field
 from proxy.http.pool import Pool
 from proxy.http.stream import OTHER_SIDE_FULL
-from tests.http.h2kit import POST, Client, Frame, Server, bare, frames, goaway_code, ok, raw, reset_codes
+from tests.http.h2kit import OK, POST, Client, Frame, Server, bare, frames, goaway_code, ok, raw, reset_codes
 from tests.kit import Clock, ListWire
 
 LAST = 0x7FFFFFFF
@@ -382,3 +382,11 @@ def test_a_server_that_shuts_down_in_two_steps_hears_no_answer_to_its_ping() -> 
     assert server.wire.has_ended
     assert server.send(raw(6, 0, 0, b"draining") + frame.goaway(0, 0)) == []
     assert server.pass_time(6.0) == []
+
+
+def test_nor_does_one_whose_last_response_stands_before_the_ping() -> None:
+    server = Server()
+    server.request()
+    server.send(frame.goaway(1, 0))
+    got = server.send(frame.header_frames(1, server.encoder.encode(OK), True) + raw(6, 0, 0, b"draining"))
+    assert goaways(got) == [(0, 0)] and len(got) == 1

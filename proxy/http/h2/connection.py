@@ -20,7 +20,7 @@ from proxy.core.timers import Wheel
 from proxy.http.h2 import alarms, control, frame
 from proxy.http.h2.alarms import Alarms
 from proxy.http.h2.codes import NO_ERROR, code_of
-from proxy.http.h2.flow import Credit
+from proxy.http.h2.flow import Credit, overrun
 from proxy.http.h2.frame import ACK, END_HEADERS, END_STREAM, PADDED, PRIORITY_FLAG, header_struct, u32_struct
 from proxy.http.h2.hpack import Decoder, Encoder
 from proxy.http.h2.settings import H2Settings, PeerSettings
@@ -32,6 +32,7 @@ _unpack_header: Final = header_struct.unpack_from
 SELF_DEPENDENT: Final = 256
 """Beside the flags of a HEADERS frame: its stream depends on itself (RFC 9113 section 5.3.2 keeps the rule's form)."""
 
+_FRAMING_FLAGS: Final = END_HEADERS | PADDED | PRIORITY_FLAG
 _NO_BLOCK: Final = 0
 _NO_SETTINGS: Final = -1
 """`_block_id` until the peer's SETTINGS, which must come first (RFC 9113 section 3.4)."""
@@ -126,13 +127,15 @@ class H2Connection:
 
     def take(self, size: int) -> None:
         """Credit for DATA that was taken or thrown away."""
-        if increment := self._credit.take(size):
-            self.wire.write(frame.window_update(0, increment))
+        credit = self._credit
+        credit.taken += size
+        if credit.taken >= credit.batch:
+            self.wire.write(frame.window_update(0, credit.give_back()))
 
     def forget(self, stream: H2Stream) -> None:
         """The stream is closed."""
         self.streams.pop(stream.id, None)
-        if stream.has_remains():
+        if stream.queue is not None or stream.held:
             self.blocked.pop(stream, None)
             self.take(stream.discard())
         self.control = None
@@ -193,7 +196,7 @@ class H2Connection:
                 return data
             position = len(self._preface)
             self._preface = b""
-        while size - position >= 9:
+        while size - position >= 9 and not self.is_over:
             length_and_kind, flags, stream_id = _unpack_header(data, position)
             length = length_and_kind >> 8
             if length > self._max_frame_bytes:
@@ -209,7 +212,10 @@ class H2Connection:
             if kind == frame.DATA:
                 self._receive_data(data, start, end, flags, stream_id)
             elif kind == frame.HEADERS:
-                self._receive_headers(data[start:end], flags, stream_id)
+                if flags & _FRAMING_FLAGS == END_HEADERS and stream_id:
+                    self.receive_block(data[start:end], flags, stream_id)
+                else:
+                    self._receive_headers(data[start:end], flags, stream_id)
             elif kind == frame.WINDOW_UPDATE:
                 self._receive_window_update(data, start, length, stream_id)
             else:
@@ -231,7 +237,10 @@ class H2Connection:
         payload = data[start:end]
         if flags & PADDED:
             payload = frame.unpadded(payload, PADDED)
-        self._credit.receive(size)
+        credit = self._credit
+        credit.window -= size
+        if credit.window < 0:
+            raise overrun()
         stream = self.streams.get(stream_id)
         if stream is None:
             self.check_known(stream_id)
