@@ -12,27 +12,26 @@ from proxy.core.reason import Reason
 
 
 class Credit:
-    __slots__ = ("_window", "_taken", "_batch")
+    """Its two steps, receiving and taking, are written out where every DATA frame passes (connection.py, stream.py)."""
+
+    __slots__ = ("window", "taken", "batch")
 
     def __init__(self, window_bytes: int, announced_bytes: int) -> None:
         """`window_bytes` is what the peer may send, which is more than was announced until it acknowledged that."""
-        self._window = window_bytes
-        """What the peer may still send."""
-        self._taken = 0
+        self.window = window_bytes
+        """What the peer may still send; less than nothing is its fault, `overrun`."""
+        self.taken = 0
         """Taken, not yet given back."""
-        self._batch = (announced_bytes >> 1) or 1
+        self.batch = (announced_bytes >> 1) or 1
+        """So much taken is given back at once."""
 
-    def receive(self, size: int) -> None:
-        self._window -= size
-        if self._window < 0:
-            raise ProtocolError("more data than the window allows", Reason.FLOW_CONTROL)
-
-    def take(self, size: int) -> int:
-        """Bytes were taken; the increment to announce now, or 0."""
-        taken = self._taken + size
-        if taken < self._batch:
-            self._taken = taken
-            return 0
-        self._taken = 0
-        self._window += taken
+    def give_back(self) -> int:
+        """The increment to announce, now that a batch was taken."""
+        taken = self.taken
+        self.taken = 0
+        self.window += taken
         return taken
+
+
+def overrun() -> ProtocolError:
+    return ProtocolError("more data than the window allows", Reason.FLOW_CONTROL)

@@ -18,7 +18,7 @@ from proxy.http.exchange import Exchange
 from proxy.http.h2 import frame
 from proxy.http.h2.alarms import STALL
 from proxy.http.h2.codes import code_of
-from proxy.http.h2.flow import Credit
+from proxy.http.h2.flow import Credit, overrun
 from proxy.http.h2.frame import END_STREAM, header_struct
 from proxy.http.head import UNKNOWN
 from proxy.http.headers import CONTENT_LENGTH, COOKIE, HOST, L5D, Field
@@ -45,7 +45,7 @@ _NO_WINDOW: Final = -(1 << 40)
 class H2Stream:
     __slots__ = (
         "id", "state", "send_window", "connection", "exchange", "is_stalled", "is_tunnel", "has_head", "is_head_request", "early", "body_left",
-        "_queue", "_queue_ends", "_trailers", "_credit", "_held", "_pauses",
+        "queue", "_queue_ends", "_trailers", "_credit", "held", "_pauses",
     )  # fmt: skip
 
     def __init__(self, connection: H2Connection, stream_id: int) -> None:
@@ -64,12 +64,12 @@ class H2Stream:
         """Its response has no body, whatever it says (clients)."""
         self.early: list[bytes] | None = None
         """Bytes for a tunnel that came before it was accepted, no more than the stream's window (servers)."""
-        self._queue: deque[bytes] | None = None
+        self.queue: deque[bytes] | None = None
         self._queue_ends = False
         self._trailers: list[Field] | None = None
         self._credit: Credit | None = None
         """Made when a body turns out longer than one frame."""
-        self._held = 0
+        self.held = 0
         """Received while paused: credit not yet taken."""
         self._pauses = 0
         self.body_left = UNKNOWN
@@ -81,7 +81,7 @@ class H2Stream:
         connection = self.connection
         size = len(data)
         if (
-            self._queue is None
+            self.queue is None
             and size <= self.send_window
             and size <= connection.send_window
             and size <= limits.FRAME_BYTES
@@ -93,7 +93,7 @@ class H2Stream:
             self._enqueue(data, end)
 
     def send_trailers(self, fields: list[Field]) -> None:
-        if self._queue is not None:
+        if self.queue is not None:
             self._trailers = fields
             return
         if self.state == CLOSED:
@@ -131,9 +131,9 @@ class H2Stream:
 
     def resume_reading(self, cause: int) -> None:
         self._pauses &= ~cause
-        if self._held and not self._pauses:
-            held = self._held
-            self._held = 0
+        if self.held and not self._pauses:
+            held = self.held
+            self.held = 0
             self._take(held)
 
     def _send_frame(self, data: bytes, size: int, end: bool) -> None:
@@ -152,15 +152,15 @@ class H2Stream:
             self.sent_end()
 
     def _enqueue(self, data: bytes, end: bool) -> None:
-        queue = self._queue
+        queue = self.queue
         is_new = queue is None
         if queue is None:
-            queue = self._queue = deque()
+            queue = self.queue = deque()
         queue.append(data)
         self._queue_ends = end
         if is_new:
             self.pump()
-            if self._queue is not None:
+            if self.queue is not None:
                 if self.send_window > 0:
                     self.connection.blocked[self] = None
                 self.connection.alarms.arm(STALL, limits.STALL_S / 2)
@@ -168,7 +168,7 @@ class H2Stream:
 
     def pump(self) -> bool:
         """Send what may be sent; True if nothing is left."""
-        queue = self._queue
+        queue = self.queue
         connection = self.connection
         while queue:
             data = queue[0]
@@ -184,7 +184,7 @@ class H2Stream:
             queue.popleft()
             ends = not queue and self._queue_ends
             if not queue:
-                self._queue = None
+                self.queue = None
             if size or ends:
                 self._send_frame(data, size, ends)
         trailers = self._trailers
@@ -202,7 +202,9 @@ class H2Stream:
         if credit is None and (not end or size > connection.stream_window):
             credit = self._credit = Credit(connection.stream_window, connection.settings.stream_window_bytes)
         if credit is not None:
-            credit.receive(size)
+            credit.window -= size
+            if credit.window < 0:
+                raise overrun()
         if self.body_left >= 0:
             self.body_left -= len(data)
             if self.body_left < 0 or (end and self.body_left):
@@ -212,7 +214,7 @@ class H2Stream:
             self.received_end()
         self.deliver_data(data, end)
         if self._pauses and self.state != CLOSED:
-            self._held += size
+            self.held += size
         elif credit is None:
             connection.take(size)
         else:
@@ -246,21 +248,18 @@ class H2Stream:
             self.send_window = _NO_WINDOW
             self.connection.forget(self)
 
-    def has_remains(self) -> bool:
-        return self._queue is not None or self._held != 0
-
     def has_unsent(self) -> bool:
-        return self._queue is not None
+        return self.queue is not None
 
     def is_complete(self) -> bool:
         """All of our message is known; only the peer keeps it from leaving."""
-        return self._queue is not None and (self._queue_ends or self._trailers is not None)
+        return self.queue is not None and (self._queue_ends or self._trailers is not None)
 
     def discard(self) -> int:
         """The stream is gone; the credit that its connection is owed for it."""
-        held = self._held
-        self._held = 0
-        self._queue = None
+        held = self.held
+        self.held = 0
+        self.queue = None
         self._trailers = None
         return held
 
@@ -269,9 +268,9 @@ class H2Stream:
         connection.take(size)
         credit = self._credit
         if credit is not None and self.state < REMOTE_ENDED:
-            increment = credit.take(size)
-            if increment:
-                connection.wire.write(frame.window_update(self.id, increment))
+            credit.taken += size
+            if credit.taken >= credit.batch:
+                connection.wire.write(frame.window_update(self.id, credit.give_back()))
 
     # ---- what the roles add
 
