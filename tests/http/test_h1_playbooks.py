@@ -324,6 +324,16 @@ def test_an_upgrade_with_a_body_is_a_tunnel_after_it() -> None:
         it.feed("client", b"in").expect("app", b"in").feed("app", b"out").expect("client", b"out")
 
 
+def test_no_chunk_of_what_came_before_goes_on_in_a_tunnel() -> None:
+    """Neither of an answer before it on its connection, nor of the request that asked for it."""
+    chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nk\r\n0\r\n\r\n"
+    asked = UPGRADE.replace(b"GET", b"POST")[:-2] + b"Transfer-Encoding: chunked\r\n\r\n1\r\n!\r\n0\r\n\r\n"
+    with play() as it:
+        it.feed("client", GET).expect("app", GET).feed("app", chunked).expect("client", chunked)
+        it.feed("client", asked).expect("app", asked).feed("app", SWITCHED).expect("client", SWITCHED)
+        it.feed("client", b"<").expect("app", b"<").feed("app", b">").expect("client", b">")
+
+
 def test_a_client_that_half_closed_before_the_101_half_closes_the_tunnel() -> None:
     with play() as it:
         it.feed("client", UPGRADE).expect("app", UPGRADE).eof("client").feed("app", SWITCHED).expect("client", SWITCHED)

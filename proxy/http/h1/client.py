@@ -247,7 +247,7 @@ class H1Client:
         if not exchange.request.wants_tunnel or not (self._request_ended or self._early is not None):
             raise ProtocolError("a tunnel that nobody asked for")
         self._state = _TUNNEL
-        self._request_ended = False
+        self._is_chunked = self._request_ended = False
         early = self._early
         self._early = None
         exchange.response_head(head, False)

@@ -140,10 +140,10 @@ class H1Server:
             self._wire.write(h1.write_response(head, b"\r\n", False))
 
     def send_head(self, head: ResponseHead, end: bool) -> None:
+        self._is_chunked = self._ends_by_close = False
         if head.body_size == TUNNEL:
             self._begin_tunnel(head)
             return
-        self._is_chunked = self._ends_by_close = False
         is_http_1_0 = self._is_http_1_0
         framing = b"\r\n"
         if head.body_size == UNKNOWN and not self._is_head:
