@@ -211,11 +211,10 @@ class H2Connection:
                 self._check_order(kind, flags, stream_id)
             if kind == frame.DATA:
                 self._receive_data(data, start, end, flags, stream_id)
+            elif kind == frame.HEADERS and flags & _FRAMING_FLAGS == END_HEADERS and stream_id:
+                self.receive_block(data[start:end], flags, stream_id)
             elif kind == frame.HEADERS:
-                if flags & _FRAMING_FLAGS == END_HEADERS and stream_id:
-                    self.receive_block(data[start:end], flags, stream_id)
-                else:
-                    self._receive_headers(data[start:end], flags, stream_id)
+                self._receive_headers(data[start:end], flags, stream_id)
             elif kind == frame.WINDOW_UPDATE:
                 self._receive_window_update(data, start, length, stream_id)
             else:
@@ -237,9 +236,8 @@ class H2Connection:
         payload = data[start:end]
         if flags & PADDED:
             payload = frame.unpadded(payload, PADDED)
-        credit = self._credit
-        credit.window -= size
-        if credit.window < 0:
+        window = self._credit.window = self._credit.window - size
+        if window < 0:
             raise overrun()
         stream = self.streams.get(stream_id)
         if stream is None:
