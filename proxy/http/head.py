@@ -26,7 +26,7 @@ class RequestHead:
     """One request, as stages see it. `fields` keeps order, case and duplicates of what came.
 
     Fields of these kinds may be among them: PLAIN, HOST (in its place; at most one), CONTENT_LENGTH, L5D, DATE; CONNECTION,
-    UPGRADE and HOP only in an HTTP/1 head that asks for a tunnel, which must reach an HTTP/1 endpoint as it is.
+    UPGRADE only in an HTTP/1 head that asks for a tunnel, which must reach an HTTP/1 endpoint so.
     """
 
     __slots__ = (

@@ -52,6 +52,7 @@ _OF_REASON: Final[dict[Reason, tuple[Failure, str]]] = {
     Reason.RESPONSE_TIMEOUT: (TIMEOUT, "timed out waiting for response headers"),
     Reason.OVER_LIMIT: (Failure(431, grpc.RESOURCE_EXHAUSTED, False, ""), Reason.OVER_LIMIT.value),
     Reason.SHUTDOWN: (LOAD_SHED, "service unavailable"),
+    Reason.UNSUPPORTED: (Failure(502, grpc.UNAVAILABLE, False, ""), Reason.UNSUPPORTED.value),
     Reason.INTERNAL: (UNEXPECTED, "unexpected error"),
 }
 """What an endpoint's connection or stream can end with before a response; a 502 that says why if not listed."""

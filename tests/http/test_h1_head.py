@@ -271,3 +271,20 @@ def test_a_cookie_in_crumbs_is_one_field_over_http1() -> None:
     client = pair.dial(pair.pool)
     client.open(Exchange(FakeServer(), head, 0.0)).send_head(head, True)
     assert pair.wires[0].take() == b"GET / HTTP/1.1\r\nHost: svc\r\ncookie: a=1; b=2\r\nx: y\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "seen"),
+    [
+        (b"Connection: X-A, close\r\nX-A: 1\r\nUpgrade: foo\r\n", b""),
+        (b"Connection: X-A, Upgrade, keep-alive\r\nX-A: 1\r\nKeep-Alive: 5\r\nUpgrade: foo\r\n", b"Upgrade: foo\r\nConnection: Upgrade\r\n"),
+        (b"Upgrade: foo\r\nProxy-Connection: x\r\nConnection: upgrade\r\n", b"Upgrade: foo\r\nConnection: upgrade\r\n"),
+        (b"Upgrade: foo\r\n", b"Upgrade: foo\r\n"),
+    ],
+    ids=["not-named", "named-among-others", "named", "nothing-named"],
+)  # fmt: skip
+def test_an_upgrade_takes_no_other_hop_by_hop_fields_along(lines: bytes, seen: bytes) -> None:
+    text = b"Host: svc\r\n" + lines
+    head, _ = h1.read_request(b"GET / HTTP/1.1", h1.header_block(text.removesuffix(b"\r\n")))
+    assert head.wants_tunnel is bool(seen)
+    assert h1.write_request(head) == b"GET / HTTP/1.1\r\nHost: svc\r\n" + seen + b"\r\n"

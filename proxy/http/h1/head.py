@@ -42,6 +42,8 @@ _line_end = re.compile(rb"\r?\n")
 _empty_lines = re.compile(rb"(?:\r?\n)+").match
 _repeated_length = re.compile(rb"(?im)^(content-length:[ \t]*)([0-9]+)(?:[ \t]*,[ \t]*\2)+[ \t]*\r\n")
 
+_CONNECTION: Final = field_of_line(b"Connection: Upgrade")
+
 _PHRASES: Final[dict[int, bytes]] = {
     100: b"Continue", 101: b"Switching Protocols", 102: b"Processing", 103: b"Early Hints", 200: b"OK", 201: b"Created",
     202: b"Accepted", 203: b"Non-Authoritative Information", 204: b"No Content", 205: b"Reset Content",
@@ -76,7 +78,7 @@ class HeaderBlock:
     def __init__(self, lines: list[bytes]) -> None:
         self.fields: list[Field] = []
         self.hop_fields: list[Field] = self.fields
-        """The same and, in their places, what only this hop is to know: what an upgrade takes along."""
+        """The same and, in their places, Connection and Upgrade: what an upgrade takes along."""
         self.authority: bytes | None = None
         """Of Host; None if there is none."""
         self.length = UNKNOWN
@@ -145,14 +147,23 @@ class HeaderBlock:
         return False
 
     def _take_hops_out(self, options: list[bytes]) -> None:
-        """Without what Connection names, but for what a client must not take from us: Host, framing, the mesh's own."""
+        """Without what Connection names, but for what a client must not take from us: Host, framing, the mesh's own.
+
+        An Upgrade that Connection does not name is none (RFC 9110 section 7.8), but for a client that says no Connection
+        at all, as Linkerd has it (reference: outbound, section 5.2).
+        """
         self.closes = b"close" in options
-        self.fields = [
+        if options and b"upgrade" not in options:
+            self.upgrade = b""
+        self.hop_fields = [
             one
             for one in self.hop_fields
-            if not ((one.kind == PLAIN or one.kind == DATE) and one.name in options)
-            and one.kind != CONNECTION and one.kind != UPGRADE and one.kind != HOP
-        ]  # fmt: skip
+            if one.kind != HOP and not ((one.kind == PLAIN or one.kind == DATE) and one.name in options)
+        ]
+        self.fields = [one for one in self.hop_fields if one.kind != CONNECTION and one.kind != UPGRADE]
+        if options and options != [b"upgrade"]:
+            self.hop_fields = [one for one in self.hop_fields if one.kind != CONNECTION]
+            self.hop_fields.append(_CONNECTION)
         if self.has_date:
             self.has_date = any(one.kind == DATE for one in self.fields)
 
