@@ -132,8 +132,12 @@ def test_an_http_1_0_client_is_hung_up_on(stage: Stage, lines: tuple[bytes, ...]
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_an_app_that_says_close_costs_its_client_nothing(stage: Stage) -> None:
     """Row 35, the other side: the option is one hop's."""
-    stage.answers(ok(b"ok", b"Connection: close"))
-    stage.app.script = lambda peer: (peer.request(), peer.send(ok(b"ok", b"Connection: close")), None)[2]
+
+    def script(peer: Peer) -> None:
+        peer.request()
+        peer.send(ok(b"ok", b"Connection: close"))
+
+    stage.play(script)
     client = stage.connect()
     for _ in range(5):
         got = client.ask(get())
@@ -314,8 +318,8 @@ def test_an_http_1_0_client_hears_no_1xx(stage: Stage) -> None:
 
 # ---- row 40
 
-UPLOAD = b"GET /smuggled HTTP/1.1\r\nHost: app.ns\r\n\r\n" * 200_000
-"""8 MB instead of 50: more than all the sockets' buffers on the way hold."""
+UPLOAD = b"GET /smuggled HTTP/1.1\r\nHost: app.ns\r\n\r\n" * 600_000
+"""24 MB instead of 50: more than all the sockets' buffers on the way hold."""
 REFUSED = ok(b"too big", status=b"413 Content Too Large")
 
 

@@ -135,6 +135,12 @@ class Peer:
             pass
         return self._take(len(self._unread))
 
+    def some(self) -> bytes:
+        """What has come, at least one byte; none if the other side has ended."""
+        if not self._unread:
+            self._more()
+        return self._take(len(self._unread))
+
     def is_quiet(self, for_s: float = 0.05) -> bool:
         """Nothing more has come, no end either."""
         try:
