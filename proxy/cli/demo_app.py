@@ -1,6 +1,7 @@
 """Replica: one tiny app of the demo, that knows nothing of the mesh and answers after its own delay.
 
-Law: what it saw is a fact for the demo's table: how many requests, from which clients (`l5d-client-id`).
+Law: it takes HTTP/1.1 and HTTP/2 on one port. What it saw is a fact for the
+demo's table: how many requests, from which clients (`l5d-client-id`), in which version.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from asyncio import StreamReader, StreamWriter
 from collections import Counter
 from typing import Final
 
-from proxy.cli.demo_http import HEAD_BYTES, Head, read_head, skip_body
+from proxy.cli.demo_h2 import PREFACE_HEAD, serve_http2
+from proxy.cli.demo_http import HEAD_BYTES, Head, Request, Response, read_head, skip_body
 from proxy.core.addr import Addr
 
 SERVED_BY: Final = "x-served-by"
@@ -25,6 +27,8 @@ class Replica:
         """Its port is known once it has started."""
         self.clients: Counter[str] = Counter()
         """Requests by the identity that its proxy vouched for; empty for none."""
+        self.versions: Counter[str] = Counter()
+        """Requests by the version they came in: `HTTP/1.1`, `HTTP/2`."""
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
@@ -38,20 +42,29 @@ class Replica:
     async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:
         try:
             while (head := await read_head(reader)) is not None:
-                await self._answer(head, reader, writer)
+                if head.start == PREFACE_HEAD:
+                    await serve_http2(f"{PREFACE_HEAD}\r\n\r\n".encode(), reader, writer, self._answer)
+                    return
+                await self._serve_http1(head, reader, writer)
         except OSError:
             pass
         finally:
             writer.close()
 
-    async def _answer(self, head: Head, reader: StreamReader, writer: StreamWriter) -> None:
-        method = head.start.partition(" ")[0]
+    async def _serve_http1(self, head: Head, reader: StreamReader, writer: StreamWriter) -> None:
         if head.fields.get("expect", "").lower() == "100-continue":
             writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         received = await skip_body(reader, head)
-        self.clients[head.fields.get("l5d-client-id", "")] += 1
-        await asyncio.sleep(self.delay_s)
-        body = f"hello from {self.name}" + (f", {received} bytes came" if received else "") + "\n"
-        fields = f"content-type: text/plain\r\n{SERVED_BY}: {self.addr}\r\ncontent-length: {len(body)}"
-        writer.write(f"HTTP/1.1 200 OK\r\n{fields}\r\n\r\n{'' if method == 'HEAD' else body}".encode())
+        response = await self._answer(Request("HTTP/1.1", head.start.partition(" ")[0], head.fields, received))
+        fields = "".join(f"{name}: {value}\r\n" for name, value in response.fields.items())
+        writer.write(f"HTTP/1.1 {response.status} OK\r\n{fields}\r\n".encode() + response.body)
         await writer.drain()
+
+    async def _answer(self, request: Request) -> Response:
+        self.clients[request.fields.get("l5d-client-id", "")] += 1
+        self.versions[request.version] += 1
+        await asyncio.sleep(self.delay_s)
+        received = f", {request.body_bytes} bytes came" if request.body_bytes else ""
+        body = f"hello from {self.name}{received}\n".encode()
+        fields = {"content-type": "text/plain", SERVED_BY: str(self.addr), "content-length": str(len(body))}
+        return Response(200, fields, b"" if request.method == "HEAD" else body)

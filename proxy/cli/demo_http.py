@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import StreamReader, StreamWriter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import NamedTuple
 
 from proxy.core.addr import Addr
@@ -26,10 +26,26 @@ class Head(NamedTuple):
         return self.fields.get("connection", "").lower() != "close"
 
 
+class Request(NamedTuple):
+    """Of either version, as an app sees it."""
+
+    version: str
+    """`HTTP/1.1` or `HTTP/2`."""
+    method: str
+    fields: dict[str, str]
+    body_bytes: int = 0
+
+
 class Response(NamedTuple):
+    """Of either version."""
+
     status: int
-    head: Head
+    fields: dict[str, str]
     body: bytes
+
+
+Answer = Callable[[Request], Awaitable[Response]]
+"""An app."""
 
 
 async def read_head(reader: StreamReader) -> Head | None:
@@ -84,7 +100,7 @@ class Client:
             if head is None:
                 raise ConnectionError("closed without a response")
             body = await read_body(self._reader, head, ends_with_connection=True)
-            response = Response(int(head.start.split(" ", 2)[1]), head, body)
+            response = Response(int(head.start.split(" ", 2)[1]), head.fields, body)
         except BaseException:
             self.close()
             raise
@@ -99,6 +115,28 @@ class Client:
 
 async def connect(addr: Addr) -> Client:
     return Client(*await asyncio.open_connection(addr.ip, addr.port, limit=HEAD_BYTES))
+
+
+class Http1Requests:
+    """GET requests on as many keep-alive connections as there are requests at once, through an explicit proxy."""
+
+    __slots__ = ("_through", "_idle")
+
+    def __init__(self, through: Addr) -> None:
+        self._through = through
+        self._idle: list[Client] = []
+
+    async def get(self, authority: str) -> Response:
+        """OSError or ValueError if no whole response comes."""
+        client = self._idle.pop() if self._idle else await connect(self._through)
+        response = await client.get(f"http://{authority}/", authority)
+        if client.is_open:
+            self._idle.append(client)
+        return response
+
+    def close(self) -> None:
+        for client in self._idle:
+            client.close()
 
 
 async def fetch(addr: Addr, path: str) -> Response:

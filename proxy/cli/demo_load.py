@@ -1,7 +1,8 @@
 """Load: requests at a steady rate through the client's outbound port, and what became of them.
 
-Law: arrivals do not wait for answers (an open loop with exponential gaps), and
-latency counts from when a request was due, so that a stall shows. Nothing is retried: a failure is a failure.
+Law: arrivals do not wait for answers (an open loop with exponential gaps), and latency counts from when a request was
+due, so that a stall shows. Nothing is retried: a failure is a failure. Past a ceiling of requests at once, which only
+an overloaded machine reaches, arrivals are not sent, and counted as that: they say nothing of the mesh.
 """
 
 from __future__ import annotations
@@ -12,13 +13,21 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from proxy.cli.demo_app import SERVED_BY
-from proxy.cli.demo_http import Client, connect
+from proxy.cli.demo_h2 import Http2Requests
+from proxy.cli.demo_http import Http1Requests, Response
 from proxy.core.addr import Addr
 
+HTTP1: Final = "http1"
+HTTP2: Final = "http2"
+_TURNS: Final = (HTTP1, HTTP1, HTTP1, HTTP2)
+"""Every fourth request is one of HTTP/2."""
+
 _TIMEOUT_S: Final = 10.0
+_AT_ONCE: Final = 256
+"""Each may hold a descriptor at both ends of the mesh, and a process often may have 1024."""
 _KEPT: Final = 100_000
 """Latencies that percentiles are taken of: the newest."""
 
@@ -31,36 +40,53 @@ class Outcome(NamedTuple):
     latency_s: float
 
 
+class Requests(Protocol):
+    """A client of one version of HTTP."""
+
+    async def get(self, authority: str, /) -> Response:
+        """OSError or ValueError if no whole response comes."""
+
+    def close(self) -> None: ...
+
+
 class Load:
     def __init__(self, through: Addr, authority: str, rps: float) -> None:
-        self._through = through
+        self._clients: Final[dict[str, Requests]] = {HTTP1: Http1Requests(through), HTTP2: Http2Requests(through)}
         self._authority = authority
-        self._rps = rps
-        self._idle: list[Client] = []
+        self.rps: Final = rps
+        """Requests per second, as asked for."""
         self._running: set[asyncio.Task[None]] = set()
         self.began_at = time.monotonic()
         self.requests = 0
+        self.unsent = 0
+        """Arrivals that found too many requests under way."""
         self.successes = 0
         self.failures: Counter[str] = Counter()
         """By what went wrong."""
         self.endpoints: Counter[str] = Counter()
         """Successful responses by the address that made them."""
+        self.protocols: Counter[str] = Counter({HTTP1: 0, HTTP2: 0})
+        """Successful responses by the version that was spoken."""
         self.outcomes: deque[Outcome] = deque(maxlen=_KEPT)
 
     async def run(self, stop: asyncio.Event, duration_s: float | None) -> None:
         """Send until `stop` or the end of the duration, then wait for what is still under way."""
         dice = random.Random()
+        stopped = asyncio.create_task(stop.wait())
         self.began_at = due = time.monotonic()
         end = None if duration_s is None else due + duration_s
-        while not stop.is_set() and (end is None or due < end):
-            due += dice.expovariate(self._rps)
-            try:
-                await asyncio.wait_for(stop.wait(), max(0.0, due - time.monotonic()))
-            except TimeoutError:
-                self._send(due)
+        while end is None or due < end:
+            due += dice.expovariate(self.rps)
+            delay_s = due - time.monotonic()
+            if delay_s > 0:
+                await asyncio.wait({stopped}, timeout=delay_s)
+            if stop.is_set():
+                break
+            self._arrive(due)
+        stopped.cancel()
         if self._running:
             await asyncio.wait(self._running)
-        for client in self._idle:
+        for client in self._clients.values():
             client.close()
 
     def percentiles_ms(self, shares: Sequence[float], last_s: float | None = None) -> list[float]:
@@ -86,30 +112,30 @@ class Load:
         ended = self.successes + self.failures.total()
         return self.successes / ended if ended else 0.0
 
-    def _send(self, due: float) -> None:
+    def _arrive(self, due: float) -> None:
+        if len(self._running) >= _AT_ONCE:
+            self.unsent += 1
+            return
+        task = asyncio.create_task(self._request(due, _TURNS[self.requests % len(_TURNS)]))
         self.requests += 1
-        task = asyncio.create_task(self._request(due))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    async def _request(self, due: float) -> None:
+    async def _request(self, due: float, protocol: str) -> None:
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                client = self._idle.pop() if self._idle else await connect(self._through)
-                response = await client.get(f"http://{self._authority}/", self._authority)
+                response = await self._clients[protocol].get(self._authority)
         except TimeoutError:
             self.failures[f"no response within {_TIMEOUT_S:.0f} s"] += 1
             return
         except (OSError, ValueError) as error:
             self.failures[str(error) or type(error).__name__] += 1
             return
-        if client.is_open:
-            self._idle.append(client)
         if response.status != 200:
-            reason = response.head.fields.get("l5d-proxy-error", "")
-            self.failures[f"{response.status} {reason}".strip()] += 1
+            self.failures[f"{response.status} {response.fields.get('l5d-proxy-error', '')}".strip()] += 1
             return
         self.successes += 1
-        self.endpoints[response.head.fields.get(SERVED_BY, "unknown")] += 1
+        self.protocols[protocol] += 1
+        self.endpoints[response.fields.get(SERVED_BY, "unknown")] += 1
         now = time.monotonic()
         self.outcomes.append(Outcome(now, now - due))

@@ -35,6 +35,8 @@ def report(mesh: DemoMesh, load: Load, facts: Facts) -> dict[str, Any]:
         "server_id": facts.server_id,
         "endpoints": {str(one.addr): load.endpoints[str(one.addr)] for one in mesh.replicas},
         "delays_ms": {str(one.addr): one.delay_s * 1000 for one in mesh.replicas},
+        "protocols": dict(load.protocols),
+        "unsent": load.unsent,
         "failures": dict(load.failures),
     }
 

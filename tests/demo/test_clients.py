@@ -38,6 +38,10 @@ def test_curl_through_the_outbound_port(tmp_path: Path) -> None:
             assert (await ask("-T", str(body), "-H", "transfer-encoding: chunked")).endswith(came)
             assert (await ask("--proxytunnel")).startswith("hello from web-")
 
+            http2 = ("--http2-prior-knowledge", "--noproxy", "*", "--connect-to", f"::{mesh.client.outbound}")
+            assert (await ask(*http2)).startswith("hello from web-")
+            assert (await ask(*http2, "--data-binary", f"@{body}")).endswith(came)
+
     asyncio.run(run())
 
 
@@ -49,7 +53,7 @@ def test_a_name_that_nobody_serves_gets_502_at_once_with_the_reason() -> None:
             client = await connect(mesh.client.outbound)
             response = await asyncio.wait_for(client.get(f"http://{name}/", name), 10)
             assert response.status == 502
-            assert "No such service" in response.head.fields["l5d-proxy-error"]
+            assert "No such service" in response.fields["l5d-proxy-error"]
             client.close()
 
     asyncio.run(run())

@@ -27,6 +27,8 @@ def test_every_request_succeeds_over_mtls_and_the_slowest_replica_gets_the_least
     slowest = max(report["delays_ms"], key=report["delays_ms"].get)
     assert shares[slowest] == min(shares.values())
     assert sum(shares.values()) == report["successes"]
+    assert report["protocols"]["http1"] > report["protocols"]["http2"] > 20
+    assert sum(report["protocols"].values()) == report["successes"]
     assert "curl -x http://127.0.0.1:" in errors
     assert list(tmp_path.iterdir()) == []
 

@@ -61,6 +61,7 @@ def test_load_counts_what_each_endpoint_answered_and_how_long_it_took() -> None:
         assert p99 >= p50 >= 5.0
         assert load.percentiles_ms((0.5,), 0.0) == [0.0]
         assert replica.clients == {"": load.requests}
+        assert replica.versions == {"HTTP/1.1": load.protocols["http1"], "HTTP/2": load.protocols["http2"]}
 
     asyncio.run(run())
 
@@ -85,7 +86,22 @@ def test_a_failed_request_is_counted_with_its_reason(response: str, failure: str
             load = Load(addr, WEB, 100)
             await load.run(asyncio.Event(), 0.1)
             assert load.success_rate == 0.0
-            assert load.failures == {failure: load.requests}
+            assert load.failures.total() == load.requests
+            assert load.failures[failure] >= load.requests - load.requests // 4  # all but those of HTTP/2
+
+    asyncio.run(run())
+
+
+def test_load_past_its_ceiling_says_what_it_did_not_send_and_ends_in_time() -> None:
+    async def run() -> None:
+        replica = Replica("web-0", 0.5)
+        await replica.start()
+        load = Load(replica.addr, WEB, 5000)
+        async with asyncio.timeout(20):
+            await load.run(asyncio.Event(), 0.3)
+        replica.stop()
+        assert (load.success_rate, load.failures.total()) == (1.0, 0)
+        assert load.requests < 600 < load.unsent
 
     asyncio.run(run())
 
