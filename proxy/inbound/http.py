@@ -34,7 +34,7 @@ class HttpConnection:
     """The Stage that one accepted connection's codec dispatches to."""
 
     __slots__ = (
-        "in_flight", "_arrival", "_arrived", "_port", "_next", "_rescue", "_client_id", "_needs_authority", "_most_in_flight",
+        "in_flight", "_arrival", "_arrived", "_port", "_next", "_rescue", "_client_id", "_most_in_flight",
         "_router", "_permits",
     )  # fmt: skip
 
@@ -47,7 +47,6 @@ class HttpConnection:
         self._next: Final = next_
         self._rescue: Final = InboundRescue(self._arrived, arrival.parts.registry, is_http2)
         self._client_id: Final = field(_CLIENT_ID, arrival.tls.client_id.encode()) if arrival.tls.is_meshed else None
-        self._needs_authority: Final = arrival.is_direct
         self._most_in_flight: Final = arrival.parts.config.inbound_max_in_flight
         self._port: Final = arrival.port
         self._router: Router = self._port.router
@@ -67,10 +66,6 @@ class HttpConnection:
         client_id = self._client_id
         if client_id is not None:
             request.fields.append(client_id)
-        if self._needs_authority and not request.authority and request.version != HTTP_2:
-            text = "failed to normalize URI because no authority could be determined"
-            self._rescue.unexpected(exchange, text)
-            return
         router = self._port.router
         if router is not self._router:
             self._router = router

@@ -12,31 +12,10 @@ from proxy.http.head import ResponseHead
 from proxy.http.headers import field
 from tests.kit import splits
 from tests.kit.compare import MEANT_IN_PAIR, masked, pair_cases, pair_differences
-from tests.kit.http1 import CLOSE, RESET, Pair, serve
+from tests.kit.http1 import Pair, serve
+from tests.kit.recorded_app import REPLIES
 
 CASES = pair_cases()
-REPLIES = {
-    b"/e500": b"HTTP/1.1 500 Oops Mine\r\nContent-Length: 3\r\nL5d-Proxy-Error: forged\r\nl5d-proxy-connection: close\r\n\r\nbad",
-    b"/chunked": (
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: x-t\r\n\r\n3;ext=1\r\nabc\r\n0\r\nX-T: v\r\n\r\n"
-    ),
-    b"/close-delimited": b"HTTP/1.0 200 OK\r\nContent-Type: a/b\r\n\r\ntill the end",
-    b"/early-hints": (b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"),
-    b"/204": b"HTTP/1.1 204 No Content\r\n\r\n",
-    b"/304": b"HTTP/1.1 304 Not Modified\r\nETag: x\r\nContent-Length: 55\r\n\r\n",
-    b"/hop": (
-        b"HTTP/1.1 200 OK\r\nConnection: x-hop, close\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\nProxy-Connection: a\r\n"
-        b"Content-Length: 2\r\n\r\nok"
-    ),
-    b"/upgrade": b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: chat\r\n\r\n",
-    b"/two-cl": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok",
-    b"/te-cl": (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"),
-    b"/set-cookies": b"HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nContent-Length: 2\r\n\r\nok",
-    b"/badhead": b"HTTP/1.1 200 OK\r\nBad Header: x\r\nContent-Length: 2\r\n\r\nok",
-    b"/nothttp": b"not http at all\r\n\r\n",
-    b"/closed": CLOSE,
-    b"/rst": RESET,
-}
 CLIENT = b"client.bench.serviceaccount.identity.linkerd.cluster.local"
 
 NOT_DETECTED = {"http12", "http20-line", "not-http"}

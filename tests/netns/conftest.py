@@ -75,6 +75,8 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         mesh.workload("web-0", "web", ("10.99.0.21", 8080))
         mesh.service("raw", "10.98.0.11", 9000, 9000, '"config.linkerd.io/opaque-ports": "9000"')
         mesh.workload("raw-0", "raw", ("10.99.0.21", 9000), "web", '"config.linkerd.io/opaque-ports": "9000"')
+        mesh.service("recorded", "10.98.0.13", 80, 8081)
+        mesh.workload("recorded-0", "recorded", ("10.99.0.21", 8081), "web")
         mesh.serve()
         app = App()
         server, client = network.pod("web", "10.99.0.21"), network.pod("client", "10.99.0.11")

@@ -1,0 +1,84 @@
+"""The application of the recordings: answers by path, keeps the bytes of each request; on blocking sockets."""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+from tests.kit.http1 import CLOSE, RESET
+
+USUAL = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\nX-App: 1\r\n\r\nok"
+
+REPLIES = {
+    b"/e500": b"HTTP/1.1 500 Oops Mine\r\nContent-Length: 3\r\nL5d-Proxy-Error: forged\r\nl5d-proxy-connection: close\r\n\r\nbad",
+    b"/chunked": (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: x-t\r\n\r\n3;ext=1\r\nabc\r\n0\r\nX-T: v\r\n\r\n"
+    ),
+    b"/close-delimited": b"HTTP/1.0 200 OK\r\nContent-Type: a/b\r\n\r\ntill the end",
+    b"/early-hints": (b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"),
+    b"/204": b"HTTP/1.1 204 No Content\r\n\r\n",
+    b"/304": b"HTTP/1.1 304 Not Modified\r\nETag: x\r\nContent-Length: 55\r\n\r\n",
+    b"/hop": (
+        b"HTTP/1.1 200 OK\r\nConnection: x-hop, close\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\nProxy-Connection: a\r\n"
+        b"Content-Length: 2\r\n\r\nok"
+    ),
+    b"/upgrade": b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: chat\r\n\r\n",
+    b"/two-cl": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok",
+    b"/te-cl": (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"),
+    b"/set-cookies": b"HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nContent-Length: 2\r\n\r\nok",
+    b"/badhead": b"HTTP/1.1 200 OK\r\nBad Header: x\r\nContent-Length: 2\r\n\r\nok",
+    b"/nothttp": b"not http at all\r\n\r\n",
+    b"/closed": CLOSE,
+    b"/rst": RESET,
+}
+
+
+class RecordedApp:
+    def __init__(self) -> None:
+        self.seen: list[bytes] = []
+
+    def handle(self, accepted: socket.socket) -> None:
+        """Serve one connection until it, or an answer, says that it is over."""
+        accepted.settimeout(30)
+        data = b""
+        while True:
+            while b"\r\n\r\n" not in data:
+                piece = accepted.recv(65536)
+                if not piece:
+                    return
+                data += piece
+            head, _, rest = data.partition(b"\r\n\r\n")
+            body, data = _body(accepted, head, rest)
+            self.seen.append(head + b"\r\n\r\n" + body)
+            if not _answer(accepted, head):
+                return
+
+
+def _answer(accepted: socket.socket, head: bytes) -> bool:
+    """Whether the connection goes on."""
+    path = head.split(b" ")[1].partition(b"?")[0]
+    reply = REPLIES.get(path, USUAL)
+    if reply in (CLOSE, RESET):
+        if reply == RESET:
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        return False
+    if head.startswith(b"HEAD"):
+        reply = reply.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+    accepted.sendall(reply)
+    if reply.startswith(b"HTTP/1.1 101") or head.startswith(b"CONNECT"):
+        while data := accepted.recv(65536):
+            accepted.sendall(data)
+        return False
+    return b"connection: close" not in reply.lower() and b", close" not in reply and not reply.startswith(b"HTTP/1.0")
+
+
+def _body(accepted: socket.socket, head: bytes, rest: bytes) -> tuple[bytes, bytes]:
+    low = head.lower()
+    if b"transfer-encoding: chunked" in low:
+        while not rest.endswith(b"\r\n\r\n"):
+            rest += accepted.recv(65536)
+        return rest, b""
+    size = next((int(line[15:]) for line in low.split(b"\r\n") if line.startswith(b"content-length:")), 0)
+    while len(rest) < size:
+        rest += accepted.recv(65536)
+    return rest[:size], rest[size:]
