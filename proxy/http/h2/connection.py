@@ -108,7 +108,7 @@ class H2Connection:
 
     def eof(self) -> None:
         self.retire()
-        self._end_streams(Reason.PEER_CLOSED)
+        control.end_streams(self, Reason.PEER_CLOSED)
         self.wire.abort(Reason.PEER_CLOSED)
 
     def writable(self, is_writable: bool) -> None:
@@ -121,7 +121,7 @@ class H2Connection:
         self.is_going_away = True
         self.alarms.clear()
         self.retire()
-        self._end_streams(reason)
+        control.end_streams(self, reason)
 
     # ---- for streams
 
@@ -250,7 +250,7 @@ class H2Connection:
             self.reset_stream(stream, Reason.STREAM_CLOSED)
             return
         if not payload and not flags & END_STREAM:
-            self.charge(1)
+            control.charge(self, 1)
         else:
             self.control = None
         try:
@@ -322,7 +322,7 @@ class H2Connection:
         elif kind == frame.CONTINUATION:
             self._receive_continuation(payload, flags, stream_id)
         else:
-            self.charge(1)
+            control.charge(self, 1)
             control.receive(self, kind, flags, stream_id, payload)
 
     # ---- faults and pumping
@@ -330,14 +330,6 @@ class H2Connection:
     def check_known(self, stream_id: int) -> None:
         if not stream_id & 1 or stream_id > self.last_id:
             raise ProtocolError(f"frame on stream {stream_id}, which was never opened")
-
-    def charge(self, cost: int) -> None:
-        """The peer sent what carries nothing; dearer while it does not read our answers."""
-        now = self.now()
-        control = self.control
-        if control is None:
-            control = self.control = Toll(limits.CONTROL_FRAMES, Reason.CONTROL_FLOOD, now)
-        control.charge(cost if self.is_writable else cost * 10, now)
 
     def now(self) -> float:
         clock = self._clock
@@ -363,7 +355,7 @@ class H2Connection:
         self.alarms.clear()
         self.wire.write(frame.goaway(0 if self.is_client else self.last_id, code_of(reason)))
         self.retire()
-        self._end_streams(reason)
+        control.end_streams(self, reason)
         self.wire.abort(reason)
 
     def end_if_idle(self) -> None:
@@ -376,14 +368,6 @@ class H2Connection:
                 self.wire.write(frame.goaway(0, NO_ERROR))
             self.wire.end()
             self.alarms.arm(alarms.CLOSING, limits.GOAWAY_S)
-
-    def _end_streams(self, reason: Reason) -> None:
-        streams = list(self.streams.values())
-        self.streams.clear()
-        self.blocked.clear()
-        for stream in streams:
-            stream.close()
-            stream.deliver_reset(reason, code_of(reason))
 
     def pump_blocked(self) -> None:
         blocked = self.blocked

@@ -13,6 +13,7 @@ from proxy.core.reason import Reason
 from proxy.http.h2 import alarms, frame
 from proxy.http.h2.codes import code_of, reason_of
 from proxy.http.h2.frame import ACK, LAST_ID, u32_struct
+from proxy.http.h2.toll import Toll
 
 if TYPE_CHECKING:
     from proxy.http.h2.connection import H2Connection
@@ -39,6 +40,25 @@ def receive(connection: H2Connection, kind: int, flags: int, stream_id: int, pay
         raise ProtocolError("PUSH_PROMISE, which nobody may send us")
 
 
+def charge(connection: H2Connection, cost: int) -> None:
+    """The peer sent what carries nothing; dearer while it does not read our answers."""
+    now = connection.now()
+    toll = connection.control
+    if toll is None:
+        toll = connection.control = Toll(limits.CONTROL_FRAMES, Reason.CONTROL_FLOOD, now)
+    toll.charge(cost if connection.is_writable else cost * 10, now)
+
+
+def end_streams(connection: H2Connection, reason: Reason) -> None:
+    """All of them, since the connection ends."""
+    streams = list(connection.streams.values())
+    connection.streams.clear()
+    connection.blocked.clear()
+    for stream in streams:
+        stream.close()
+        stream.deliver_reset(reason, code_of(reason))
+
+
 def receive_rst_stream(connection: H2Connection, payload: bytes, stream_id: int) -> None:
     """Charged as rapid only if nothing of the answer was there yet: work that was begun for nothing."""
     if len(payload) != 4:
@@ -46,7 +66,7 @@ def receive_rst_stream(connection: H2Connection, payload: bytes, stream_id: int)
     stream = connection.streams.get(stream_id)
     if stream is None:
         connection.check_known(stream_id)
-        connection.charge(1)
+        charge(connection, 1)
         return
     code = u32_struct.unpack(payload)[0]
     exchange = stream.exchange
@@ -88,7 +108,7 @@ def _receive_settings(connection: H2Connection, flags: int, stream_id: int, payl
 def _shift_windows(connection: H2Connection, change: int) -> None:
     """SETTINGS_INITIAL_WINDOW_SIZE changed; windows may become negative (RFC 9113 section 6.9.2)."""
     streams = list(connection.streams.values())
-    connection.charge(len(streams) >> 4)
+    charge(connection, len(streams) >> 4)
     for stream in streams:
         stream.send_window += change
         if stream.send_window > frame.WINDOW_LIMIT:
