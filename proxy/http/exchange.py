@@ -170,7 +170,10 @@ class Exchange:
     def response_data(self, data: bytes, end: bool) -> None:
         self.response_ended = end
         if not self.has_begun:
-            self._begin_response()
+            self.has_begun = True
+            observer = self.observer
+            if observer is not None:
+                observer.response_began(self)
         self.server.send_data(data, end)
         if end:
             if self.request_ended:

@@ -15,7 +15,7 @@ from proxy.core.reason import Reason
 from proxy.http.exchange import Exchange
 from proxy.http.h2.codes import text_of
 from proxy.http.head import HTTP_1_0, HTTP_1_1, HTTP_2, RequestHead, ResponseHead
-from proxy.http.headers import Field, field
+from proxy.http.headers import L5D, Field, field
 
 NAME: Final = b"l5d-orig-proto"
 _ABSOLUTE: Final = b"absolute-form"
@@ -56,12 +56,21 @@ def downgrade_request(request: RequestHead) -> None:
     """Take the mark off a carried request and believe it. An unknown version stays HTTP/2."""
     if request.version != HTTP_2 or not request.has_l5d:
         return
-    kept = [one for one in request.fields if one.name != NAME]
-    if len(kept) == len(request.fields):
+    mark: bytes | None = None
+    kept: list[Field] = []
+    has_l5d = False
+    for one in request.fields:
+        if one.kind != L5D:
+            kept.append(one)
+        elif one.name != NAME:
+            has_l5d = True
+            kept.append(one)
+        elif mark is None:
+            mark = one.value
+    if mark is None:
         return
-    mark = next(one.value for one in request.fields if one.name == NAME)
     request.fields = kept
-    request.has_l5d = any(one.name.startswith(b"l5d-") for one in kept)
+    request.has_l5d = has_l5d
     version = version_of(mark)
     if version == HTTP_2:
         return
