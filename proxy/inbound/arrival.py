@@ -25,8 +25,6 @@ from proxy.tls.hello import Hello, judge_hello
 from proxy.tls.peer import TlsPeer
 from proxy.tls.session import serve_tls
 from proxy.transport.connection import serve_plain
-from proxy.transport.detect import DetectCodec
-from proxy.transport.header import HeaderCodec
 from proxy.transport.peek import Outcome, Peek, Peeked, peek
 
 _LOOKED_AT_BYTES: Final = 65536
@@ -127,7 +125,7 @@ class Arrival:
         if connection is not None:
             # A connection whose handshake still runs has no codec to ask.
             codec: Codec | None = connection.codec
-            if codec is None or isinstance(codec, DetectCodec | HeaderCodec):
+            if codec is None:
                 connection.abort(Reason.SHUTDOWN)
             else:
                 codec.close()

@@ -57,7 +57,10 @@ class HelloCodec:
         self._end()
 
     def close(self) -> None:
-        """What is found will be told that we are going away; the timeout bounds the wait."""
+        """Nobody knows yet where it goes: it ends."""
+        if not self._is_over:
+            self._end()
+            self._wire.abort(Reason.SHUTDOWN)
 
     def expired(self) -> None:
         self._fail("SNI detection timed out")

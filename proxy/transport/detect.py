@@ -119,7 +119,10 @@ class DetectCodec:
         self._say(Detection.ERROR)
 
     def close(self) -> None:
-        """What is found will be told that we are going away; the timeout bounds the wait."""
+        """Nobody has understood it yet: it ends, and `on_detected` is not called."""
+        if self._on_detected is not None:
+            self._forget()
+            self._wire.abort(Reason.SHUTDOWN)
 
     def expired(self) -> None:
         self._say(Detection.NOT_HTTP if self._held else Detection.READ_TIMEOUT)
@@ -128,14 +131,17 @@ class DetectCodec:
         on_detected = self._on_detected
         if on_detected is None:
             return
+        held = self._held
+        self._forget()
+        on_detected(detection, held)
+
+    def _forget(self) -> None:
         self._on_detected = None
+        self._held = b""
         self._deadline.discard(self)
         patience = self._patience
         if patience is not None:
             patience.bucket.discard(patience)
-        held = self._held
-        self._held = b""
-        on_detected(detection, held)
 
 
 class _Patience:

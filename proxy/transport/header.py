@@ -210,7 +210,10 @@ class HeaderCodec:
             self._on_failed(reason.value)
 
     def close(self) -> None:
-        """A header that is under way may still come; its timeout bounds it."""
+        """Nobody knows yet where it goes: it ends, and neither callback is called."""
+        if self._on_header is not None:
+            self._finish()
+            self._wire.abort(Reason.SHUTDOWN)
 
     def expired(self) -> None:
         self._fail("Reading a transport header timed out", Reason.CANCELLED)

@@ -39,7 +39,8 @@ class Feed:
 
     def __call__(self, request: Any, context: grpc.ServicerContext) -> Iterator[Message]:
         updates: queue.Queue[Message | grpc.StatusCode | None] = queue.Queue()
-        context.add_callback(lambda: self._on_over(updates))
+        if not context.add_callback(lambda: self._on_over(updates)):
+            return  # over before it began: nobody would ever wake this thread
         self.requests.append(request)
         self._updates.append(updates)
         self.opened += 1

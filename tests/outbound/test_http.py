@@ -580,10 +580,16 @@ def test_draining_lets_a_request_finish_and_ends_idle_connections() -> None:
 
         network.fake.policies[DST] = Watch(balance_policy(protocol=HTTP_1))
         network.fake.policies[Addr("10.43.0.8", 80)] = Watch(None)
+        network.fake.policies[Addr("10.43.0.7", 80)] = Watch(balance_policy(protocol=DETECT))
+        network.fake.policies[Addr("10.43.0.6", 80)] = Watch(balance_policy(protocol=TLS))
         network.fake.names[WEB] = Watch(reset({await network.server(slow): EndpointMeta()}))
         network.start()
         idle_reader, idle_writer = await asyncio.open_connection(sock=network.redirect(DST))
         lost_reader, lost_writer = await asyncio.open_connection(sock=network.redirect(Addr("10.43.0.8", 80)))
+        silent = [
+            await asyncio.open_connection(sock=network.redirect(Addr(ip, 80))) for ip in ("10.43.0.7", "10.43.0.6")
+        ]
+        silent[0][1].write(b"GET /")
         reader, writer = await asyncio.open_connection(sock=network.redirect(DST))
         writer.write(GET)
         await asked.wait()
@@ -591,6 +597,11 @@ def test_draining_lets_a_request_finish_and_ends_idle_connections() -> None:
         network.drain.begin(lambda: empty.append(True))
         assert await asyncio.wait_for(idle_reader.read(), 5) == b""
         assert await asyncio.wait_for(lost_reader.read(), 5) == b"", "who still waits for discovery ends"
+        for silent_reader, silent_writer in silent:
+            assert await asyncio.wait_for(silent_reader.read(), 5) == b"", "whom nobody has understood yet ends"
+            silent_writer.close()
+        errors = [line for line in network.metrics().splitlines() if 'result="error"' in line]
+        assert errors and all(line.endswith(" 0") for line in errors), "which is no error of detection"
         assert not empty
         go_on.set()
         answer = await asyncio.wait_for(reader.read(), 5)

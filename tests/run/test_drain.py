@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
 import threading
@@ -173,6 +174,25 @@ def test_an_idle_proxy_ends_at_once(number: int, control: ControlPlane, tmp_path
     with sidecar(control, tmp_path) as proxy:
         began_at = time.monotonic()
         proxy.signal(number)
+        assert proxy.exit_status() == 0
+        assert time.monotonic() - began_at < 5
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /"])
+@pytest.mark.parametrize("is_tunnel", [False, True])
+def test_a_silent_outbound_connection_holds_up_nothing(
+    said: bytes, is_tunnel: bool, control: ControlPlane, tmp_path: Path
+) -> None:
+    env = {"SPONSON_OUTBOUND_EXPLICIT": "true", "SPONSON_ALLOW_LOOPBACK": "true"}
+    with sidecar(control, tmp_path, **env) as proxy, proxy.connect("Outbound") as client:
+        if is_tunnel:
+            client.sendall(b"CONNECT 127.0.0.1:1 HTTP/1.1\r\nhost: 127.0.0.1:1\r\n\r\n")
+            assert read_until(client, b"\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+        client.sendall(said)
+        began_at = time.monotonic()
+        proxy.signal()
+        with contextlib.suppress(ConnectionResetError):  # if the signal was faster than what was said
+            assert read_all(client) == b""
         assert proxy.exit_status() == 0
         assert time.monotonic() - began_at < 5
 
