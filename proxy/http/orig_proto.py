@@ -75,7 +75,10 @@ def downgrade_request(request: RequestHead) -> None:
     if version == HTTP_2:
         return
     request.version = version
-    request.has_crumbs = False  # two cookie fields are two lines that the client wrote (golden: http1-pair, get)
+    if request.has_host:
+        # From a proxy that carries HTTP/1: two cookie fields are two lines that its client wrote (golden: http1-pair,
+        # get). Without Host it is HTTP/2's own, whose crumbs are joined.
+        request.has_crumbs = False
     if mark[10:23] == _ABSOLUTE:
         request.is_absolute = True
         request.target = request.absolute_form()

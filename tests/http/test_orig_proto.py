@@ -59,11 +59,16 @@ def test_a_server_wide_options_in_absolute_form_has_no_path() -> None:
 def test_cookies_of_a_carried_request_stay_apart_as_their_client_wrote_them() -> None:
     cookies = [(b"cookie", b"a=1"), (b"cookie", b"b=2")]
     client = Client()
-    client.head(1, [*GET, (orig_proto.NAME, b"HTTP/1.1"), *cookies])
-    head = client.stage.exchanges[0].request
-    orig_proto.downgrade_request(head)
-    assert not head.has_crumbs
-    assert write_request(head).endswith(b"cookie: a=1\r\ncookie: b=2\r\n\r\n")
+    for number, lines, written in (
+        (1, [(b"host", b"svc")], b"cookie: a=1\r\ncookie: b=2\r\n\r\n"),
+        (3, [], b"cookie: a=1; b=2\r\n\r\n"),
+    ):
+        client.head(number, [*GET, (orig_proto.NAME, b"HTTP/1.1"), *lines, *cookies])
+        head = client.stage.exchanges[-1].request
+        orig_proto.downgrade_request(head)
+        if head.has_crumbs:
+            head.join_crumbs()
+        assert write_request(head).endswith(written)
 
 
 def test_a_mark_of_the_clients_own_is_replaced() -> None:
