@@ -137,3 +137,11 @@ def test_all_complaints_come_at_once_over_documents_and_files(tmp_path: Path) ->
 
 def test_a_directory_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     assert errors(tmp_path / "nowhere") == [(0, "cannot be read: No such file or directory")]
+
+
+def test_what_nests_without_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("[" * 600)
+    (tmp_path / "b.yaml").write_text(
+        "apiVersion: v1\nkind: List\nitems: &all\n- apiVersion: v1\n  kind: List\n  items: *all\n"
+    )
+    assert errors(tmp_path) == [(0, "nested too deeply"), (4, "items[0]: a List cannot hold a List")]

@@ -141,3 +141,5 @@ def documents(text: str, file: str) -> Iterator[Value]:
         raise ManifestError(file, line, f"no YAML: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
         raise ManifestError(file, 0, f"no YAML: {error}") from None
+    except RecursionError:
+        raise ManifestError(file, 0, "nested too deeply") from None

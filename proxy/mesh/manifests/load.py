@@ -69,13 +69,15 @@ class _Reading:
     def model(self) -> Model:
         return Model(**self._objects)
 
-    def _read_document(self, document: Value) -> None:
+    def _read_document(self, document: Value, is_item: bool = False) -> None:
         """One document; a complaint about it does not hide those about the next."""
         try:
             version, kind = document.need("apiVersion").text(), document.need("kind").text()
             if kind == "List":
+                if is_item:  # aliases could make it hold itself
+                    raise document.error("a List cannot hold a List")
                 for item in document.items("items"):
-                    self._read_document(item)
+                    self._read_document(item, True)
                 return
             known = _KINDS.get((version.rpartition("/")[0], kind))
             if known is None:
