@@ -11,7 +11,7 @@ import re
 import signal
 import sys
 from contextlib import nullcontext
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 from rich.live import Live
@@ -19,9 +19,10 @@ from rich.live import Live
 from proxy.cli.demo_facts import Facts, gather_facts
 from proxy.cli.demo_load import Load
 from proxy.cli.demo_mesh import AUTHORITY, DemoError, DemoMesh
-from proxy.cli.demo_view import intro, line, report, screen
+from proxy.cli.demo_view import intro, line, report, screen, summary
 
 _UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_STARTING: Final = "Starting a control plane, three replicas of web and a client, with sidecars ..."
 _REFRESH_S: Final = 0.5
 _LINE_EVERY: Final = 4
 """Refreshes between two lines of progress, where there is no terminal."""
@@ -43,10 +44,10 @@ async def _run(arguments: argparse.Namespace) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    console.print(_STARTING, highlight=False)
     try:
         async with DemoMesh(stop) as mesh:
-            if not console.is_terminal:
-                console.print(intro(mesh), highlight=False, markup=False)
+            console.print(intro(mesh), highlight=False, markup=False, soft_wrap=True)
             load = Load(mesh.client.outbound, AUTHORITY, arguments.rps)
             sending = asyncio.create_task(load.run(stop, arguments.duration))
             facts = await _show(mesh, load, console, sending)
@@ -54,7 +55,7 @@ async def _run(arguments: argparse.Namespace) -> int:
     except DemoError as error:
         print(error, file=sys.stderr)
         return 1
-    _print(result, arguments.json)
+    print(json.dumps(result) if arguments.json else summary(result))
     return 0 if result["successes"] == result["requests"] else 1
 
 
@@ -85,16 +86,6 @@ async def _facts(mesh: DemoMesh, last: Facts) -> Facts:
         return await gather_facts(mesh.client.admin, [one.admin for one in mesh.servers], mesh.replicas)
     except (OSError, ValueError):
         return last
-
-
-def _print(result: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(result))
-        return
-    failed = result["requests"] - result["successes"]
-    print(f"{result['requests']} requests, {failed} failed, mTLS {'yes' if result['tls'] else 'no'}")
-    for reason, count in result["failures"].items():
-        print(f"  {count} x {reason}")
 
 
 def _duration_s(text: str) -> float:

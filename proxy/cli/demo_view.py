@@ -1,6 +1,6 @@
 """View: the demo's live table, and the report at its end.
 
-Law: shows what Load and Facts say; computes nothing but shares.
+Law: shows what Load and Facts say; computes nothing but shares. Every number has its unit beside it or above it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from proxy.cli.demo_facts import Facts
-from proxy.cli.demo_load import WINDOW_S, Load
+from proxy.cli.demo_load import HTTP1, HTTP2, WINDOW_S, Load
 from proxy.cli.demo_mesh import AUTHORITY, DemoMesh
 
 _SHARES: Final = (0.50, 0.95, 0.99)
+_BAR_CELLS: Final = 20
+_LINKS_A_LINE: Final = 2
 
 
 def report(mesh: DemoMesh, load: Load, facts: Facts) -> dict[str, Any]:
@@ -41,71 +43,132 @@ def report(mesh: DemoMesh, load: Load, facts: Facts) -> dict[str, Any]:
     }
 
 
+def summary(result: dict[str, Any]) -> str:
+    """A report in words."""
+    failed = result["requests"] - result["successes"]
+    per_second = result["successes"] / result["duration_s"] if result["duration_s"] else 0.0
+    said = [
+        f"{result['requests']} requests in {result['duration_s']:.1f} s ({per_second:.0f} per second), {failed} failed, "
+        f"mutual TLS: {'yes' if result['tls'] else 'no'}",
+        f"latency: p50 {result['p50_ms']} ms, p95 {result['p95_ms']} ms, p99 {result['p99_ms']} ms",
+        *(f"failed: {count} x {reason}" for reason, count in result["failures"].items()),
+    ]
+    if result["unsent"]:
+        said.append(f"not sent: {result['unsent']}, because this machine cannot make so many requests per second")
+    return "\n".join(said)
+
+
 def intro(mesh: DemoMesh) -> str:
-    """Where to look, and a request to try by hand."""
-    admins = [f"  {sidecar.name:<8} http://{sidecar.admin}/metrics" for sidecar in (mesh.client, *mesh.servers)]
-    try_it = f"  curl -x http://{mesh.client.outbound} http://{AUTHORITY}/"
-    return "\n".join(["Admin ports:", *admins, "Try it yourself:", try_it])
+    """Where to look, and a request to try by hand; lines to copy from, so that they are never cut."""
+    links = [f"{one.name:<6} http://{one.admin}/metrics" for one in (mesh.client, *mesh.servers)]
+    lines = ["   ".join(links[start : start + _LINKS_A_LINE]) for start in range(0, len(links), _LINKS_A_LINE)]
+    return "\n".join(
+        [
+            "Metrics of each sidecar:",
+            *(f"  {line}" for line in lines),
+            "Try it in another terminal:",
+            f"  curl -x http://{mesh.client.outbound} http://{AUTHORITY}/",
+            "Ctrl-C ends the demo and all that it started.",
+        ]
+    )
 
 
 def line(load: Load) -> str:
     """Progress in one line, where there is no terminal. Rate and latencies are those of the last seconds."""
     p50, _, p99 = load.percentiles_ms(_SHARES, WINDOW_S)
     return (
-        f"{load.requests} requests, {load.recent_rps():.0f}/s, {load.success_rate:.2%} successful, "
-        f"p50 {p50} ms, p99 {p99} ms"
+        f"{load.requests} requests, {load.recent_rps():.0f}/s, {_success(load)} successful, p50 {p50} ms, p99 {p99} ms"
     )
 
 
 def screen(mesh: DemoMesh, load: Load, facts: Facts) -> RenderableType:
-    """The whole live view; fits 80 columns and 24 lines."""
-    parts: list[RenderableType] = [_traffic(load), _endpoints(mesh, load), _identity(facts), *_failures(load)]
-    return Group(*parts, Text(intro(mesh), "dim", no_wrap=True))
-
-
-def _table(title: str) -> Table:
-    return Table(
-        title=title, title_justify="left", title_style="bold cyan", box=None, pad_edge=False, padding=(0, 3, 0, 0)
+    """The whole live view: below the intro it fits 80 columns and 24 lines. What a narrower terminal cannot hold is cut."""
+    return Group(
+        _title(f"Requests so far, from client to {AUTHORITY}"),
+        _totals(load),
+        _title(f"In the last {WINDOW_S:.0f} seconds: rate, and how long requests took"),
+        _recent(load),
+        _title("Replicas of web: the client's sidecar prefers those that answer sooner"),
+        _replicas(mesh, load),
+        _title("Between the sidecars"),
+        _identity(facts),
+        *_troubles(load),
     )
 
 
-def _traffic(load: Load) -> Table:
-    table = _table(f"client → {AUTHORITY}")
-    for column in ("requests", "per second", "success", "p50 ms", "p95 ms", "p99 ms"):
-        table.add_column(column, justify="right")
-    rate = load.success_rate
-    table.add_row(
-        str(load.requests),
-        f"{load.recent_rps():.1f}",
-        Text(f"{rate:.2%}", "green" if rate == 1.0 else "red"),
-        *(f"{latency_ms:.1f}" for latency_ms in load.percentiles_ms(_SHARES, WINDOW_S)),
-    )
+def _success(load: Load) -> str:
+    """Rounded down: 100 % is said only of all."""
+    return f"{int(load.success_rate * 10_000) / 100:.2f}%"
+
+
+def _title(text: str) -> Text:
+    return Text(text, "bold cyan", no_wrap=True, overflow="ellipsis")
+
+
+def _row_of_numbers(numbers: dict[str, str | Text]) -> Table:
+    """One row, each number under its name."""
+    table = _table()
+    for name in numbers:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_row(*numbers.values())
     return table
 
 
-def _endpoints(mesh: DemoMesh, load: Load) -> Table:
-    table = _table("balanced by peak EWMA")
-    for column in ("replica", "address", "delay"):
-        table.add_column(column)
-    table.add_column("requests", justify="right")
-    table.add_column("share")
+def _table() -> Table:
+    return Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+
+
+def _totals(load: Load) -> Table:
+    return _row_of_numbers(
+        {
+            "sent": str(load.requests),
+            "succeeded": Text(_success(load), "green" if load.success_rate == 1.0 else "red"),
+            "over HTTP/1.1": str(load.protocols[HTTP1]),
+            "over HTTP/2": str(load.protocols[HTTP2]),
+        },
+    )
+
+
+def _recent(load: Load) -> Table:
+    p50, p95, p99 = (f"{latency_ms:.1f} ms" for latency_ms in load.percentiles_ms(_SHARES, WINDOW_S))
+    return _row_of_numbers(
+        {"per second": f"{load.recent_rps():.1f}", "p50": p50, "p95": p95, "p99": p99},
+    )
+
+
+def _replicas(mesh: DemoMesh, load: Load) -> Table:
+    table = _table()
+    for column in ("name", "app's address"):
+        table.add_column(column, no_wrap=True)
+    for column in ("app's delay", "answered", "share"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column(overflow="crop")
     total = max(1, load.endpoints.total())
     for replica in mesh.replicas:
         count = load.endpoints[str(replica.addr)]
-        share = f"{'█' * round(20 * count / total):<20} {count / total:.1%}"
-        table.add_row(replica.name, str(replica.addr), f"{replica.delay_s * 1000:.0f} ms", str(count), share)
+        delay, share, bar = (
+            f"{replica.delay_s * 1000:.0f} ms",
+            f"{count / total:.1%}",
+            round(_BAR_CELLS * count / total),
+        )
+        table.add_row(replica.name, str(replica.addr), delay, str(count), share, "█" * bar)
     return table
 
 
 def _identity(facts: Facts) -> Table:
     """The client's identity as the apps saw it, the server's as the client's proxy verified it."""
-    table = _table("identity")
+    table = _table()
     table.show_header = False
-    table.add_row("mTLS", Text("yes", "green") if facts.is_tls else Text("no", "red"))
-    table.add_row("client", facts.client_id or "-")
-    table.add_row("server", facts.server_id or "-")
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="ellipsis")
+    table.add_row("mutual TLS", Text("yes", "green") if facts.is_tls else Text("no", "red"))
+    table.add_row("client is", facts.client_id or "-")
+    table.add_row("server is", facts.server_id or "-")
     return table
 
 
-def _failures(load: Load) -> list[Text]:
-    return [Text(f"{count} x {reason}", "red") for reason, count in load.failures.most_common(3)]
+def _troubles(load: Load) -> list[Text]:
+    said = [f"failed: {count} x {reason}" for reason, count in load.failures.most_common(2)]
+    if load.unsent:
+        said.append(f"not sent: {load.unsent}; this machine cannot make {load.rps:g} requests per second")
+    return [Text(text, "red", no_wrap=True, overflow="ellipsis") for text in said]
