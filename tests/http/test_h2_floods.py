@@ -7,6 +7,7 @@ import tracemalloc
 import pytest
 
 from proxy.core import limits
+from proxy.core.faults import Faults
 from proxy.core.reason import Reason
 from proxy.http.h2 import frame
 from proxy.http.h2.settings import H2Settings
@@ -24,13 +25,13 @@ def pairs(client: Client, first: int, count: int) -> bytes:
 
 
 def test_rapid_reset() -> None:
-    endings: dict[Reason, int] = {}
-    client = Client(H2Settings(endings=endings))
+    faults = Faults()
+    client = Client(H2Settings(faults=faults))
     assert goaway_code(client.send(pairs(client, 1, 990))) is None
     assert goaway_code(client.send(pairs(client, 1981, 20))) is None, "each stream that ended gave one of two back"
     got = client.send(pairs(client, 2021, 1100))
     assert goaway_code(got) == CALM
-    assert endings == {Reason.RESET_FLOOD: 1}
+    assert not faults.counts, "its meter counts a connection"
     assert client.wire.aborted is Reason.RESET_FLOOD
     assert all(sink.reset_for is not None for sink in client.stage.sinks), "every endpoint was told"
     assert not client.server.streams
@@ -168,13 +169,13 @@ def test_hpack_bomb() -> None:
 
 
 def test_a_long_head_is_answered_not_reset() -> None:
-    endings: dict[Reason, int] = {}
-    client = Client(H2Settings(endings=endings))
+    faults = Faults()
+    client = Client(H2Settings(faults=faults))
     for size, is_taken in ((12_000, True), (16_000, True), (17_000, True), (65_000, True), (66_000, False)):
         stream = client.server.last_id + 2 if client.server.last_id else 1
         got = client.head(stream, [*GET, (b"cookie", b"c" * size)])
         assert (b"431" in b"".join(one.payload for one in got)) is not is_taken, size
-    assert endings == {Reason.OVER_LIMIT: 1}
+    assert faults.counts == {"over_limit": 1}
     got = client.head(client.server.last_id + 2, [*POST, *[(b"x-%d" % n, b"1") for n in range(300)]], end=False)
     assert b"431" in got[0].payload and reset_codes(got)[client.server.last_id] == 0
     assert not client.send(raw(0, 1, client.server.last_id, b"body under way"))
@@ -196,8 +197,8 @@ def test_a_slow_preface_and_a_slow_block() -> None:
 
 
 def test_a_complete_response_that_nobody_takes_is_given_up() -> None:
-    endings: dict[Reason, int] = {}
-    client = Client(H2Settings(endings=endings))
+    faults = Faults()
+    client = Client(H2Settings(faults=faults))
     client.send(frame.settings([(4, 10)]))
     for stream in (1, 3, 5):
         client.head(stream)
@@ -213,7 +214,7 @@ def test_a_complete_response_that_nobody_takes_is_given_up() -> None:
         got += client.pass_time(limits.STALL_S / 3)
         got += client.send(frame.window_update(5, 1))
     assert reset_codes(got) == {1: 8}
-    assert endings == {Reason.STALLED: 1}
+    assert faults.counts == {"stalled": 1}
     assert set(client.server.streams) == {3, 5}
 
 

@@ -6,6 +6,7 @@ from struct import pack
 
 import pytest
 
+from proxy.core.faults import Faults
 from proxy.core.reason import Reason
 from proxy.http.h2 import frame
 from proxy.http.h2.frame import END_HEADERS, END_STREAM, PADDED, PRIORITY_FLAG
@@ -81,13 +82,21 @@ def test_faults_of_the_connection(data: bytes, code: int) -> None:
     assert not client.send(raw(6, 0, 0, bytes(8))), "a connection that is over says nothing more"
 
 
-def test_a_fault_ends_every_stream_and_is_counted() -> None:
-    endings: dict[Reason, int] = {}
-    client = Client(H2Settings(endings=endings))
+def test_a_fault_of_the_connection_ends_every_stream_and_is_its_meters_to_count() -> None:
+    faults = Faults()
+    client = Client(H2Settings(faults=faults))
     client.head(1, POST, end=False)
     client.send(raw(4, 0, 0, bytes(5)))
     assert client.stage.sinks[0].reset_for is Reason.FRAME_SIZE
-    assert endings == {Reason.FRAME_SIZE: 1}
+    assert client.wire.aborted is Reason.FRAME_SIZE and not faults.counts
+
+
+def test_a_fault_of_a_stream_is_counted() -> None:
+    faults = Faults()
+    client = Client(H2Settings(faults=faults))
+    client.head(1, POST, end=False)
+    client.send(raw(8, 0, 1, bytes(4)))
+    assert client.wire.aborted is None and faults.counts == {"protocol_error": 1}
 
 
 @pytest.mark.parametrize("preface", [b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", frame.PREFACE[:-1] + b"x", b"P" * 30])

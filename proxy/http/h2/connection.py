@@ -337,6 +337,7 @@ class H2Connection:
 
     def reset_stream(self, stream: H2Stream, reason: Reason) -> None:
         """The stream is at fault."""
+        self.settings.count_fault(reason)
         exchange = stream.exchange
         stream.reset(reason)
         if exchange is not None:
@@ -351,7 +352,6 @@ class H2Connection:
         self.is_over = True
         self.is_going_away = True
         self._buffer = b""
-        self.settings.count_ending(reason)
         self.alarms.clear()
         self.wire.write(frame.goaway(0 if self.is_client else self.last_id, code_of(reason)))
         self.retire()

@@ -184,7 +184,7 @@ def _reset_stalled(connection: H2Connection) -> None:
         has_unsent = True
         if stream.is_complete() and stream.is_stalled:
             exchange = stream.exchange
-            connection.settings.count_ending(Reason.STALLED)
+            connection.settings.count_fault(Reason.STALLED)
             stream.reset(Reason.STALLED)
             if exchange is not None:
                 stream.exchange = exchange

@@ -161,7 +161,7 @@ class H2Server(H2Connection):
 
     def _refuse(self, stream_id: int, end: bool, error: ProtocolError) -> None:
         """A request that no stage gets to see: answered if it is well formed, reset if not."""
-        self.settings.count_ending(error.reason)
+        self.settings.count_fault(error.reason)
         if is_answered(error):
             fields = (_status_field(error.status), _NO_BODY, date_field(self._now()))
             self.wire.write(frame.header_frames(stream_id, self.encoder.encode(fields), True))

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from proxy.core import limits
 from proxy.core.errors import ProtocolError
+from proxy.core.faults import Faults
 from proxy.core.reason import Reason
 from proxy.http.h2 import frame
 from proxy.http.h2.frame import WINDOW_LIMIT, setting_struct
@@ -41,8 +42,8 @@ class H2Settings(NamedTuple):
     """For anything at all to come after that PING."""
     keepalive_while_idle: bool = True
     """Also without an open stream."""
-    endings: dict[Reason, int] | None = None
-    """Where connections that we end and streams that we refuse are counted, if anywhere."""
+    faults: Faults | None = None
+    """Where streams that we refuse or reset are counted; a connection that we end is counted by its meter."""
 
     def opening(self, is_client: bool) -> bytes:
         """SETTINGS, and the WINDOW_UPDATE that lifts the connection's window."""
@@ -58,10 +59,10 @@ class H2Settings(NamedTuple):
         lift = self.connection_window_bytes - frame.DEFAULT_WINDOW
         return frame.settings(pairs) + (frame.window_update(0, lift) if lift > 0 else b"")
 
-    def count_ending(self, reason: Reason) -> None:
-        endings = self.endings
-        if endings is not None:
-            endings[reason] = endings.get(reason, 0) + 1
+    def count_fault(self, reason: Reason) -> None:
+        faults = self.faults
+        if faults is not None:
+            faults.count(reason)
 
 
 DEFAULT: Final = H2Settings()
