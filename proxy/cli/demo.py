@@ -23,14 +23,19 @@ from proxy.cli.demo_view import intro, line, report, screen, summary
 
 _UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _STARTING: Final = "Starting a control plane, three replicas of web and a client, with sidecars ..."
+_MAX_RPS: Final = 10_000
 _REFRESH_S: Final = 0.5
 _LINE_EVERY: Final = 4
 """Refreshes between two lines of progress, where there is no terminal."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--duration", type=_duration_s, help="how long to send traffic: 10s, 2m (until Ctrl-C)")
-    parser.add_argument("--rps", type=_rps, default=150.0, help="requests per second (%(default)s)")
+    parser.add_argument(
+        "--duration", type=_duration_s, metavar="TIME", help="how long to send traffic: 10s, 2m (until Ctrl-C)"
+    )
+    parser.add_argument(
+        "--rps", type=_rps, default=150.0, metavar="N", help="requests per second, every fourth of HTTP/2 (%(default)g)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end, progress on stderr")
 
 
@@ -63,7 +68,8 @@ async def _show(mesh: DemoMesh, load: Load, console: Console, sending: asyncio.T
     """Show the traffic until it ends; the facts at its end. DemoError if a part of the mesh ends by itself."""
     facts = Facts(False, None, None)
     rounds = 0
-    with Live(console=console, auto_refresh=False) if console.is_terminal else nullcontext() as live:
+    is_live = console.is_terminal and not console.is_dumb_terminal
+    with Live(console=console, auto_refresh=False) if is_live else nullcontext() as live:
         while not sending.done():
             await asyncio.wait({sending}, timeout=_REFRESH_S)
             dead = mesh.dead()
@@ -91,7 +97,7 @@ async def _facts(mesh: DemoMesh, last: Facts) -> Facts:
 def _duration_s(text: str) -> float:
     match = re.fullmatch(r"([0-9]{1,6})(ms|s|m|h)", text)
     if match is None or not int(match[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration such as 500ms, 10s or 2m")
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration above zero with its unit, such as 500ms, 10s or 2m")
     return int(match[1]) * _UNIT_S[match[2]]
 
 
@@ -100,6 +106,6 @@ def _rps(text: str) -> float:
         rps = float(text)
     except ValueError:
         rps = 0.0
-    if not 0 < rps <= 10_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not between 0 and 10000 requests per second")
+    if not 0 < rps <= _MAX_RPS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of requests per second above 0 and up to {_MAX_RPS}")
     return rps

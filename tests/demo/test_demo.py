@@ -6,6 +6,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.demo.kit import children, demo, finished, is_alive, until, until_line
 
 WEB = "web.default.serviceaccount.identity.linkerd.cluster.local"
@@ -54,7 +56,7 @@ def test_ctrl_c_while_it_starts_ends_it_too(tmp_path: Path) -> None:
         until(lambda: bool(children(process.pid)))
         process.send_signal(signal.SIGINT)
         status, _, errors = finished(process)
-        assert (status, errors) == (1, "stopped before the mesh was up\n")
+        assert (status, errors.splitlines()[1:]) == (1, ["stopped before the mesh was up"])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -70,8 +72,20 @@ def test_a_sidecar_that_ends_by_itself_ends_the_demo_with_its_last_words(tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_duration_that_is_none_is_refused(tmp_path: Path) -> None:
-    with demo("--duration", "soon", temporary=tmp_path) as process:
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--duration", "soon"), "'soon' is no duration"),
+        (("--duration", "0s"), "'0s' is no duration above zero"),
+        (("--duration", "10"), "with its unit"),
+        (("--rps", "0"), "'0' is no number of requests per second above 0"),
+        (("--rps", "nan"), "'nan' is no number"),
+        (("--rps", "1e9"), "up to 10000"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(arguments: tuple[str, str], complaint: str, tmp_path: Path) -> None:
+    with demo(*arguments, temporary=tmp_path) as process:
         status, _, errors = finished(process)
     assert status == 2
-    assert "no duration" in errors
+    assert complaint in errors
+    assert list(tmp_path.iterdir()) == []
