@@ -41,7 +41,7 @@ class HttpConnection:
     def __init__(self, arrival: Arrival, next_: Stage, is_http2: bool) -> None:
         """`next_` takes what the policy permits: the app, or the admin pages."""
         self.in_flight = 0
-        """Requests that were passed on and have not ended."""
+        """Requests that were passed on and whose responses have not begun (reference: inbound, section 3)."""
         self._arrival: Final = arrival
         self._arrived: Final = arrival.arrived()
         self._next: Final = next_
@@ -157,13 +157,15 @@ class Permitted:
     # ---- http.exchange.Observer
 
     def response_began(self, exchange: Exchange) -> None:
+        self._connection.in_flight -= 1
         response = exchange.response
         if response is not None:
             scope = self._scope if self._scopes is None else self._scope_of(exchange, self._scopes)
             scope.response_began(response.status, self._clock() - exchange.started_at)
 
     def exchange_ended(self, exchange: Exchange) -> None:
-        self._connection.in_flight -= 1
+        if not exchange.has_begun:
+            self._connection.in_flight -= 1
         found = classify(exchange)
         if found is not None:
             scope = self._scope if self._scopes is None else self._scope_of(exchange, self._scopes)

@@ -13,7 +13,7 @@ import pytest
 
 from proxy.core.addr import Addr
 from proxy.inbound.local import Local
-from tests.inbound.kit import Http2Client, Workload
+from tests.inbound.kit import OK, Http2Client, Workload
 from tests.inbound.test_rescue import free_port
 from tests.kit.sockets import Ticking, run, until
 
@@ -106,6 +106,25 @@ def test_more_requests_at_once_than_may_be_are_shed() -> None:
             assert answered.status == "503"
             assert str(dict(answered.headers)["l5d-proxy-error"]).endswith("service unavailable")
             assert workload.metric("inbound_http_errors_total", 'error="loadshed"') == 1
+            client.client.abort()
+
+    run(story)
+
+
+def test_a_response_that_has_begun_counts_no_more() -> None:
+    async def story(ticking: Ticking) -> None:
+        async with Workload(ticking, INBOUND_MAX_IN_FLIGHT="1") as workload:
+            begun = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nbegun"
+            workload.app.answer = lambda said: begun if said.endswith(b"\r\n\r\n") else None
+            client = Http2Client(await workload.connect_tls())
+            carried = ("l5d-orig-proto", "HTTP/1.1")
+            fields = [(":method", "GET"), (":scheme", "http"), (":authority", "x"), (":path", "/"), carried]
+            client.h2.send_headers(client.h2.get_next_available_stream_id(), fields, end_stream=True)
+            client.client.write(client.h2.data_to_send())
+            await until(lambda: workload.metric("response_latency_ms_count", 'direction="inbound"') == 1)
+            workload.app.answer = lambda said: OK if said.endswith(b"\r\n\r\n") else None
+            answered = await client.get("/", carried)
+            assert (answered.status, answered.body) == ("200", b"ok")
             client.client.abort()
 
     run(story)
