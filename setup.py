@@ -24,7 +24,6 @@ HOT = (
     "proxy/tls/*.py",
     "proxy/inbound/authorize.py",
     "proxy/inbound/http.py",
-    "proxy/inbound/local.py",
     "proxy/inbound/router.py",
     "proxy/outbound/concrete.py",
     "proxy/outbound/endpoint.py",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import measure, report
+from bench.footprint import FIGURES
 from bench.peers import direct, envoy, haproxy, nghttpx, nginx, sponson
 from bench.peers.candidate import Start
 from bench.process import BenchError, need
@@ -55,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
         "--quick", action="store_true", help="the workloads of the budgets, direct, ours and HAProxy, two rounds"
     )
     made.add_argument("--json", action="store_true", help="print one JSON object on standard output at the end")
-    made.add_argument("--only", default="", help="workloads by name, comma-separated")
+    made.add_argument("--only", default="", help="workloads and figures by name, comma-separated")
     made.add_argument("--peers", default="", help="candidates by name, comma-separated")
     made.add_argument(
         "--build",
@@ -78,13 +79,14 @@ def plan(args: argparse.Namespace, ours: dict[str, sponson.Build]) -> measure.Pl
         name for name in every if not args.quick or name not in NOT_QUICK
     ]
     wanted = {name for name in args.only.split(",") if name}
-    unknown = (set(names) - set(every)) | (wanted - {workload.name for workload in WORKLOADS})
+    unknown = (set(names) - set(every)) | (wanted - {one.name for one in (*WORKLOADS, *FIGURES)})
     if unknown:
         raise BenchError(f"no such candidate or workload: {', '.join(sorted(unknown))}")
     workloads = [one for one in WORKLOADS if one.name in wanted or (not wanted and (one.is_quick or not args.quick))]
+    figures = [one for one in FIGURES if one.name in wanted or (not wanted and not args.quick)]
     rounds = args.rounds or (2 if args.quick else 3)
     seconds = args.seconds or (2.0 if args.quick else 3.0)
-    return measure.Plan(workloads, {name: every[name] for name in names}, rounds, seconds)
+    return measure.Plan(workloads, figures, {name: every[name] for name in names}, rounds, seconds)
 
 
 def facts(ours: dict[str, sponson.Build], chosen: measure.Plan) -> dict[str, Any]:

@@ -12,13 +12,15 @@ from typing import Any, NamedTuple
 
 from bench import backend as apps
 from bench import certificates
+from bench.footprint import Figure
 from bench.peers.candidate import Candidate, Start
-from bench.process import BenchError, Stable
+from bench.process import BenchError, Ready, Stable
 from bench.workloads import Workload
 
 
 class Plan(NamedTuple):
     workloads: list[Workload]
+    figures: list[Figure]
     peers: dict[str, Start]
     rounds: int
     seconds: float
@@ -42,7 +44,8 @@ def say(text: str) -> None:
 def run(plan: Plan) -> dict[str, dict[str, Any]]:
     """Workload to candidate to figures; a candidate that cannot is left out with a line that says why."""
     found: dict[str, dict[str, Any]] = {}
-    shapes = dict.fromkeys(workload.shape for workload in plan.workloads)
+    starts: dict[str, list[Ready]] = {}
+    shapes = dict.fromkeys([*(one.shape for one in plan.workloads), *(one.shape for one in plan.figures)])
     for shape in shapes:
         with Stable() as stable:
             certificates.make(stable.folder)
@@ -51,7 +54,48 @@ def run(plan: Plan) -> dict[str, dict[str, Any]]:
             for workload in plan.workloads:
                 if workload.shape == shape:
                     found[workload.name] = _measure(plan, workload, candidates, stable)
-    return {workload.name: found[workload.name] for workload in plan.workloads}
+            for figure in plan.figures:
+                if figure.shape == shape:
+                    found[figure.name] = _take(figure, candidates, stable)
+            for name, candidate in candidates.items():
+                starts.setdefault(name, []).extend(one.ready for one in candidate.processes if one.ready is not None)
+    names = [*(one.name for one in plan.workloads), *(one.name for one in plan.figures)]
+    ordered = {name: found[name] for name in names}
+    if plan.figures:
+        ordered |= _derived(found, starts)
+    return ordered
+
+
+def _take(figure: Figure, candidates: dict[str, Candidate], stable: Stable) -> dict[str, Any]:
+    rows: dict[str, Any] = {}
+    for name, candidate in candidates.items():
+        try:
+            row = figure.take(candidate, stable.folder)
+        except (BenchError, OSError) as error:
+            row = {"error": str(error)}
+        if row is not None:
+            rows[name] = row
+            say(f"{figure.name:20} {name:18} {row}")
+    return rows
+
+
+def _derived(found: dict[str, dict[str, Any]], starts: dict[str, list[Ready]]) -> dict[str, dict[str, Any]]:
+    """Cold starts, medians of every start that the run made; and a handshake: what a connection costs more over mTLS."""
+    cold = {
+        name: {
+            field: round(statistics.median(getattr(one, field) for one in seen), 1)
+            for field in ("start_ms", "cpu_ms", "rss_mb")
+        }
+        for name, seen in starts.items()
+        if seen
+    }
+    plain, over_tls = found.get("tcp_churn", {}), found.get("tcp_mtls_churn", {})
+    handshakes = {
+        name: {"cpu_us": round(row["cpu_us"] - plain[name]["cpu_us"], 1)}
+        for name, row in over_tls.items()
+        if row.get("cpu_us") and plain.get(name, {}).get("cpu_us")
+    }
+    return {"cold_start": cold, "handshake_pair": handshakes}
 
 
 def _start(plan: Plan, stable: Stable, at: apps.Backend, shape: str) -> dict[str, Candidate]:

@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 PROXY_CPU, LOAD_CPU = 0, 1
 _PR_SET_PDEATHSIG = 1
@@ -49,10 +50,20 @@ def _bind_to(cpu: int) -> None:
         os.sched_setaffinity(0, {cpu % (os.cpu_count() or 1)})
 
 
+class Ready(NamedTuple):
+    """A cold start, from the first instruction to being of use."""
+
+    start_ms: float
+    cpu_ms: float
+    rss_mb: float
+
+
 class Process:
     def __init__(self, name: str, command: list[str], cpu: int, log: Path, env: dict[str, str] | None = None) -> None:
         self.name = name
         self.log = log
+        self.started_at = time.monotonic()
+        self.ready: Ready | None = None
         self._popen = subprocess.Popen(
             command,
             env={**os.environ, **(env or {})},
@@ -69,6 +80,10 @@ class Process:
     @property
     def is_alive(self) -> bool:
         return self._popen.poll() is None
+
+    def became_ready(self) -> None:
+        took_s = time.monotonic() - self.started_at
+        self.ready = Ready(took_s * 1e3, self.cpu_ns() / 1e6, self.rss_bytes() / 1e6)
 
     def cpu_ns(self) -> int:
         total = 0
@@ -133,8 +148,9 @@ def wait_for_port(port: int, process: Process, timeout_s: float = 20.0) -> None:
     deadline = time.monotonic() + timeout_s
     while True:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.5):
+            process.became_ready()
             return
         if not process.is_alive or time.monotonic() > deadline:
             tail = process.log.read_text(errors="replace")[-2000:]
             raise BenchError(f"{process.name} does not listen on {port}:\n{tail}")
-        time.sleep(0.02)
+        time.sleep(0.01)

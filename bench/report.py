@@ -14,7 +14,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from bench.footprint import FIGURES
+
 REFERENCE = "haproxy"
+FIGURE_NAMES = {one.name for one in FIGURES} | {"cold_start", "handshake_pair"}
+"""What is no load: told as it is."""
 _COLORS = {
     "direct": "#999999", "sponson": "#2b6cb0", "sponson_compiled": "#38a169", "haproxy": "#dd6b20", "nginx": "#805ad5",
     "nghttpx": "#d53f8c", "envoy": "#718096",
@@ -60,6 +64,10 @@ def table(found: dict[str, dict[str, Any]]) -> Table:
     for workload, rows in found.items():
         for number, (name, row) in enumerate(rows.items()):
             first = workload if not number else ""
+            if workload in FIGURE_NAMES:
+                said = ", ".join(f"{value} {unit}" for unit, value in row.items())
+                made.add_row(first, name, said, *[""] * 6)
+                continue
             if "error" in row:
                 made.add_row(first, name, "failed", "", "", "", "", "", "")
                 continue

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.backend import Backend
-from bench.peers.candidate import GRPC_PAIR, HTTP_1, HTTP_2, PAIR, TCP, TCP_MTLS, Candidate
+from bench.peers.candidate import GRPC_PAIR, HTTP_1, HTTP_2, PAIR, TCP, TCP_MTLS, Candidate, Link
 from bench.process import BenchError, Process, Stable, free_port, wait_for_port
 
 _TYPES = "type.googleapis.com/envoy.extensions"
@@ -37,7 +37,9 @@ def start(stable: Stable, backend: Backend, shape: str) -> Candidate | None:
     inbound = _start(stable, f"{shape}-in", take, _cluster(app, shape == GRPC_PAIR), between)
     dial = _cluster(between, is_http, _tls(stable.folder, "out", is_http))
     outbound = _start(stable, f"{shape}-out", _listener(port, is_http), dial, port)
-    return Candidate([outbound, inbound], port)
+    folder = stable.folder
+    link = Link(between, "in.test", f"{folder}/ca.pem", f"{folder}/out.crt", f"{folder}/out.key", "h2")
+    return Candidate([outbound, inbound], port, link=link)
 
 
 def _start(stable: Stable, name: str, listener: dict[str, Any], cluster: dict[str, Any], port: int) -> Process:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.backend import Backend
-from bench.peers.candidate import GRPC_PAIR, HTTP_1, HTTP_2, PAIR, TCP, Candidate
+from bench.peers.candidate import GRPC_PAIR, HTTP_1, HTTP_2, PAIR, TCP, Candidate, Link
 from bench.process import Stable, free_port, need, wait_for_port
 
 _COMMON = """
@@ -41,7 +41,8 @@ def start(stable: Stable, backend: Backend, shape: str) -> Candidate | None:
     first = "proto h2" if shape == GRPC_PAIR else ""
     inbound = _start(stable, f"{shape}-in", mode, f"127.0.0.1:{between} {take}", app, between)
     outbound = _one(stable, f"{shape}-out", mode, first, f"127.0.0.1:{between} {dial}")
-    return Candidate([*outbound.processes, *inbound.processes], outbound.port)
+    link = Link(between, "in.test", f"{folder}/ca.pem", f"{folder}/out.crt", f"{folder}/out.key", "h2")
+    return Candidate([*outbound.processes, *inbound.processes], outbound.port, link=link)
 
 
 def _one(stable: Stable, name: str, mode: str, bind_flags: str, server: str) -> Candidate:

@@ -6,6 +6,7 @@ The load enters by the outbound port as an explicit proxy's client does, since r
 from __future__ import annotations
 
 import json
+import ssl
 import subprocess
 import urllib.error
 import urllib.request
@@ -13,11 +14,19 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, NamedTuple
 
+from cryptography.hazmat.primitives import serialization
+
 from bench.backend import Backend
-from bench.peers.candidate import GRPC_PAIR, HTTP_2, PAIR, TCP, TCP_MTLS, Candidate
+from bench.peers.candidate import GRPC_PAIR, HTTP_2, PAIR, TCP, TCP_MTLS, Candidate, Link
 from bench.process import LOAD_CPU, BenchError, Process, Stable, free_port, wait_for_port
+from proxy.core.dial import ALPN
+from proxy.mesh.ca import open_ca
+from proxy.mesh.state import State
+from proxy.tls.csr import make_key_and_csr
+from proxy.transport.header import TransportHeader, encode
 
 _ROOT = Path(__file__).parents[2]
+_CLIENT = "client.default.serviceaccount.identity.linkerd.cluster.local"
 _HOST = "app.default.svc.cluster.local"
 _IDENTITY = "app.default.serviceaccount.identity.linkerd.cluster.local"
 
@@ -80,7 +89,8 @@ def start(build: Build, stable: Stable, backend: Backend, shape: str) -> Candida
     if is_meshed:
         processes.append(mesh.sidecar("app", f"--inbound-port={inbound_port}"))
     connect_to = f"{_HOST}:80" if shape in (TCP, TCP_MTLS) else ""
-    return Candidate(processes, outbound_port, _HOST, connect_to)
+    link = mesh.link(inbound_port, app_port) if shape == PAIR else None
+    return Candidate(processes, outbound_port, _HOST, connect_to, link)
 
 
 def _manifests(shape: str, app_port: int, inbound_port: int) -> str:
@@ -129,6 +139,21 @@ class _Mesh:
         process = self._stable.start(f"{self._name}-mesh", [*command, f"--addr=127.0.0.1:{self._port}"], LOAD_CPU)
         wait_for_port(self._port, process)
 
+    def link(self, inbound_port: int, app_port: int) -> Link:
+        """A certificate of our own making, of the mesh's CA, and the header that names the app's port."""
+        key, csr = make_key_and_csr(_CLIENT)
+        signed = open_ca(State(self._folder / "state")).sign(csr, _CLIENT)
+        (self._folder / "link.crt").write_text(
+            "".join(ssl.DER_cert_to_PEM_cert(one) for one in (signed.leaf_der, *signed.intermediates_der))
+        )
+        pem = serialization.load_der_private_key(key, None).private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        (self._folder / "link.key").write_bytes(pem)
+        at = self._folder
+        first = encode(TransportHeader(app_port, "", "http/2"))
+        return Link(inbound_port, _IDENTITY, f"{at}/state/ca.crt", f"{at}/link.crt", f"{at}/link.key", ALPN, first)
+
     def sidecar(self, account: str, *flags: str) -> Process:
         admin_port = free_port()
         command = [self._program, "mesh", "env", f"--service-account={account}", f"--state-dir={self._folder}/state"]
@@ -148,9 +173,10 @@ def _wait_until_ready(admin_port: int, process: Process, timeout_s: float = 20.0
     while True:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{admin_port}/ready", timeout=1):
+                process.became_ready()
                 return
         except (OSError, urllib.error.URLError):
             pass
         if not process.is_alive or monotonic() > deadline:
             raise BenchError(f"{process.name} is not ready:\n{process.log.read_text(errors='replace')[-2000:]}")
-        sleep(0.05)
+        sleep(0.01)
