@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.config import Config, Http2Server
+from proxy.config import Config
+from proxy.config.http2 import server_settings
 from proxy.core.addr import Addr
 from proxy.core.drain import Drain
 from proxy.core.log import event, logger
 from proxy.core.reactor import Reactor
-from proxy.http.h2.settings import DEFAULT, H2Settings
+from proxy.http.h2.settings import DEFAULT
 from proxy.inbound import labels
 from proxy.inbound.policies import Policies
 from proxy.metrics import Labels, Registry
@@ -48,11 +49,12 @@ class Parts:
         self.drain: Final = drain
         self.direct_port = config.inbound_listen_addr.port
         """Where we listen ourselves: whoever wants this port wants the proxy, and the app is never dialled there."""
-        self.http2_server: Final = server_settings(config.inbound_server_http2)
+        self.http2_server: Final = server_settings(config.inbound_server_http2, registry.faults("inbound"))
         """What we announce to whoever connects to us."""
         self.http2_client: Final = DEFAULT._replace(
             stream_window_bytes=config.http2_initial_stream_window_size,
             connection_window_bytes=config.http2_initial_connection_window_size,
+            faults=registry.faults("inbound"),
         )
         """What we announce to the app."""
 
@@ -62,20 +64,3 @@ class Parts:
         self.registry.counter("inbound_tcp_errors_total", counted).add()
         fields: dict[str, object] = {"client.addr": peer, "server.addr": target, "error": text}
         _log.info("Connection closed", extra=event("inbound", **fields))
-
-
-def server_settings(given: Http2Server) -> H2Settings:
-    """Of the variables (reference: configuration, section 4.3); what is unset stays as it is by default."""
-    settings = DEFAULT._replace(
-        stream_window_bytes=given.initial_stream_window_size,
-        connection_window_bytes=given.initial_connection_window_size,
-        max_frame_bytes=given.max_frame_size or DEFAULT.max_frame_bytes,
-        max_header_list_bytes=given.max_header_list_size or DEFAULT.max_header_list_bytes,
-        max_concurrent_streams=given.max_concurrent_streams,
-        max_early_resets=given.max_pending_accept_reset_streams or DEFAULT.max_early_resets,
-    )
-    if given.keep_alive_interval_s is None or given.keep_alive_timeout_s is None:
-        return settings
-    return settings._replace(
-        keepalive_interval_s=given.keep_alive_interval_s, keepalive_timeout_s=given.keep_alive_timeout_s
-    )

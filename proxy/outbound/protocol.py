@@ -12,16 +12,14 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final
 
-from proxy.config import Http2Server
+from proxy.config.http2 import server_settings
 from proxy.core.addr import Addr
 from proxy.core.codec import Codec, Wire
 from proxy.core.errors import report_fault
 from proxy.core.watch import Absent
 from proxy.http.exchange import Stage
 from proxy.http.h1.server import H1Server
-from proxy.http.h2.frame import DEFAULT_WINDOW
 from proxy.http.h2.server import H2Server
-from proxy.http.h2.settings import H2Settings
 from proxy.outbound.discover import Destination
 from proxy.outbound.given import Given
 from proxy.outbound.logical import HttpRouter
@@ -44,7 +42,7 @@ class Protocols:
     def __init__(self, given: Given, rescue: Rescue) -> None:
         self.given: Final = given
         self.rescue: Final = rescue
-        self._h2_settings = server_settings(given.config.outbound_server_http2)
+        self._h2_settings = server_settings(given.config.outbound_server_http2, given.registry.faults("outbound"))
 
     def parent_numbers(self, destination: Destination) -> ParentNumbers:
         """Of the policy that holds; the destination must be known and served."""
@@ -149,25 +147,6 @@ class Protocols:
         return self.http(wire, destination, protocol != HTTP_1)
 
 
-def server_settings(config: Http2Server) -> H2Settings:
-    """What we announce to the app; what is not configured is the codec's default."""
-    settings = H2Settings(
-        stream_window_bytes=config.initial_stream_window_size,
-        connection_window_bytes=max(config.initial_connection_window_size, DEFAULT_WINDOW),
-        max_concurrent_streams=config.max_concurrent_streams,
-        keepalive_interval_s=config.keep_alive_interval_s,
-    )
-    if config.keep_alive_timeout_s is not None:
-        settings = settings._replace(keepalive_timeout_s=config.keep_alive_timeout_s)
-    if config.max_frame_size is not None:
-        settings = settings._replace(max_frame_bytes=config.max_frame_size)
-    if config.max_header_list_size is not None:
-        settings = settings._replace(max_header_list_bytes=config.max_header_list_size)
-    if config.max_pending_accept_reset_streams is not None:
-        settings = settings._replace(max_early_resets=config.max_pending_accept_reset_streams)
-    return settings
-
-
 class Accepted:
     """One accepted connection: waits for its destination, then belongs to its codec. A member of Drain until it is gone."""
 
@@ -222,6 +201,7 @@ class Accepted:
         connection.on_lost = self._end
 
     def _fail(self, label: str, text: str) -> None:
+        self._protocols.given.registry.faults("outbound").count_as("not_discovered")
         self._protocols.target_numbers(self._destination, self._target).count_error(label)
         _log.info("Connection closed: %s", text)
         self._end()
