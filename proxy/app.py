@@ -166,6 +166,8 @@ class App:
     def _bind(
         self, name: str, addrs: list[Addr], on_accept: Callable[[socket.socket, Addr], None], options: ListenOptions
     ) -> None:
+        faults = self.registry.faults("outbound" if name == "outbound" else "inbound")
+        options = options._replace(on_error=lambda error: faults.count_as("accept"))
         mine = self.listeners[name] = []
         for addr in addrs:
             try:

@@ -43,7 +43,7 @@ def destination(sock: socket.socket, peer: Addr) -> Addr:
 class Accept:
     """The inbound listener's `on_accept`."""
 
-    __slots__ = ("_parts", "_direct", "_app", "_destination", "_ips")
+    __slots__ = ("_parts", "_direct", "_app", "_destination", "_ips", "_faults")
 
     def __init__(
         self, parts: Parts, direct: Service, app: Service, destination: Callable[[socket.socket, Addr], Addr]
@@ -53,17 +53,20 @@ class Accept:
         self._app: Final = app
         self._destination: Final = destination
         self._ips: Final = parts.config.inbound_ips
+        self._faults: Final = parts.registry.faults("inbound")
 
     def accept(self, sock: socket.socket, peer: Addr) -> None:
         try:
             original = self._destination(sock, peer)
         except (OSError, ValueError) as error:
             _log.warning("Server failed to accept connection: %s", error)
+            self._faults.count_as("no_original_dst")
             sock.close()
             return
         if self._ips and original.ip not in self._ips:
             text = f"inbound connections are not allowed on this IP address ({original.ip})"
             self._parts.count_tcp_error(UNEXPECTED, peer, original, text)
+            self._faults.count_as("not_our_address")
             sock.close()
             return
         if original.port == self._parts.direct_port:

@@ -28,6 +28,13 @@ from proxy.transport.connection import serve_plain
 from proxy.transport.peek import Outcome, Peek, Peeked, peek
 
 _LOOKED_AT_BYTES: Final = 65536
+_HANDSHAKE_FAULTS: Final = {
+    Reason.PEER_CLOSED: "tls_handshake_closed",
+    Reason.CONNECTION_RESET: "tls_handshake_reset",
+    Reason.CONNECT_TIMEOUT: "tls_handshake_timeout",
+    Reason.CONNECT_FAILED: "tls_handshake_failed",
+    Reason.INTERNAL: "internal",
+}
 
 
 class Service(Protocol):
@@ -140,11 +147,11 @@ class Arrival:
         self._peek = None
         if peeked.outcome is Outcome.TIMEOUT:
             self.fail(TLS_TIMEOUT, "TLS detection timed out")
-            self._fault("tls_detection_timeout")
+            self.fault("tls_detection_timeout")
             self._drop()
         elif peeked.outcome is Outcome.FAILED:
             self.fail(IO, "connection reset during TLS detection")
-            self._fault("tls_detection_reset")
+            self.fault("tls_detection_reset")
             self._drop()
         elif not isinstance(peeked.verdict, Hello):
             self.tls = Tls(NONE, reason=NO_TLS_FROM_REMOTE)
@@ -167,11 +174,11 @@ class Arrival:
             session.meter = self.meter()
         return self._service.serve(self, session)
 
-    def _on_tls_failed(self, text: str) -> None:
+    def _on_tls_failed(self, reason: Reason, text: str) -> None:
         self.fail(IO, f"TLS handshake failed: {text}")
-        self._fault("tls_handshake")
+        self.fault(_HANDSHAKE_FAULTS[reason])
 
-    def _fault(self, name: str) -> None:
+    def fault(self, name: str) -> None:
         """It never got a meter, which counts the faults of those that did."""
         self.parts.registry.faults("inbound").count_as(name)
 

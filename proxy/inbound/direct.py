@@ -53,6 +53,7 @@ class DirectServer:
 
         def on_failed(text: str) -> None:
             arrival.fail(IO, text)
+            arrival.fault("transport_header")
 
         return HeaderCodec(wire, self._parts.reactor, self.tls_timeout_s, on_header, on_failed)
 
@@ -62,6 +63,7 @@ class DirectServer:
         if header.name:
             # A gateway serves names of its suffixes; this proxy is configured to be none.
             arrival.fail(GATEWAY_DOMAIN, f"bad gateway domain {header.name}")
+            arrival.fault("gateway_domain")
             return None
         arrival.settle(Addr(arrival.original.ip, header.port))
         arrival.measure()
@@ -83,5 +85,6 @@ class DirectServer:
 
 def _refuse(arrival: Arrival, wire: Wire, text: str) -> Codec:
     arrival.fail(UNEXPECTED, text)
+    arrival.fault("not_direct")
     wire.abort(Reason.CANCELLED)
     return Closed()

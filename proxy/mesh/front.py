@@ -19,6 +19,7 @@ from proxy.core.addr import Addr
 from proxy.core.codec import Codec
 from proxy.core.flusher import Flusher
 from proxy.core.reactor import Reactor
+from proxy.core.reason import Reason
 from proxy.core.timers import Wheel
 from proxy.mesh.ca import CertificateAuthority
 from proxy.tls.credentials import Credentials
@@ -79,7 +80,7 @@ class Front:
         self._ticking = self._loop.call_later(_TICK_S, self._tick)
 
     def _on_accept(self, sock: socket.socket, peer: Addr) -> None:
-        def on_failed(text: str) -> None:
+        def on_failed(reason: Reason, text: str) -> None:
             _log.info("%s: %s", peer, text)
 
         context = self._credentials.server_context(is_direct=False)

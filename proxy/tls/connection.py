@@ -91,6 +91,7 @@ class Session:
         """The handshake is done; nobody watches the socket but us from now on."""
         if self._state == _CLOSED:
             _shut(tls, self._reason, False)  # whoever made the codec has refused this peer
+            self._count_refused()
             return
         self._socket = tls
         self._fd = tls.fileno()
@@ -107,6 +108,14 @@ class Session:
             self._output.insert(0, first_bytes)
         self.flush()
         self._watch_level()
+
+    def _count_refused(self) -> None:
+        meter = self.meter
+        if meter is not None:
+            now = self._reactor.clock()
+            meter.open(now)
+            meter.close("", now)
+            meter.lost(self._reason)
 
     def not_opened(self, reason: Reason) -> None:
         """There will be no connection: `lost` is said, if there is a codec to hear it."""

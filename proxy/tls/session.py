@@ -128,9 +128,17 @@ class Handshake:
             self._loop.add_writer(self._fd, self._on_ready)
             return
         except (OSError, ValueError) as error:
-            self._fail(Reason.CONNECT_FAILED, _text_of(error))
+            self._fail(self._reason_of(error), _text_of(error))
             return
         self._verify(tls)
+
+    def _reason_of(self, error: Exception) -> Reason:
+        """A dialled connection failed to be made, whoever is to blame; of a served one the client may be gone."""
+        if self._target is None and isinstance(error, ssl.SSLEOFError):
+            return Reason.PEER_CLOSED
+        if self._target is None and isinstance(error, ConnectionError):
+            return Reason.CONNECTION_RESET
+        return Reason.CONNECT_FAILED
 
     def _verify(self, tls: ssl.SSLSocket) -> None:
         target = self._target
@@ -217,19 +225,20 @@ def serve_tls(
     sock: socket.socket,
     context: ssl.SSLContext,
     on_established: Callable[[Session, TlsPeer], Codec],
-    on_failed: Callable[[str], None],
+    on_failed: Callable[[Reason, str], None],
     meter: Meter | None = None,
 ) -> Session:
     """Terminate TLS on an accepted socket, which is ours from now on, and whose ClientHello was only peeked at so far.
 
     `on_established` makes the codec; it may set `session.meter`, whose labels often depend on the peer, before bytes
-    are counted. Otherwise `on_failed` says why. Neither is called before this returns.
+    are counted. Otherwise `on_failed` says why: CONNECT_TIMEOUT, PEER_CLOSED, CONNECTION_RESET, or CONNECT_FAILED for a
+    handshake that could not come to an end. Neither is called before this returns.
     """
 
     def on_verified(session: Session, peer: TlsPeer) -> None:
         session.codec = on_established(session, peer)
 
-    handshake = Handshake(reactor, context, meter, on_verified, lambda reason, text: on_failed(text))
+    handshake = Handshake(reactor, context, meter, on_verified, on_failed)
     handshake.accept(sock)
     return handshake.session
 

@@ -254,12 +254,12 @@ class PlainConnection:
     def connection_made(self, transport: Transport) -> None:
         self._transport = transport
         self._disarm()
-        if self._reason is not None:
-            self._close_unmade(transport)
-            return
         self._is_open = True
         if self.meter is not None:
             self.meter.open(self.reactor.clock())
+        if self._reason is not None:
+            self._close_unmade(transport)
+            return
         transport.set_write_buffer_limits(limits.WRITE_HIGH_BYTES, limits.WRITE_LOW_BYTES)
         self.flush()
         if self._is_full and not transport.get_write_buffer_size() > limits.WRITE_LOW_BYTES:

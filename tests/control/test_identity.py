@@ -263,7 +263,14 @@ class TlsFront:
 
     def _accept(self, sock: socket.socket, peer: Addr) -> None:
         context = self._credentials.server_context(False)
-        serve_tls(self._ticking.reactor, sock, context, self._established, self.failures.append, None)
+        serve_tls(
+            self._ticking.reactor,
+            sock,
+            context,
+            self._established,
+            lambda reason, text: self.failures.append(text),
+            None,
+        )
 
     def _established(self, session: Session, peer: TlsPeer) -> Codec:
         self.peers.append(peer)

@@ -232,7 +232,7 @@ class MeshedPeer:
 
     def _accept(self, sock: socket.socket, peer: Addr) -> None:
         context = self._credentials.server_context(self._is_direct)
-        serve_tls(self._reactor, sock, context, self._established, self.failures.append)
+        serve_tls(self._reactor, sock, context, self._established, lambda reason, text: self.failures.append(text))
 
     def _established(self, session: Any, peer: TlsPeer) -> Codec:
         self.sessions.append(session)

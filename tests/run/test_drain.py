@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import h2.connection
 import h2.events
@@ -183,7 +184,7 @@ def test_an_idle_proxy_ends_at_once(number: int, control: ControlPlane, tmp_path
 def test_a_silent_outbound_connection_holds_up_nothing(
     said: bytes, is_tunnel: bool, control: ControlPlane, tmp_path: Path
 ) -> None:
-    env = {"SPONSON_OUTBOUND_EXPLICIT": "true", "SPONSON_ALLOW_LOOPBACK": "true"}
+    env: dict[str, Any] = {"SPONSON_OUTBOUND_EXPLICIT": "true", "SPONSON_ALLOW_LOOPBACK": "true"}
     with sidecar(control, tmp_path, **env) as proxy, proxy.connect("Outbound") as client:
         if is_tunnel:
             client.sendall(b"CONNECT 127.0.0.1:1 HTTP/1.1\r\nhost: 127.0.0.1:1\r\n\r\n")

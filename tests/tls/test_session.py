@@ -51,7 +51,10 @@ class Pair:
         self._listener.close()
         context = server.server_context(self.is_direct)
         on_established = kinds.get("on_established", self._established)
-        serve_tls(ticking.reactor, accepted, context, on_established, self.server_failures.append, self.meters[0])
+        serve_tls(ticking.reactor, accepted, context, on_established, self._failed, self.meters[0])
+
+    def _failed(self, reason: Reason, text: str) -> None:
+        self.server_failures.append(text)
 
     def _established(self, session: Session, peer: TlsPeer) -> Recorder:
         self.sessions.append(session)
@@ -162,7 +165,13 @@ def test_a_hello_is_peeked_and_then_terminated_with_all_its_bytes() -> None:
             recorder: Recorder = servers[0]
             return recorder
 
-        serve_tls(ticking.reactor, accepted, credentials(SERVER).server_context(True), on_established, pytest.fail)
+        serve_tls(
+            ticking.reactor,
+            accepted,
+            credentials(SERVER).server_context(True),
+            on_established,
+            lambda reason, text: pytest.fail(text),
+        )
         loop = asyncio.get_running_loop()
         to_client.write(await loop.sock_recv(client, 65536))
         tls.do_handshake()
@@ -394,9 +403,14 @@ class Served:
         self.client, accepted = tcp_pair()
         self.client.send(first)
         self.failures: list[str] = []
+        self.reasons: list[Reason] = []
         self.heard = b""
         context = credentials(SERVER).server_context(is_direct)
-        serve_tls(ticking.reactor, accepted, context, self.never, self.failures.append)
+        serve_tls(ticking.reactor, accepted, context, self.never, self._failed)
+
+    def _failed(self, reason: Reason, text: str) -> None:
+        self.reasons.append(reason)
+        self.failures.append(text)
 
     def never(self, session: Session, peer: TlsPeer) -> Recorder:
         raise AssertionError("a handshake that should have failed")
@@ -423,6 +437,7 @@ def test_hostile_handshakes_end_counted_and_leave_nothing() -> None:
             served = Served(ticking, hello[:size])
             served.client.shutdown(socket.SHUT_WR)
             assert await served.failed() == "the peer closed its connection during the TLS handshake"
+            assert served.reasons == [Reason.PEER_CLOSED]
             served = Served(ticking, hello[:size])
             await asyncio.sleep(0.005)
             served.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

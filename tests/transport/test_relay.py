@@ -76,7 +76,13 @@ class Path:
             dial_plain(self.ticking.reactor, self.app_addr, relay.dial, DialOptions())
             return relay.accepted
 
-        serve_tls(self.ticking.reactor, sock, credentials(SERVER).server_context(False), on_established, pytest.fail)
+        serve_tls(
+            self.ticking.reactor,
+            sock,
+            credentials(SERVER).server_context(False),
+            on_established,
+            lambda reason, text: pytest.fail(text),
+        )
 
     async def app(self) -> socket.socket:
         """The app's end, once the relay has connected."""
