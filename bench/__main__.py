@@ -50,8 +50,13 @@ NOT_QUICK = ("nginx", "nghttpx", "envoy")
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        prog="bench", description="CPU per request and latency beside other proxies, in one run"
+        prog="sponson bench", description="CPU per request, latency and memory beside other proxies, in one run"
     )
+    add_arguments(made)
+    return made
+
+
+def add_arguments(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--quick", action="store_true", help="the workloads of the budgets, direct, ours and HAProxy, two rounds"
     )
@@ -70,7 +75,6 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--save", default="", metavar="NAME", help="write results/NAME.json and .svg (`baseline` is the recorded one)"
     )
-    return made
 
 
 def plan(args: argparse.Namespace, ours: dict[str, sponson.Build]) -> measure.Plan:
@@ -100,7 +104,11 @@ def facts(ours: dict[str, sponson.Build], chosen: measure.Plan) -> dict[str, Any
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = parser().parse_args(argv)
+    return run(parser().parse_args(argv))
+
+
+def run(args: argparse.Namespace) -> int:
+    """The exit status; every table and remark goes to standard error, the JSON to standard output."""
     try:
         for program, package in (
             ("wrk", "wrk"),

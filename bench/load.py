@@ -45,6 +45,13 @@ def _duration_ms(text: str, mark: str) -> float:
     return float(found[1]) * _UNITS[found[2]] if found else float("nan")
 
 
+_TAIL = """
+done = function(summary, latency, requests)
+  io.write(string.format("p99.9 %dus\\n", latency:percentile(99.9)))
+end
+"""
+"""wrk's own table ends at 99 %."""
+
 _VARYING = """
 local n = 0
 request = function()
@@ -68,10 +75,9 @@ def wrk(url: str, connections: int, seconds: float, folder: Path, host: str = ""
     ]
     if host:
         command += ["-H", f"Host: {host}"]
-    if varying:
-        script = folder / "varying.lua"
-        script.write_text(_VARYING)
-        command += ["-s", str(script)]
+    script = folder / ("varying.lua" if varying else "steady.lua")
+    script.write_text(_TAIL + _VARYING if varying else _TAIL)
+    command += ["-s", str(script)]
     text = _pinned([*command, url], seconds + 30)
     found = re.search(r"(\d+) requests in ([\d.]+)(m?s)", text)
     if found is None:
@@ -79,7 +85,9 @@ def wrk(url: str, connections: int, seconds: float, folder: Path, host: str = ""
     bad = sum(map(int, re.findall(r"Non-2xx or 3xx responses: (\d+)", text)))
     bad += sum(map(int, re.findall(r"(?:connect|read|write|timeout) (\d+)", text)))
     took_s = float(found[2]) * (0.001 if found[3] == "ms" else 1.0)
-    return Run(int(found[1]), took_s, _duration_ms(text, "50%"), _duration_ms(text, "99%"), float("nan"), bad)
+    return Run(
+        int(found[1]), took_s, _duration_ms(text, "50%"), _duration_ms(text, "99%"), _duration_ms(text, "p99.9"), bad
+    )
 
 
 def h2load(url: str, seconds: float, folder: Path, *extra: str) -> Run:

@@ -128,10 +128,20 @@ def _measure(plan: Plan, workload: Workload, candidates: dict[str, Candidate], s
             if number:
                 cells[name].append(cell)
     rows: dict[str, Any] = {name: _row(workload, seen) for name, seen in cells.items() if seen and name not in broken}
+    _tell_above_direct(rows)
     rows |= {name: {"error": text} for name, text in broken.items()}
     for name, row in rows.items():
         say(f"{workload.name:20} {name:18} {row}")
     return rows
+
+
+def _tell_above_direct(rows: dict[str, Any]) -> None:
+    """What the proxies add: `p50_above_ms` and its like, of the medians."""
+    floor = rows.get("direct", {})
+    for name, row in rows.items():
+        for quantile in ("p50", "p99", "p999"):
+            if name != "direct" and f"{quantile}_ms" in row and f"{quantile}_ms" in floor:
+                row[f"{quantile}_above_ms"] = round(row[f"{quantile}_ms"] - floor[f"{quantile}_ms"], 3)
 
 
 def _cell(workload: Workload, candidate: Candidate, seconds: float, stable: Stable) -> Cell:

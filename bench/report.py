@@ -45,53 +45,65 @@ def ratio(rows: dict[str, Any], name: str) -> float | None:
     return ours / theirs if ours and theirs else None
 
 
+_COLUMNS = ("workload", "candidate", "CPU", f"to {REFERENCE}", "p50", "p99", "p99.9", "per s", "RSS MB")
+
+
 def table(found: dict[str, dict[str, Any]]) -> Table:
     made = Table(
-        title="CPU of the proxy per request (µs; pairs: both proxies) or per GB (s), latency as the client saw it"
+        title="CPU of the proxy per request (µs; pairs: both proxies) or per GB (s); latency in ms as the client saw it, "
+        "and beyond the direct way's; per s: requests, or MB"
     )
-    for column in (
-        "workload",
-        "candidate",
-        "CPU",
-        f"to {REFERENCE}",
-        "p50 ms",
-        "p99 ms",
-        "p99.9 ms",
-        "per s",
-        "RSS MB",
-    ):
-        made.add_column(column, justify="left" if column in ("workload", "candidate") else "right")
+    for column in _COLUMNS:
+        made.add_column(column, justify="left" if column in _COLUMNS[:2] else "right")
     for workload, rows in found.items():
+        if workload in FIGURE_NAMES:
+            continue
         for number, (name, row) in enumerate(rows.items()):
             first = workload if not number else ""
-            if workload in FIGURE_NAMES:
-                said = ", ".join(f"{value} {unit}" for unit, value in row.items())
-                made.add_row(first, name, said, *[""] * 6)
-                continue
             if "error" in row:
-                made.add_row(first, name, "failed", "", "", "", "", "", "")
+                made.add_row(first, name, "failed", *[""] * 6)
                 continue
             per = row.get("rps", row.get("mb_per_s"))
             of = ratio(rows, name)
             bad = f" ({row['bad']} bad)" if row["bad"] else ""
-            made.add_row(
-                first,
-                name,
+            said = [
                 f"{cost(row) or 0:.2f}{bad}",
                 f"{of:.2f}" if of else "",
                 *_latency(row),
                 f"{per}",
                 f"{row['rss_mb']}",
-            )
+            ]
+            made.add_row(first, name, *said)
+    return made
+
+
+def figures(found: dict[str, dict[str, Any]]) -> Table:
+    made = Table(
+        title="Memory beyond what was held before; cold start until it serves; CPU of one mTLS handshake, both ends"
+    )
+    for column in ("figure", "candidate", "value"):
+        made.add_column(column)
+    for figure, rows in found.items():
+        if figure in FIGURE_NAMES:
+            for number, (name, row) in enumerate(rows.items()):
+                said = ", ".join(f"{unit} {value}" for unit, value in row.items())
+                made.add_row(figure if not number else "", name, said)
     return made
 
 
 def _latency(row: dict[str, Any]) -> list[str]:
-    return [f"{row[name]:.3f}" if name in row else "" for name in ("p50_ms", "p99_ms", "p999_ms")]
+    said = []
+    for quantile in ("p50", "p99", "p999"):
+        value, above = row.get(f"{quantile}_ms"), row.get(f"{quantile}_above_ms")
+        said.append("" if value is None else f"{value:.2f}" + (f" (+{above:.2f})" if above is not None else ""))
+    return said
 
 
 def show(found: dict[str, dict[str, Any]]) -> None:
-    Console(file=sys.stderr, width=140).print(table(found))
+    console = Console(file=sys.stderr, width=140)
+    console.print(table(found))
+    if FIGURE_NAMES & set(found):
+        console.print(figures(found))
 
 
 def compare(found: dict[str, dict[str, Any]], recorded: dict[str, dict[str, Any]]) -> list[str]:
