@@ -181,4 +181,6 @@ def serve_http1(arrival: Arrival, wire: Wire, next_: Stage) -> Codec:
 def serve_http2(arrival: Arrival, wire: Wire, next_: Stage) -> Codec:
     reactor = arrival.parts.reactor
     stage = HttpConnection(arrival, next_, True)
-    return H2Server(wire, stage, reactor.clock, arrival.parts.http2_server, reactor.wheel)
+    parts = arrival.parts
+    settings = parts.http2_peer if arrival.tls.is_meshed else parts.http2_server
+    return H2Server(wire, stage, reactor.clock, settings, reactor.wheel)

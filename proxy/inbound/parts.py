@@ -9,6 +9,7 @@ from typing import Final
 
 from proxy.config import Config
 from proxy.config.http2 import server_settings
+from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.drain import Drain
 from proxy.core.log import event, logger
@@ -29,7 +30,7 @@ _log: Final = logger(__name__)
 
 class Parts:
     __slots__ = (
-        "reactor", "config", "credentials", "policies", "registry", "drain", "direct_port", "http2_server", "http2_client",
+        "reactor", "config", "credentials", "policies", "registry", "drain", "direct_port", "http2_server", "http2_peer", "http2_client",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +51,10 @@ class Parts:
         self.direct_port = config.inbound_listen_addr.port
         """Where we listen ourselves: whoever wants this port wants the proxy, and the app is never dialled there."""
         self.http2_server: Final = server_settings(config.inbound_server_http2, registry.faults("inbound"))
+        self.http2_peer: Final = self.http2_server._replace(
+            max_early_resets=max(self.http2_server.max_early_resets, limits.PEER_EARLY_RESETS)
+        )
+        """Of connections whose client is another proxy."""
         """What we announce to whoever connects to us."""
         self.http2_client: Final = DEFAULT._replace(
             stream_window_bytes=config.http2_initial_stream_window_size,
