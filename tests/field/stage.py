@@ -6,9 +6,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from proxy.core.addr import Addr
+from proxy.policy.endpoint import Http2Params
 from tests.field.app import Answering, App, Script
 from tests.field.wire import OK, Message, Peer
-from tests.kit.topology import DIRECT, PAIR, Topology
+from tests.kit.topology import DIRECT, NO_PARAMS, PAIR, Topology
 
 
 class Stage:
@@ -22,10 +23,10 @@ class Stage:
         self.where: Addr
         self._stack = ExitStack()
 
-    def play(self, script: Script) -> App:
+    def play(self, script: Script, http2: Http2Params = NO_PARAMS) -> App:
         """Put up an app; `connect` reaches it from then on."""
         self.app = self._stack.enter_context(App(script))
-        self.where = self._stack.enter_context(self.topology.way(self.way, self.app.port))
+        self.where = self._stack.enter_context(self.topology.way(self.way, self.app.port, http2))
         return self.app
 
     def answers(self, answer: bytes | Callable[[Message], bytes] = OK) -> Answering:

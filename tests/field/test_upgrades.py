@@ -93,7 +93,7 @@ def test_a_refused_upgrade_is_an_answer_and_the_connection_stays_http(stage: Sta
 def test_a_tunnel_counts_as_open_until_either_side_ends(stage: Stage) -> None:
     """Row 41: it leaves the pool, and nothing of it stays."""
     stage.play(echoes)
-    resting = len(stage.topology.drain)
+    resting = stage.topology.connections
     clients = [stage.connect() for _ in range(3)]
     for client in clients:
         assert client.ask(WEBSOCKET).status == 101
@@ -104,7 +104,7 @@ def test_a_tunnel_counts_as_open_until_either_side_ends(stage: Stage) -> None:
     clients[2].rest()
     clients[2].close()
     until(lambda: all(one.sock.fileno() < 0 for one in stage.app.connections), "the app's sides end")
-    until(lambda: len(stage.topology.drain) <= resting + stage.is_pair, "nothing is left of them")
+    until(lambda: stage.topology.connections <= resting + stage.is_pair, "nothing is left of them")
 
 
 @pytest.mark.parametrize(

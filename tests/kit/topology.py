@@ -30,7 +30,7 @@ from proxy.inbound.stack import Inbound
 from proxy.inbound.stack import Lookups as InboundLookups
 from proxy.metrics.registry import Registry
 from proxy.outbound.stack import Outbound
-from proxy.policy.endpoint import HINT_H2, EndpointMeta, TlsIdentity
+from proxy.policy.endpoint import HINT_H2, EndpointMeta, Http2Params, TlsIdentity
 from proxy.transport.listener import Listener
 from tests.kit.certificates import credentials
 from tests.kit.environment import NAME, environment
@@ -50,6 +50,7 @@ PROXIED: Final = (OUT, IN, PAIR)
 WAYS: Final = (DIRECT, *PROXIED)
 
 _TICK_S: Final = 0.01
+NO_PARAMS: Final = Http2Params()
 _T = TypeVar("_T")
 
 
@@ -69,8 +70,7 @@ class Topology:
         self._count = 0
         self._ahead_s = 0.0
         self._faults = _Faults()
-        self.drain = Drain()
-        """Of both sides: its length is the number of connections that they accepted and that still live."""
+        self.drains = {OUT: Drain(), IN: Drain()}
         self._thread.start()
         self._loop.set_exception_handler(lambda _, context: self._faults.texts.append(repr(context)))
         logging.getLogger("proxy.core.errors").addHandler(self._faults)
@@ -88,7 +88,7 @@ class Topology:
             credentials(CLIENT),
             self._fake.lookups(),
             self.outbound_registry,
-            self.drain,
+            self.drains[OUT],
         )
         self._inbound = Inbound(
             self._reactor,
@@ -96,7 +96,7 @@ class Topology:
             credentials(NAME),
             InboundLookups(lambda port, initial: Watch(initial), self._behind),
             self.inbound_registry,
-            self.drain,
+            self.drains[IN],
         )
 
     def _turn(self) -> None:
@@ -121,17 +121,18 @@ class Topology:
     # ---- ways
 
     @contextmanager
-    def way(self, kind: str, app_port: int) -> Iterator[Addr]:
-        """Where a client connects to, to reach the app at this port of loopback in this way."""
+    def way(self, kind: str, app_port: int, http2: Http2Params = NO_PARAMS) -> Iterator[Addr]:
+        """Where a client connects to, to reach the app at this port of loopback in this way. `http2`: what discovery
+        says of the outbound side's endpoint."""
         app = addr("127.0.0.1", app_port)
         closers: list[Callable[[], None]] = []
         where = app
         if kind in (IN, PAIR):
             where = self.call(self._listen_inbound, app, closers)
         if kind in (OUT, PAIR):
-            meta = EndpointMeta()
+            meta = EndpointMeta(http2=http2)
             if kind == PAIR:
-                meta = EndpointMeta(tls=TlsIdentity(NAME, NAME), hint=HINT_H2)
+                meta = EndpointMeta(tls=TlsIdentity(NAME, NAME), hint=HINT_H2, http2=http2)
             where = self.call(self._listen_outbound, where, meta, closers)
         try:
             yield where
@@ -171,6 +172,11 @@ class Topology:
         return asyncio.run_coroutine_threadsafe(called(), self._loop).result(10)
 
     @property
+    def connections(self) -> int:
+        """How many the two sides have accepted that still live; between them there is one for all HTTP/1 clients."""
+        return sum(len(one) for one in self.drains.values())
+
+    @property
     def faults(self) -> list[str]:
         """What no peer should be able to cause."""
         return self._faults.texts
@@ -186,14 +192,15 @@ class Topology:
 
     def close(self) -> None:
         self.call(self._close)
-        until(lambda: not len(self.drain), "every connection has ended")
+        until(lambda: not self.connections, "every connection has ended")
         logging.getLogger("proxy.core.errors").removeHandler(self._faults)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
 
     def _close(self) -> None:
-        self.drain.begin(lambda: None)
+        for drain in self.drains.values():
+            drain.begin(lambda: None)
         self._outbound.close()
         self._inbound.close()
 
