@@ -6,17 +6,26 @@ ARGS ?=
 
 COMPILED := .venv-compiled
 
-.PHONY: demo test test-compiled h2spec lint compile bench api clean
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-compiled h2spec lint compile bench api clean
 
-# Says what it does on stderr: stdout belongs to the commands (make demo ARGS=--json).
-$(VENV)/.ready: pyproject.toml
+help:  ## this list
+	@awk -F ':[^#]*## ' '/^[a-z0-9-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+# Both say what they do on stderr: stdout belongs to the commands (make demo ARGS=--json).
+$(VENV)/.runs: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Sponson needs Python 3.11 or newer; set PYTHON=")'
-	@echo 'setting up $(VENV)' >&2
+	@echo 'setting up $(VENV): once, less than a minute' >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e . >&2
+	@touch $@
+
+$(VENV)/.ready: $(VENV)/.runs
+	@echo 'setting up $(VENV) for development: once, about a minute' >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check setuptools wheel -e '.[dev]' >&2
 	@touch $@
 
-demo: $(VENV)/.ready  ## a whole mesh in the terminal: make demo ARGS="--duration 10s --json"
+demo: $(VENV)/.runs  ## a whole mesh in the terminal: make demo ARGS="--duration 10s --json"
 	@$(BIN)/sponson demo $(ARGS)
 
 test: $(VENV)/.ready  ## the whole suite
@@ -57,5 +66,5 @@ lint: $(VENV)/.ready  ## ruff, mypy --strict, import-linter, size ceilings
 api: $(VENV)/.ready  ## generate code from the .proto files
 	$(BIN)/python -m proxy.api.generate
 
-clean:
+clean:  ## remove all that these targets have made
 	rm -rf $(VENV) $(COMPILED) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
