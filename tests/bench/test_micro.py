@@ -1,0 +1,211 @@
+"""Micro-benchmarks: one unit of work of each part that every request passes.
+
+In the suite each runs once and only its result is looked at; with `--benchmark-enable` each is measured. Figures of two
+runs compare on one machine only.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from proxy.balance.ewma import PeakEwma
+from proxy.balance.p2c import P2c
+from proxy.core.timers import Wheel
+from proxy.http.exchange import Exchange
+from proxy.http.h1.client import H1Client
+from proxy.http.h1.pool import H1Pool
+from proxy.http.h1.server import H1Server
+from proxy.http.h2 import frame
+from proxy.http.h2.client import H2Client
+from proxy.http.h2.hpack import Decoder, Encoder
+from proxy.http.h2.server import H2Server
+from proxy.http.headers import Field, field
+from proxy.http.pool import Pool
+from proxy.metrics.scope import RequestScope
+from tests.kit import Clock, ListWire
+
+Measure = Callable[..., Any]
+
+REQUEST = (
+    b"GET /users/7 HTTP/1.1\r\nHost: web.default.svc.cluster.local\r\nUser-Agent: wrk/4.1\r\nAccept: */*\r\n"
+    b"X-Request-Id: %s\r\n\r\n"
+)
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\nDate: Mon, 30 Nov 2026 10:00:00 GMT\r\n\r\nhello"
+ACKNOWLEDGED = frame.SETTINGS_ACK
+
+
+class ToPool:
+    """A stage that does nothing but to open."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def dispatch(self, exchange: Exchange) -> None:
+        self._pool.open(exchange)
+
+
+class Ids:
+    """Values for a header: always the same, or never."""
+
+    def __init__(self, varies: bool) -> None:
+        self._numbers = itertools.count() if varies else itertools.repeat(7)
+
+    def next(self) -> bytes:
+        return b"%032x" % (next(self._numbers) * 7919)
+
+
+VARIES = pytest.mark.parametrize("varies", [False, True], ids=["same", "varying"])
+
+
+class Http1:
+    """An HTTP/1 server and client codec with one stage between them, on lists."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.wheel = Wheel(0.02, self.clock.now)
+        self.pool = H1Pool(self._dial, self.wheel)
+        self.near, self.far = ListWire(), ListWire()
+        self.server = H1Server(self.near, ToPool(self.pool), self.clock, self.wheel)
+
+    def _dial(self, pool: Pool) -> H1Client:
+        self.client = H1Client(self.far, pool)
+        return self.client
+
+    def exchange(self, ids: Ids) -> bytes:
+        self.server.feed(REQUEST % ids.next())
+        self.far.written.clear()
+        self.client.feed(ANSWER)
+        return self.near.take()
+
+
+@VARIES
+def test_http1_exchange(benchmark: Measure, varies: bool) -> None:
+    pair, ids = Http1(), Ids(varies)
+    for _ in range(3):
+        pair.exchange(ids)
+    assert benchmark(pair.exchange, ids).endswith(b"hello")
+
+
+class Http2:
+    """A client codec's frames to a server codec and back: what one link between two proxies carries."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.wheel = Wheel(0.02, self.clock.now)
+        self.pool = Pool(self._dial)
+        self.near, self.out, self.into = ListWire(), ListWire(), ListWire()
+        self.entry = H1Server(self.near, ToPool(self.pool), self.clock, self.wheel)
+        self.far, self.app_wire = Http1(), ListWire()
+        self.server = H2Server(self.into, ToPool(self.far.pool), self.clock, wheel=self.wheel)
+
+    def _dial(self, pool: Pool) -> H2Client:
+        self.client = H2Client(self.out, pool, wheel=self.wheel)
+        return self.client
+
+    def exchange(self, ids: Ids) -> bytes:
+        self.entry.feed(REQUEST % ids.next())
+        self.server.feed(self.out.take())
+        self.far.far.written.clear()
+        self.far.client.feed(ANSWER)
+        self.client.feed(self.into.take())
+        return self.near.take()
+
+
+@VARIES
+def test_http2_link_exchange(benchmark: Measure, varies: bool) -> None:
+    link, ids = Http2(), Ids(varies)
+    for _ in range(5):
+        link.exchange(ids)
+    assert benchmark(link.exchange, ids).endswith(b"hello")
+
+
+def fields_of(value: bytes) -> tuple[Field, ...]:
+    same = {b":method": b"GET", b":scheme": b"http", b":authority": b"web", b":path": b"/", b"user-agent": b"wrk/4.1"}
+    return (*(field(name, text) for name, text in same.items()), field(b"x-request-id", value))
+
+
+@VARIES
+def test_hpack_encode(benchmark: Measure, varies: bool) -> None:
+    encoder, ids = Encoder(), Ids(varies)
+
+    def encode() -> bytes:
+        return encoder.encode(fields_of(ids.next()))
+
+    for _ in range(4):
+        encode()
+    assert len(benchmark(encode)) == (6 if not varies else len(encode()))
+
+
+@VARIES
+def test_hpack_decode(benchmark: Measure, varies: bool) -> None:
+    encoder, decoder, ids = Encoder(), Decoder(), Ids(varies)
+    for _ in range(4):
+        decoder.decode(encoder.encode(fields_of(ids.next())))
+    blocks = itertools.cycle([encoder.encode(fields_of(ids.next())) for _ in range(2000 if varies else 1)])
+
+    def decode() -> list[Field]:
+        return decoder.decode(next(blocks))
+
+    assert [one.name for one in benchmark(decode)][-1] == b"x-request-id"
+
+
+def test_hpack_decode_of_blocks_that_only_insert(benchmark: Measure) -> None:
+    decoder = Decoder()
+    block = b"\x88\x40\x06server\x05nginx\x40\x01a\x01b\x0f\x10\x0atext/plain"
+    decoder.decode(block)
+    assert len(benchmark(decoder.decode, block)) == 4
+
+
+class Endpoint:
+    def __init__(self) -> None:
+        self.load = PeakEwma(0.03, 10.0, 0.0)
+
+
+@pytest.mark.parametrize("count", [1, 2, 100])
+def test_pick(benchmark: Measure, count: int) -> None:
+    balancer = P2c([Endpoint() for _ in range(count)])
+    times = itertools.count()
+
+    def pick() -> Endpoint | None:
+        now = next(times) * 1e-4
+        picked = balancer.pick(now)
+        assert picked is not None
+        picked.load.pending += 1
+        picked.load.observe(0.001, now)
+        picked.load.pending -= 1
+        return picked
+
+    assert benchmark(pick) is not None
+
+
+def test_scope(benchmark: Measure) -> None:
+    scope = RequestScope()
+
+    def count() -> int:
+        scope.request()
+        scope.response_began(200, 0.0042)
+        scope.ended(200, True)
+        return scope.requests
+
+    assert benchmark(count) > 0
+    assert scope.by_status[200].latency_sum_ms == 4 * scope.requests
+
+
+def test_deadline(benchmark: Measure) -> None:
+    wheel = Wheel(0.02, 0.0)
+
+    class Target:
+        def expired(self) -> None:
+            raise AssertionError("it was taken back")
+
+    target, ticks = Target(), wheel.ticks(10.0)
+
+    def arm_and_cancel() -> None:
+        wheel.arm(target, ticks).discard(target)
+
+    benchmark(arm_and_cancel)
+    wheel.advance(20.0)
