@@ -250,13 +250,27 @@ def test_a_response_over_the_clients_header_list_becomes_502() -> None:
     assert client.decoder.decode(client.take()[0].payload)[0] == (":status", "200")
 
 
-def test_trailers_over_the_clients_header_list_are_dropped() -> None:
+def test_trailers_over_the_clients_header_list_reset_the_response_and_are_not_dropped() -> None:
     client = Client()
     client.send(frame.settings([(6, 500)]))
     client.head(1)
-    client.stage.exchanges[0].response_head(bare(), False)
-    client.stage.exchanges[0].response_trailers([field(b"x-long", b"v" * 600)])
-    assert [(one.kind, one.flags) for one in client.take()][-1] == (0, 1)
+    exchange = client.stage.exchanges[0]
+    exchange.response_head(bare(), False)
+    exchange.response_trailers([field(b"grpc-status", b"0"), field(b"x-long", b"v" * 600)])
+    assert reset_codes(client.take()) == {1: 11} and exchange.reason is Reason.OVER_LIMIT
+    assert not client.server.streams
+    client.head(3)
+    client.stage.exchanges[1].response_head(ok(0), True)
+    assert client.decoder.decode(client.take()[0].payload)[0] == (":status", "200")
+
+
+def test_trailers_over_the_servers_header_list_get_431() -> None:
+    server = Server(opens=False)
+    server.send(frame.settings([(6, 500)]))
+    front = server.request(b"POST", end=False)
+    server.take()
+    front.exchange.request_trailers([field(b"x-long", b"v" * 600)])
+    assert reset_codes(server.take()) == {1: 11} and front.status == 431 and not server.client.streams
 
 
 # ---- room in the pool

@@ -21,7 +21,7 @@ from proxy.http.h2.connection import H2Connection
 from proxy.http.h2.frame import END_STREAM, LAST_ID
 from proxy.http.h2.heads import connect_fields, response_of, travelling
 from proxy.http.h2.settings import DEFAULT, H2Settings
-from proxy.http.h2.stream import REMOTE_ENDED, H2Stream
+from proxy.http.h2.stream import LOCAL_ENDED, REMOTE_ENDED, H2Stream
 from proxy.http.head import HTTP_2, TUNNEL, RequestHead, ResponseHead
 from proxy.http.headers import Field, field
 from proxy.http.pool import Pool
@@ -161,15 +161,17 @@ class H2ClientStream(H2Stream):
                 exchange.response_informational(head)
             return
         self.has_head = True
+        if self.is_tunnel:
+            if status < 300:
+                self._open_tunnel(head, end)
+                return
+            self._refuse_tunnel()
         is_bodiless = self.is_head_request or status == 204 or status == 304
         if end:
             if head.body_size > 0 and not is_bodiless:
                 raise ProtocolError("content-length without a body")
             self.exchange = None
             self.received_end()
-        elif self.is_tunnel and status < 300:
-            head.body_size = TUNNEL
-            self.body_left = TUNNEL
         else:
             self.body_left = 0 if is_bodiless else head.body_size
         if exchange is not None:
@@ -181,7 +183,10 @@ class H2ClientStream(H2Stream):
         if head.wants_tunnel:
             if not self._may_send_tunnel(head):
                 return
-            end = end or not self.is_tunnel
+            if not self.is_tunnel:
+                end = True
+            elif head.version != HTTP_2:
+                end = False  # what HTTP/1 asks with has no body; the tunnel's bytes come later
         if head.method == b"HEAD":
             self.is_head_request = True
         fields: tuple[Field, ...]
@@ -229,6 +234,22 @@ class H2ClientStream(H2Stream):
         else:
             connection.park(self, head)
         return False
+
+    def _open_tunnel(self, head: ResponseHead, end: bool) -> None:
+        head.body_size = self.body_left = TUNNEL
+        if end:
+            self.received_end()
+        exchange = self.exchange
+        if exchange is not None:
+            exchange.response_head(head, False)
+            if end and self.exchange is exchange:
+                exchange.response_data(b"", True)
+
+    def _refuse_tunnel(self) -> None:
+        """Nothing goes into it any more; the response is one like any other."""
+        self.is_tunnel = False
+        if self.state != LOCAL_ENDED and self.queue is None:
+            self._send_frame(b"", 0, True)
 
     def _give_up(self, reason: Reason) -> None:
         """Nothing of the stream was sent, and nothing will be: a number may be skipped."""

@@ -337,12 +337,7 @@ class H2Connection:
 
     def reset_stream(self, stream: H2Stream, reason: Reason) -> None:
         """The stream is at fault."""
-        self.settings.count_fault(reason)
-        exchange = stream.exchange
-        stream.reset(reason)
-        if exchange is not None:
-            stream.exchange = exchange
-            stream.deliver_reset(reason, code_of(reason))
+        stream.fail(reason)
         self.charge_reset()
 
     def fail(self, reason: Reason) -> None:

@@ -183,12 +183,7 @@ def _reset_stalled(connection: H2Connection) -> None:
             continue
         has_unsent = True
         if stream.is_complete() and stream.is_stalled:
-            exchange = stream.exchange
-            connection.settings.count_fault(Reason.STALLED)
-            stream.reset(Reason.STALLED)
-            if exchange is not None:
-                stream.exchange = exchange
-                stream.deliver_reset(Reason.STALLED, code_of(Reason.STALLED))
+            stream.fail(Reason.STALLED)
         else:
             stream.is_stalled = stream.is_complete()
     if has_unsent:

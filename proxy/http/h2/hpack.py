@@ -32,6 +32,8 @@ TABLE_BYTES: Final = 4096
 """The protocol's default, which both our directions keep to: nothing is announced, so nothing waits for an
 acknowledgement (RFC 7541 section 4.2)."""
 _SEEN_FIELDS: Final = 2048
+_LEAST_LIST_BYTES: Final = 256
+"""A status, a length and a date, and room for a little."""
 _REFUSED_FIELDS: Final = 128
 """Fields met twice that found the table full, about twice what it holds, after which it is emptied and learns anew."""
 
@@ -295,8 +297,11 @@ class Encoder:
             self._start_over(size)
 
     def limit_list(self, size: int) -> None:
-        """The peer's SETTINGS_MAX_HEADER_LIST_SIZE; 0 is none. What was remembered may be too long now."""
-        self._list_bytes = size
+        """The peer's SETTINGS_MAX_HEADER_LIST_SIZE; 0 is none. What was remembered may be too long now.
+
+        It is advisory (RFC 9113 section 6.5.2): one that no answer at all would fit in is not taken at its word.
+        """
+        self._list_bytes = max(size, _LEAST_LIST_BYTES) if size else 0
         self._blocks.clear()
 
     def _start_over(self, size: int) -> None:

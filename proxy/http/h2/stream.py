@@ -101,8 +101,9 @@ class H2Stream:
         connection = self.connection
         try:
             block = connection.encoder.encode(tuple([one for one in fields if not one.kind or one.kind == COOKIE]))
-        except ProtocolError:
-            block = b""
+        except ProtocolError as error:
+            self.fail(error.reason)  # without them the message would look whole: gRPC's status is among them
+            return
         if block:
             connection.wire.write(frame.header_frames(self.id, block, True))
         else:
@@ -120,6 +121,15 @@ class H2Stream:
         connection.wire.write(frame.rst_stream(self.id, code))
         connection.note_reset(self.id)
         connection.forget(self)
+
+    def fail(self, reason: Reason) -> None:
+        """It cannot go on: counted, reset, and its exchange is told."""
+        self.connection.settings.count_fault(reason)
+        exchange = self.exchange
+        self.reset(reason)
+        if exchange is not None:
+            self.exchange = exchange
+            self.deliver_reset(reason, code_of(reason))
 
     def close(self) -> None:
         """Nothing more leaves, whatever the caller was in the middle of."""
