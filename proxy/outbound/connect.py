@@ -70,6 +70,7 @@ class Dialler:
         """The codec, which may write at once; a failure is its `lost`, never in this call."""
         reactor = self._given.reactor
         if self._refusal:
+            self._given.registry.faults("outbound").count_as("refused_address")
             self._failed(self._refusal)
             return _Refused(reactor.flusher.mark, make_codec).codec
         options = self._options if on_connected is None else self._options._replace(on_connected=on_connected)
@@ -81,7 +82,6 @@ class Dialler:
         return dial_tls(reactor, self._addr, target, make_codec, options)
 
     def _failed(self, text: str) -> None:
-        self._given.registry.faults("outbound").count_as("connect")
         _log.info("Failed to connect to %s: %s", self._addr, text)
 
 

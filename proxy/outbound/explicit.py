@@ -20,6 +20,7 @@ from proxy.core.codec import Codec, Wire
 from proxy.core.names import dns_name
 from proxy.core.reactor import Clock
 from proxy.core.reason import Reason
+from proxy.core.timers import Expires
 from proxy.core.watch import Absent, Watch
 from proxy.http.exchange import Exchange
 from proxy.http.head import HTTP_2, RequestHead
@@ -130,12 +131,15 @@ class ExplicitConnection:
 class Opening:
     """The codec until the first bytes tell what the client speaks to its proxy: HTTP/1, HTTP/2, or CONNECT."""
 
-    __slots__ = ("_wire", "_connection", "_held")
+    __slots__ = ("_wire", "_connection", "_held", "_deadline")
 
     def __init__(self, wire: Wire, connection: ExplicitConnection) -> None:
+        given = connection.protocols.given
+        wheel = given.reactor.wheel
         self._wire = wire
         self._connection = connection
         self._held = b""
+        self._deadline: set[Expires] = wheel.arm(self, wheel.ticks(given.config.outbound_detect_timeout_s))
 
     def feed(self, data: bytes) -> None:
         held = self._held = self._held + data
@@ -157,14 +161,25 @@ class Opening:
         """Nothing is written before a codec is chosen."""
 
     def lost(self, reason: Reason) -> None:
+        self._over()
         self._held = b""
 
     def close(self) -> None:
+        self._over()
         self._wire.abort(Reason.SHUTDOWN)
+
+    def expired(self) -> None:
+        """Of the wheel: a client that has nothing to ask holds no descriptor."""
+        self._connection.protocols.given.registry.faults("outbound").count_as("detection_timeout")
+        self._wire.abort(Reason.CANCELLED)
 
     # ----
 
+    def _over(self) -> None:
+        self._deadline.discard(self)
+
     def _become_http(self, first: bytes, is_http2: bool) -> None:
+        self._over()
         stage = ExplicitStage(self._connection)
         codec = self._connection.protocols.http_codec(self._wire, stage, is_http2)
         self._wire.hand_over(codec)
@@ -179,12 +194,14 @@ class Opening:
         except RefusedError as error:
             self._refuse(error)
             return
+        self._over()
         tunnel = Connecting(self._wire, self._connection.protocols, destination, rest)
         self._wire.hand_over(tunnel)
         tunnel.begin()
 
     def _refuse(self, error: RefusedError) -> None:
-        refuse_connect(self._wire, error)
+        self._over()
+        refuse_connect(self._wire, self._connection.protocols.given, error)
 
 
 class ExplicitStage:

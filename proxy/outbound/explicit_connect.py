@@ -1,7 +1,7 @@
 """CONNECT to us: from the refusal or the 200 to the bytes of the tunnel (docs/design.md, section 6).
 
 Law: the client reads nothing of a tunnel whose destination is not known yet,
-and we read nothing of it. After the 200 its bytes are treated like those of a
+and we read no more of it than tells us that it is still there. After the 200 its bytes are treated like those of a
 redirected connection: detected, routed, balanced.
 """
 
@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.codec import Wire
 from proxy.core.reason import Reason
 from proxy.core.watch import Absent
+from proxy.http.h1.linger import Linger
 from proxy.outbound.discover import Destination
+from proxy.outbound.given import Given
 from proxy.outbound.protocol import Protocols
 from proxy.outbound.rescue import NOT_DISCOVERED, Failure
 from proxy.policy.client import ClientPolicy
@@ -45,11 +46,13 @@ class Connecting:
         self._is_over = False
 
     def begin(self) -> None:
-        self._wire.pause_reading()
+        if self._held:
+            self._wire.pause_reading()
         self._destination.when_known(self._known)
 
     def feed(self, data: bytes) -> None:
         self._held += data
+        self._wire.pause_reading()
 
     def eof(self) -> None:
         self._has_eof = True
@@ -71,7 +74,7 @@ class Connecting:
         wire.resume_reading()
         policy = destination.effective.value
         if not isinstance(policy, ClientPolicy):
-            refuse_connect(wire, RefusedError(NOT_DISCOVERED, not_served(destination)))
+            refuse_connect(wire, self._protocols.given, RefusedError(NOT_DISCOVERED, not_served(destination)))
             return
         wire.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         target = destination.target
@@ -91,8 +94,9 @@ def not_served(destination: Destination) -> str:
     return f"{destination.logical} {'cannot be resolved' if destination.is_outside else 'is not served by the mesh'}: {reason}"
 
 
-def refuse_connect(wire: Wire, error: RefusedError) -> None:
+def refuse_connect(wire: Wire, given: Given, error: RefusedError) -> None:
     """Answer a CONNECT and end its connection."""
+    given.registry.faults("outbound").count_as("connect_refused")
     text = str(error)
     said = text if text.isascii() and text.isprintable() else "unexpected error"
     status = {400: b"400 Bad Request", 403: b"403 Forbidden"}.get(error.failure.status, b"502 Bad Gateway")
@@ -101,32 +105,4 @@ def refuse_connect(wire: Wire, error: RefusedError) -> None:
         b"HTTP/1.1 %b\r\nl5d-proxy-error: %b\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
         % (status, said.encode())
     )
-    wire.hand_over(Ending(wire))
-    wire.end()
-
-
-class Ending:
-    """The codec of a wire that has said its last word: what still comes is dropped until the client has ended."""
-
-    __slots__ = ("_wire", "_dropped_bytes")
-
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-        self._dropped_bytes = 0
-
-    def feed(self, data: bytes) -> None:
-        self._dropped_bytes += len(data)
-        if self._dropped_bytes > limits.DRAIN_BYTES:
-            self._wire.abort(Reason.EARLY_RESPONSE)
-
-    def eof(self) -> None:
-        self._wire.end()
-
-    def writable(self, is_writable: bool) -> None:
-        """Everything is written."""
-
-    def lost(self, reason: Reason) -> None:
-        """The connection's owner is told by itself."""
-
-    def close(self) -> None:
-        self._wire.abort(Reason.SHUTDOWN)
+    Linger(wire, given.reactor.wheel, True)

@@ -75,7 +75,7 @@ class Tunnel:
         self._on_waiting_lost = None
         self._on_error(label)
         _log.info("Connection closed: %s", text)
-        self._relay.abort(Reason.CANCELLED)
+        self._relay.refuse(Reason.CANCELLED)
 
     def _ended(self, end: RelayEnd) -> None:
         on_lost = self._on_waiting_lost

@@ -31,6 +31,9 @@ from proxy.policy.client import DETECT, HTTP_1, HTTP_2, OPAQUE, TLS, ClientPolic
 from proxy.transport.connection import serve_plain
 from proxy.transport.detect import DetectCodec, Detection
 
+_LOOK_S: Final = 1.0
+"""How often a connection that waits for its destination is asked whether its client is still there."""
+
 _log: Final = logging.getLogger(__name__)
 
 
@@ -150,7 +153,7 @@ class Protocols:
 class Accepted:
     """One accepted connection: waits for its destination, then belongs to its codec. A member of Drain until it is gone."""
 
-    __slots__ = ("_protocols", "_sock", "_target", "_destination", "_connection", "_is_over")
+    __slots__ = ("_protocols", "_sock", "_target", "_destination", "_connection", "_timer", "_is_over")
 
     def __init__(self, protocols: Protocols, sock: socket.socket, target: Addr, destination: Destination) -> None:
         self._protocols = protocols
@@ -158,13 +161,16 @@ class Accepted:
         self._target = target
         self._destination = destination
         self._connection: Any = None
+        self._timer: set[Any] | None = None
         self._is_over = False
 
     def begin(self) -> None:
-        self._protocols.given.drain.enter(self)
         self._destination.hold()
+        self._protocols.given.drain.enter(self)
         if not self._is_over:
             self._destination.when_known(self._known)
+        if self._sock is not None:
+            self._look_again()
 
     def close(self) -> None:
         """We are draining: what has a codec is its business, what still waits ends."""
@@ -173,7 +179,23 @@ class Accepted:
         else:
             self._end()
 
+    def expired(self) -> None:
+        """Of the wheel: is it still there? Nobody reads a connection that waits for its destination."""
+        sock = self._sock
+        if sock is not None and sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self._protocols.given.registry.faults("outbound").count_as("gone_before_discovery")
+            self._end()
+        else:
+            self._look_again()
+
+    def _look_again(self) -> None:
+        wheel = self._protocols.given.reactor.wheel
+        self._timer = wheel.arm(self, wheel.ticks(_LOOK_S))
+
     def _known(self) -> None:
+        timer = self._timer
+        if timer is not None:
+            timer.discard(self)
         try:
             self._choose()
         except Exception:
@@ -210,6 +232,9 @@ class Accepted:
         if self._is_over:
             return
         self._is_over = True
+        timer = self._timer
+        if timer is not None:
+            timer.discard(self)
         sock = self._sock
         if sock is not None:
             self._sock = None

@@ -52,6 +52,12 @@ class Relay:
             if side is not None:
                 side.break_off(reason)
 
+    def refuse(self, reason: Reason) -> None:
+        """End the accepted connection before anything was dialled: as when a process closes its socket, so that a client
+        whose connect() has not returned yet learns of it from the connection, not from the connect."""
+        self.accepted.why = reason
+        self.accepted.wire.abort(reason)
+
     def close(self) -> None:
         """Graceful shutdown leaves a relay running: only its ends know what a good moment is."""
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from proxy.balance.endpoints import Resolution, reset
+from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.watch import Absent, Watch
 from proxy.outbound.explicit import ExplicitConnection
@@ -29,7 +30,7 @@ from tests.kit.network import (
     hello_bytes,
     http_server,
 )
-from tests.kit.sockets import Ticking, run, tcp_pair
+from tests.kit.sockets import Ticking, run, tcp_pair, until
 
 WEB = "web.ns.svc.cluster.local:80"
 ABSOLUTE = b"GET http://web.ns.svc.cluster.local/a?b=c HTTP/1.1\r\nHost: %b\r\nConnection: close\r\n\r\n"
@@ -171,6 +172,56 @@ def test_connect_opens_a_tunnel_for_opaque_bytes() -> None:
         assert await reader.readexactly(6) == b"SELECT"
         writer.write_eof()
         assert await reader.read() == b"bye"
+        writer.close()
+        network.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize("said", [b"", b"CONNECT db.ns", b"PRI * H"])
+def test_a_client_that_does_not_come_to_the_point_is_let_go(said: bytes) -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking, OUTBOUND_DETECT_TIMEOUT="5s")
+        reader, writer = await asyncio.open_connection(*network.start())
+        writer.write(said)
+        await until(lambda: len(network.drain) == 1)
+        await asyncio.sleep(0.01)
+        ticking.pass_time(4)
+        assert 'reason="detection_timeout"' not in network.metrics()
+        ticking.pass_time(1.5)
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+        assert 'sponson_connection_faults_total{direction="outbound",reason="detection_timeout"} 1' in network.metrics()
+        writer.close()
+        network.close()
+
+    run(story)
+
+
+def test_a_client_that_leaves_before_its_tunnel_is_there_is_let_go() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        network.fake.policies["db.ns.svc.cluster.local:5432"] = Watch(None)
+        client = socket.create_connection(network.start())
+        client.sendall(b"CONNECT db.ns.svc.cluster.local:5432 HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until(lambda: ("policy", "db.ns.svc.cluster.local:5432") in network.fake.asked)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+        client.close()
+        await until(lambda: not len(network.drain))
+        network.close()
+
+    run(story)
+
+
+def test_a_refused_connect_is_counted_and_waits_for_its_client_to_hang_up_but_not_for_ever() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        reader, writer = await asyncio.open_connection(*network.start())
+        writer.write(b"CONNECT nobody.ns.svc.cluster.local:1 HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await asyncio.wait_for(reader.read(), 5)).startswith(b"HTTP/1.1 502 ")
+        assert len(network.drain) == 1
+        ticking.pass_time(limits.LINGER_S + 0.1)
+        await until(lambda: not len(network.drain))
+        assert 'sponson_connection_faults_total{direction="outbound",reason="connect_refused"} 1' in network.metrics()
         writer.close()
         network.close()
 

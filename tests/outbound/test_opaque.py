@@ -191,6 +191,41 @@ def test_a_refused_route_closes_every_connection(policy: ClientPolicy) -> None:
     run(story)
 
 
+def test_a_refusal_is_no_reset_for_a_client_that_has_said_nothing() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        network.fake.policies[DST] = Watch(forbidden("no such port"))
+        network.start()
+        for _ in range(20):
+            assert await talk(network) == b"", "its connect() must not fail"
+        network.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_a_client_that_is_gone_before_discovery_has_answered_is_let_go(is_reset: bool) -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        network.fake.policies[DST] = Watch(None)
+        network.start()
+        near = network.redirect(DST)
+        near.send(b"hello")
+        if is_reset:
+            near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+            near.close()
+        else:
+            near.shutdown(socket.SHUT_WR)  # it may still want its answer
+        for _ in range(3):
+            ticking.pass_time(1.1)
+        assert len(network.drain) == (0 if is_reset else 1)
+        assert ('reason="gone_before_discovery"} 1' in network.metrics()) is is_reset
+        network.close()
+        near.close()
+
+    run(story)
+
+
 def test_the_app_that_gives_up_while_it_waits_is_forgotten() -> None:
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)
