@@ -197,6 +197,14 @@ def test_a_list_over_the_peers_limit_changes_nothing() -> None:
     assert remembered
 
 
+def test_a_limit_that_no_answer_fits_in_is_not_taken_at_its_word() -> None:
+    encoder = Encoder()
+    encoder.limit_list(5)
+    assert encoder.encode((field(b":status", b"502"), field(b"content-length", b"0")))
+    with pytest.raises(ProtocolError):
+        encoder.encode((field(b"x-long", b"v" * 300),))
+
+
 def test_a_bad_field_keeps_the_table_in_step() -> None:
     decoder = Decoder()
     fields = decoder.decode(b"\x40\x03Bad\x01v\x40\x04good\x01v")
