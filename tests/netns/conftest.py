@@ -1,4 +1,4 @@
-"""One mesh for a module of stories: a client pod and a server pod with sidecars, a bystander without one."""
+"""One mesh for all stories: a client pod and a server pod with sidecars, a bystander without one."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Story:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     folder = tmp_path_factory.mktemp("netns")
     folder.chmod(0o755)
@@ -77,11 +77,17 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         mesh.workload("raw-0", "raw", ("10.99.0.21", 9000), "web", '"config.linkerd.io/opaque-ports": "9000"')
         mesh.service("recorded", "10.98.0.13", 80, 8081)
         mesh.workload("recorded-0", "recorded", ("10.99.0.21", 8081), "web")
+        only_mesh = '"config.linkerd.io/default-inbound-policy": "all-authenticated"'
+        mesh.service("guarded", "10.98.0.12", 80, 8080)
+        mesh.workload("guarded-0", "guarded", ("10.99.0.22", 8080), "", only_mesh)
         mesh.serve()
         app = App()
         server, client = network.pod("web", "10.99.0.21"), network.pod("client", "10.99.0.11")
         bystander = network.pod("bystander", "10.99.0.31")
         server.serve("0.0.0.0", 8080, app.handle)
+        guarded = network.pod("guarded", "10.99.0.22")
+        guarded.serve("0.0.0.0", 8080, app.handle)
         mesh.sidecar(server, "web", "web-0")
+        mesh.sidecar(guarded, "guarded", "guarded-0", LINKERD2_PROXY_INBOUND_PORTS="8080")
         mesh.sidecar(client, "client", "client-0")
         yield Story(network, mesh, client, server, bystander, app)

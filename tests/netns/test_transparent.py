@@ -72,6 +72,16 @@ def test_who_has_no_certificate_follows_the_default_policy(story: Story) -> None
     assert "l5d-client-id" not in answer.lower()
 
 
+def test_a_port_that_wants_identities_refuses_who_has_none(story: Story) -> None:
+    before = len(story.app.seen)
+    done = story.bystander.run(
+        "curl", "-sS", "-m", "10", "-o", "/dev/null", "-w", "%{http_code}", "http://10.99.0.22:8080/"
+    )
+    assert done.stdout == b"403", done.stderr.decode()
+    assert len(story.app.seen) == before
+    assert curl(story, "http://10.98.0.12/known").startswith("GET /known HTTP/1.1\r\n")
+
+
 def test_a_spoofed_identity_is_taken_off(story: Story) -> None:
     done = story.bystander.run("curl", "-sS", "-m", "10", "-H", "l5d-client-id: admin", "http://10.99.0.21:8080/spoof")
     assert "admin" not in done.stdout.decode()
