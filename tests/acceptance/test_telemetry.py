@@ -315,9 +315,11 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sidecar]:
     """One that nobody has asked anything yet, and that has no certificate: its admin port answers already."""
     control = ControlPlane()
     control.start()
-    with sidecar(control, tmp_path_factory.mktemp("sidecar"), is_ready=False) as made:
-        yield made
-    control.stop()
+    try:
+        with sidecar(control, tmp_path_factory.mktemp("sidecar"), is_ready=False) as made:
+            yield made
+    finally:
+        control.stop()
 
 
 @pytest.mark.acceptance("TELE-01", "TELE-02", "TELE-03")

@@ -12,7 +12,7 @@ import pytest
 from tests.field.app import Script
 from tests.field.stage import Stage
 from tests.field.wire import FIN, Message, Peer, chunks, get, ok, post
-from tests.kit.topology import IN, PAIR, Topology
+from tests.kit.topology import IN, PAIR
 
 HOST = b"transparency.test.svc.cluster.local"
 METHODS = [b"GET", b"POST", b"PUT", b"DELETE", b"HEAD", b"PATCH"]
@@ -244,10 +244,9 @@ def test_an_app_that_accepts_nobody(stage: Stage) -> None:
 
 
 @pytest.mark.acceptance("TRANS-31")
-def test_http_1_0_without_a_host(topology: Topology) -> None:
-    stage = Stage(topology, IN)
+@pytest.mark.parametrize("stage", [IN], indirect=True)
+def test_http_1_0_without_a_host(stage: Stage) -> None:
     app = stage.answers(b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n")
     assert stage.connect().ask(b"GET / HTTP/1.0\r\n\r\n").start == b"HTTP/1.0 200 OK"
     (request,) = app.requests
     assert request.start == b"GET / HTTP/1.0" and not request.all(b"host")
-    stage.close()
