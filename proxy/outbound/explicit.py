@@ -155,6 +155,8 @@ class Opening:
             self._become_http(held, True)
 
     def eof(self) -> None:
+        if self._held:
+            self._connection.protocols.given.registry.faults("outbound").count_as("incomplete_head")
         self._wire.end()
 
     def writable(self, is_writable: bool) -> None:

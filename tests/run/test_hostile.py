@@ -1,24 +1,28 @@
-"""Whoever may connect may send anything: the process lives, its descriptors come back, and every fault is counted."""
+"""Whoever may connect may send anything: the process lives, its descriptors come back, and every connection is counted
+with its reason."""
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
 import ssl
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from proxy.transport.header import TransportHeader, encode
 from tests.kit.certificates import credentials
 from tests.kit.controlplane import App, ControlPlane, Sidecar, read_until, sidecar, wait_for
 from tests.kit.environment import NAME
+from tests.run.ledger import FAULTS, Ledger
 
 ATTEMPTS = 1000
 PORTS = ("Inbound", "Outbound", "Admin")
-FAULTS = "sponson_connection_faults_total"
+RESET = struct.pack("ii", 1, 0)
 
 
 def client_hello(name: str) -> bytes:
@@ -67,7 +71,7 @@ def end(sock: socket.socket, dice: random.Random) -> None:
     how = dice.randrange(3)
     try:
         if how == 0:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         elif how == 1:
             sock.shutdown(socket.SHUT_WR)
             sock.settimeout(0.02)
@@ -77,11 +81,14 @@ def end(sock: socket.socket, dice: random.Random) -> None:
     sock.close()
 
 
-def assault(proxy: Sidecar, port: str, seed: int) -> None:
+def assault(connect: Callable[[], socket.socket], seed: int) -> None:
+    """ATTEMPTS connections; all are closed when it returns."""
     dice = random.Random(seed)
     lingering: list[socket.socket] = []
     for data in hostile(dice):
-        sock = proxy.connect(port)
+        if dice.randrange(10) == 0:
+            data = b""  # reset, ended or held open without a word
+        sock = connect()
         try:
             sock.sendall(data)
         except OSError:
@@ -96,15 +103,12 @@ def assault(proxy: Sidecar, port: str, seed: int) -> None:
         end(sock, dice)
 
 
-def counted(proxy: Sidecar, port: str) -> float:
-    """Everything that went wrong there, whatever it was counted as."""
-    direction = "outbound" if port == "Outbound" else "inbound"
-    families = (f"{direction}_tcp_errors_total", f"{direction}_http_errors_total")
-    return sum(map(proxy.metric, families)) + proxy.metric(FAULTS, f'direction="{direction}"')
-
-
-@pytest.mark.parametrize("port", PORTS)
-def test_a_thousand_hostile_first_bytes(port: str, control: ControlPlane, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("port", "is_explicit"), [("Inbound", True), ("Outbound", True), ("Outbound", False), ("Admin", True)]
+)
+def test_a_thousand_hostile_connections_are_all_accounted_for(
+    port: str, is_explicit: bool, control: ControlPlane, tmp_path: Path
+) -> None:
     def serve(sock: socket.socket) -> None:
         read_until(sock, b"\r\n\r\n")
         sock.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok")
@@ -112,20 +116,143 @@ def test_a_thousand_hostile_first_bytes(port: str, control: ControlPlane, tmp_pa
     env: dict[str, Any] = {
         "INBOUND_DETECT_TIMEOUT": "1s",
         "OUTBOUND_DETECT_TIMEOUT": "1s",
-        "SPONSON_OUTBOUND_EXPLICIT": "true",
+        "SPONSON_OUTBOUND_EXPLICIT": str(is_explicit).lower(),
     }
-    with App(serve) as app, sidecar(control, tmp_path, **env) as proxy:
-        proxy.admin("/live")
+    with App(serve) as app, sidecar(control, tmp_path, **env) as proxy, Ledger(proxy) as ledger:
         before = proxy.descriptors
-        assault(proxy, port, seed=PORTS.index(port))
-        wait_for(lambda: proxy.descriptors <= before + 1, proxy)
+        began = ledger.accounted(port)
+        assault(lambda: proxy.connect(port), seed=PORTS.index(port))
+        wait_for(lambda: ledger.accounted(port) - began >= ATTEMPTS, proxy)
+        wait_for(lambda: proxy.descriptors <= before, proxy)
+        assert ledger.accounted(port) - began == ATTEMPTS
         assert proxy.process.poll() is None
         assert "Traceback" not in proxy.text
         assert proxy.admin("/ready") == (200, "ready\n")
         with proxy.connect_direct(app.port) as client:
             client.sendall(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
             assert read_until(client, b"ok").startswith(b"HTTP/1.1 200 OK\r\n")
-        assert counted(proxy, port) > ATTEMPTS / 4
+
+
+# ---- each kind by itself
+
+
+FIN, RST, SILENT, READ_THEN_RST = "fin", "rst", "silent", "read, then rst"
+EACH = 5
+
+Kind = tuple[bytes, str, dict[str, int]]
+"""What is sent, how it ends, and what that is counted as: reasons of faults, and results of detection as `result=...`."""
+
+PLAIN_GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+NO_HOST = b"GET / HTTP/1.1\r\n\r\n"
+LONG = b"GET / HTTP/1.1\r\nhost: x\r\n" + b"a: b\r\n" * 300 + b"\r\n"
+BAD_FRAME = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9)
+BAD_STREAM = (
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+    + bytes.fromhex("000000040000000000")
+    + bytes.fromhex("000004010500000001")
+    + b"\x82\x82\x84\x86"
+)
+
+
+def kinds(port: str) -> dict[str, Kind]:
+    hello = client_hello(NAME)
+    tls: dict[str, Kind] = {
+        "a whole ClientHello, closed": (hello, FIN, {"tls_handshake_closed": 1}),
+        "reset after the server's flight": (hello, READ_THEN_RST, {"tls_handshake_reset": 1}),
+        "a ClientHello and no handshake": (hello + b"\x17\x03\x03\x00\x05hello", FIN, {"tls_handshake_failed": 1}),
+        "half a ClientHello, silent": (hello[:100], SILENT, {"tls_detection_timeout": 1}),
+        "reset without a word": (b"", RST, {"tls_detection_reset": 1}),
+    }
+    if port == "Inbound":
+        return tls | {
+            "closed without a word": (b"", FIN, {"not_direct": 1}),
+            "half a ClientHello, closed": (hello[:100], FIN, {"not_direct": 1}),
+            "plain text": (PLAIN_GET, FIN, {"not_direct": 1}),
+            "silent": (b"", SILENT, {"tls_detection_timeout": 1}),
+            "TLS for somebody else": (client_hello("other.example.com"), FIN, {"not_direct": 1}),
+        }
+    if port == "Admin":
+        return tls | {
+            "closed without a word": (b"", FIN, {"result=error": 1}),
+            "no HTTP": (b"SSH-2.0-OpenSSH_9\r\n", FIN, {"result=not_http": 1}),
+            "half a head, closed": (b"GET / HTTP/1.1\r\nhost", FIN, {"result=http/1": 1, "incomplete_head": 1}),
+            "no host": (NO_HOST, FIN, {"result=http/1": 1, "protocol_error": 1}),
+            "too many fields": (LONG, FIN, {"result=http/1": 1, "over_limit": 1}),
+            "a bad frame": (BAD_FRAME, FIN, {"result=http/2": 1, "protocol_error": 1}),
+            "a bad request over HTTP/2": (BAD_STREAM, FIN, {"result=http/2": 1, "protocol_error": 1}),
+        }
+    return {
+        "closed without a word": (b"", FIN, {}),
+        "reset without a word": (b"", RST, {"connection_reset": 1}),
+        "silent": (b"", SILENT, {"detection_timeout": 1}),
+        "half a CONNECT, silent": (b"CONNECT x", SILENT, {"detection_timeout": 1}),
+        "no HTTP": (b"SSH-2.0-OpenSSH_9\r\n\r\n", FIN, {"protocol_error": 1}),
+        "half a head, closed": (b"GET / HTTP/1.1\r\nhost", FIN, {"incomplete_head": 1}),
+        "half a CONNECT, closed": (b"CONNECT x", FIN, {"incomplete_head": 1}),
+        "no host": (NO_HOST, FIN, {"protocol_error": 1}),
+        "too many fields": (LONG, FIN, {"over_limit": 1}),
+        "a CONNECT to nowhere": (b"CONNECT : HTTP/1.1\r\n\r\n", FIN, {"connect_refused": 1}),
+        "a bad frame": (BAD_FRAME, FIN, {"protocol_error": 1}),
+        "a bad request over HTTP/2": (BAD_STREAM, FIN, {"protocol_error": 1}),
+    }
+
+
+def play(proxy: Sidecar, port: str, data: bytes, how: str) -> None:
+    with proxy.connect(port) as sock:
+        sock.sendall(data)
+        if how == RST:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        elif how == READ_THEN_RST:
+            assert sock.recv(1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        else:
+            with contextlib.suppress(OSError):  # it may have been faster
+                if how == FIN:
+                    sock.shutdown(socket.SHUT_WR)
+                while sock.recv(65536):
+                    pass
+
+
+@pytest.mark.parametrize("port", PORTS)
+def test_each_kind_is_counted_as_what_it_was(port: str, control: ControlPlane, tmp_path: Path) -> None:
+    env: dict[str, Any] = {
+        "INBOUND_DETECT_TIMEOUT": "300ms",
+        "OUTBOUND_DETECT_TIMEOUT": "300ms",
+        "SPONSON_OUTBOUND_EXPLICIT": "true",
+    }
+    with sidecar(control, tmp_path, **env) as proxy, Ledger(proxy) as ledger:
+        for title, (data, how, expected) in kinds(port).items():
+            began = ledger.accounted(port)
+            before = ledger.reasons(port)
+            for _ in range(EACH):
+                play(proxy, port, data, how)
+            wait_for(lambda began=began: ledger.accounted(port) - began >= EACH, proxy)  # type: ignore[misc]
+            found = {name: count - before.get(name, 0) for name, count in ledger.reasons(port).items()}
+            assert {name: count for name, count in found.items() if count} == {
+                name: EACH * count for name, count in expected.items()
+            }, title
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", "transport_header"),
+        (b"transport.l5d.io/v1\r\n\r\n\xff\xff\xff\xff", "transport_header"),
+        (encode(TransportHeader(80, "other.ns.svc.cluster.local")), "gateway_domain"),
+    ],
+)
+def test_what_a_peer_says_behind_its_handshake_is_counted(
+    said: bytes, reason: str, control: ControlPlane, tmp_path: Path
+) -> None:
+    with sidecar(control, tmp_path) as proxy, Ledger(proxy) as ledger:
+        began = ledger.accounted("Inbound")
+        context = credentials("web.ns.cluster.local").client_context(True)
+        for _ in range(EACH):
+            with context.wrap_socket(proxy.connect("Inbound"), server_hostname=NAME) as client:
+                client.sendall(said)
+                assert client.recv(1) == b""
+        wait_for(lambda: ledger.accounted("Inbound") - began == EACH, proxy)
+        assert proxy.metric(FAULTS, f'reason="{reason}"') == EACH
 
 
 def test_handshakes_that_break_off_at_every_flight(control: ControlPlane, tmp_path: Path) -> None:

@@ -374,6 +374,9 @@ class H1Server:
 
     def _finish(self) -> None:
         """Our last word is written."""
+        faults = self._faults
+        if faults is not None and self._held and self._state == _HEAD:
+            faults.count_as("incomplete_head")
         self._become_closed()
         if self._has_eof:
             self._wire.end()

@@ -1,0 +1,87 @@
+"""The books of a running sidecar: what became of every connection that it accepted."""
+
+from __future__ import annotations
+
+import re
+import socket
+from types import TracebackType
+
+from tests.kit.controlplane import Sidecar
+
+FAULTS = "sponson_connection_faults_total"
+
+BEFORE_OPEN = (
+    "accept", "no_original_dst", "not_our_address", "not_discovered", "gone_before_discovery", "not_direct",
+    "transport_header", "gateway_domain", "tls_detection_timeout", "tls_detection_reset", "tls_handshake_closed",
+    "tls_handshake_reset", "tls_handshake_timeout", "tls_handshake_failed",
+)  # fmt: skip
+"""Faults of connections that never became one of tcp_open_total: with the closed ones they are all that were accepted."""
+
+
+class Ledger:
+    """Reads over one admin connection that stays open, so that reading changes nothing."""
+
+    def __init__(self, proxy: Sidecar) -> None:
+        self._proxy = proxy
+        self._sock = proxy.connect("Admin")
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, fault: object, trace: TracebackType | None) -> None:
+        self._sock.close()
+
+    def accounted(self, port: str) -> int:
+        """Connections to the `Inbound`, `Outbound` or `Admin` port that are over, each with its reason."""
+        return accounted(self._page(), "outbound" if port == "Outbound" else "inbound", self._proxy.address(port).port)
+
+    def reasons(self, port: str) -> dict[str, int]:
+        """Faults of the port's direction by reason, and what its detection found as `result=...`."""
+        direction = "outbound" if port == "Outbound" else "inbound"
+        found: dict[str, int] = {}
+        for labels, count in samples(self._page(), FAULTS, f'direction="{direction}"'):
+            found[label(labels, "reason")] = count
+        for labels, count in samples(self._page(), f"{direction}_tcp_detect_http_results_total", ""):
+            name = f"result={label(labels, 'result')}"
+            found[name] = found.get(name, 0) + count
+        return found
+
+    def _page(self) -> str:
+        self._sock.sendall(b"GET /metrics HTTP/1.1\r\nhost: admin\r\n\r\n")
+        return read_response(self._sock).decode()
+
+
+def accounted(page: str, direction: str, port: int) -> int:
+    """Of one metrics page: connections from clients to this port that are over."""
+    closed = samples(page, "tcp_close_total", f'direction="{direction}",peer="src"')
+    faults = samples(page, FAULTS, f'direction="{direction}"')
+    return sum(count for labels, count in closed if label(labels, "target_port") == str(port)) + sum(
+        count for labels, count in faults if label(labels, "reason") in BEFORE_OPEN
+    )
+
+
+def samples(page: str, name: str, needle: str) -> list[tuple[str, int]]:
+    """Labels and value of each sample of a family."""
+    return [
+        (labels, int(float(value)))
+        for labels, value in re.findall(rf"^{name}\{{(.*)\}} (\S+)$", page, re.MULTILINE)
+        if needle in labels
+    ]
+
+
+def label(labels: str, name: str) -> str:
+    found = re.search(rf'(?:^|,){name}="([^"]*)"', labels)
+    return found[1] if found else ""
+
+
+def read_response(sock: socket.socket) -> bytes:
+    """The body of one answer with a content-length."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += sock.recv(65536)
+    head, _, body = data.partition(b"\r\n\r\n")
+    found = re.search(rb"(?i)content-length: (\d+)", head)
+    assert found is not None
+    while len(body) < int(found[1]):
+        body += sock.recv(65536)
+    return body
