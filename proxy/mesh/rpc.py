@@ -29,6 +29,7 @@ NOT_FOUND: Final = grpc.StatusCode.NOT_FOUND
 INVALID_ARGUMENT: Final = grpc.StatusCode.INVALID_ARGUMENT
 FAILED_PRECONDITION: Final = grpc.StatusCode.FAILED_PRECONDITION
 INTERNAL: Final = grpc.StatusCode.INTERNAL
+UNAVAILABLE: Final = grpc.StatusCode.UNAVAILABLE
 UNKNOWN: Final = grpc.StatusCode.UNKNOWN
 
 
@@ -41,15 +42,51 @@ class Refusal(Exception):
         self.text: Final = text
 
 
-def watching(
-    method: Method[Q, A], models: Watch[Model], ask: Callable[[Q], Answer[A]]
-) -> grpc.RpcMethodHandler[Any, Any]:
+class Feed:
+    """The model as it changes, for many streams, until the control plane stops."""
+
+    __slots__ = ("_models", "followers", "_has_ended")
+
+    def __init__(self, models: Watch[Model]) -> None:
+        self._models = models
+        self.followers: set[asyncio.Event] = set()
+        """One for each open stream."""
+        self._has_ended = False
+        models.subscribe(lambda _model: self._tell())
+
+    @property
+    def model(self) -> Model:
+        return self._models.value
+
+    async def follow(self) -> AsyncIterator[Model]:
+        """The model at hand, then each newer one; those that a slow reader missed are left out. Refusal at the end."""
+        changed = asyncio.Event()
+        self.followers.add(changed)
+        try:
+            while not self._has_ended:
+                changed.clear()
+                yield self._models.value
+                await changed.wait()
+            raise Refusal(UNAVAILABLE, "the control plane is stopping")
+        finally:
+            self.followers.discard(changed)
+
+    def end(self) -> None:
+        self._has_ended = True
+        self._tell()
+
+    def _tell(self) -> None:
+        for changed in self.followers:
+            changed.set()
+
+
+def watching(method: Method[Q, A], feed: Feed, ask: Callable[[Q], Answer[A]]) -> grpc.RpcMethodHandler[Any, Any]:
     """A streaming method: what `ask` answers for the model at hand and for every later one."""
 
     async def serve(request: Q, context: Any) -> AsyncIterator[A]:
         try:
             answer = ask(request)
-            async for model in _follow(models):
+            async for model in feed.follow():
                 for message in answer(model):
                     yield message
         except Refusal as refusal:
@@ -58,11 +95,9 @@ def watching(
     return grpc.unary_stream_rpc_method_handler(serve, method.request.FromString, _serialize)
 
 
-def asking(
-    method: Method[Q, A], models: Watch[Model], ask: Callable[[Q], Answer[A]]
-) -> grpc.RpcMethodHandler[Any, Any]:
+def asking(method: Method[Q, A], feed: Feed, ask: Callable[[Q], Answer[A]]) -> grpc.RpcMethodHandler[Any, Any]:
     """A unary method: the first message of the stream that `ask` would answer with."""
-    return calling(method, lambda request: next(iter(ask(request)(models.value))))
+    return calling(method, lambda request: next(iter(ask(request)(feed.model))))
 
 
 def calling(method: Method[Q, A], call: Callable[[Q], A]) -> grpc.RpcMethodHandler[Any, Any]:
@@ -80,20 +115,3 @@ def calling(method: Method[Q, A], call: Callable[[Q], A]) -> grpc.RpcMethodHandl
 
 def _serialize(message: Message) -> bytes:
     return message.SerializeToString()
-
-
-async def _follow(models: Watch[Model]) -> AsyncIterator[Model]:
-    """The model at hand, then each newer one; those that a slow reader missed are left out."""
-    changed = asyncio.Event()
-
-    def tell(_model: Model) -> None:
-        changed.set()
-
-    models.subscribe(tell)
-    try:
-        while True:
-            changed.clear()
-            yield models.value
-            await changed.wait()
-    finally:
-        models.unsubscribe(tell)

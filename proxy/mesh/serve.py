@@ -31,7 +31,7 @@ from proxy.mesh.inbound_policy import InboundPolicies
 from proxy.mesh.manifests.directory import Directory
 from proxy.mesh.model import DEFAULT_POLICIES, SERVER_IDENTITY, Model
 from proxy.mesh.outbound_policy import policy_for
-from proxy.mesh.rpc import asking, calling, watching
+from proxy.mesh.rpc import Feed, asking, calling, watching
 from proxy.mesh.state import State
 from proxy.mesh.tokens import Tokens, open_tokens
 
@@ -74,11 +74,14 @@ class Served(NamedTuple):
     """A running server."""
 
     server: grpc.aio.Server
+    feed: Feed
     addr: Addr
     front: Front | None
     """Off loopback."""
 
     async def stop(self, grace_s: float = _STOP_GRACE_S) -> None:
+        """End the open streams, so that clients know why, then all else."""
+        self.feed.end()
         if self.front is not None:
             self.front.close()
         await self.server.stop(grace_s)
@@ -92,25 +95,28 @@ def run(settings: Settings) -> None:
 async def start(settings: Settings, models: Watch[Model], keys: Keys) -> Served:
     """Serve a model as it changes, and write the address into the state directory; ServeError if the port is taken."""
     server = grpc.aio.server(options=_OPTIONS)
-    server.add_generic_rpc_handlers(_handlers(models, keys, settings.default_policy))
+    feed = Feed(models)
+    server.add_generic_rpc_handlers(_handlers(feed, keys, settings.default_policy))
     if settings.addr.is_loopback and not settings.always_tls:
-        served = await _start_plain(server, settings.addr)
+        served = await _start_plain(server, feed, settings.addr)
     else:
-        served = await _start_fronted(server, settings, keys.authority)
+        served = await _start_fronted(server, feed, settings, keys.authority)
     settings.state.write("address", f"{served.addr}\n".encode(), 0o644)
     return served
 
 
-async def _start_plain(server: grpc.aio.Server, addr: Addr) -> Served:
+async def _start_plain(server: grpc.aio.Server, feed: Feed, addr: Addr) -> Served:
     try:
         port = server.add_insecure_port(str(addr))
     except RuntimeError:
         raise ServeError(f"cannot listen at {addr}: is the port taken?") from None
     await server.start()
-    return Served(server, Addr(addr.ip, port), None)
+    return Served(server, feed, Addr(addr.ip, port), None)
 
 
-async def _start_fronted(server: grpc.aio.Server, settings: Settings, authority: CertificateAuthority) -> Served:
+async def _start_fronted(
+    server: grpc.aio.Server, feed: Feed, settings: Settings, authority: CertificateAuthority
+) -> Served:
     inside = settings.state.directory / "grpc.sock"
     if len(str(inside)) > _SOCKET_PATH_BYTES:
         raise ServeError(f"{inside} is too long for a socket's path: choose a shorter state directory")
@@ -120,7 +126,7 @@ async def _start_fronted(server: grpc.aio.Server, settings: Settings, authority:
     except (RuntimeError, OSError) as error:
         raise ServeError(str(error)) from None
     await server.start()
-    return Served(server, front.addr, front)
+    return Served(server, feed, front.addr, front)
 
 
 async def _run(settings: Settings) -> None:
@@ -138,18 +144,18 @@ async def _run(settings: Settings) -> None:
     _log.info("stopped")
 
 
-def _handlers(models: Watch[Model], keys: Keys, default_policy: str) -> tuple[grpc.GenericRpcHandler[Any, Any], ...]:
+def _handlers(feed: Feed, keys: Keys, default_policy: str) -> tuple[grpc.GenericRpcHandler[Any, Any], ...]:
     inbound = InboundPolicies(default_policy)
     identity = Identity(keys.authority, keys.tokens, time.time)
     return tuple(
         _generic(
             {
-                services.DESTINATION_GET.path: watching(services.DESTINATION_GET, models, endpoints_of),
-                services.GET_PROFILE.path: watching(services.GET_PROFILE, models, profile_of),
-                services.OUTBOUND_WATCH.path: watching(services.OUTBOUND_WATCH, models, policy_for),
-                services.OUTBOUND_GET.path: asking(services.OUTBOUND_GET, models, policy_for),
-                services.INBOUND_WATCH_PORT.path: watching(services.INBOUND_WATCH_PORT, models, inbound.ask),
-                services.INBOUND_GET_PORT.path: asking(services.INBOUND_GET_PORT, models, inbound.ask),
+                services.DESTINATION_GET.path: watching(services.DESTINATION_GET, feed, endpoints_of),
+                services.GET_PROFILE.path: watching(services.GET_PROFILE, feed, profile_of),
+                services.OUTBOUND_WATCH.path: watching(services.OUTBOUND_WATCH, feed, policy_for),
+                services.OUTBOUND_GET.path: asking(services.OUTBOUND_GET, feed, policy_for),
+                services.INBOUND_WATCH_PORT.path: watching(services.INBOUND_WATCH_PORT, feed, inbound.ask),
+                services.INBOUND_GET_PORT.path: asking(services.INBOUND_GET_PORT, feed, inbound.ask),
                 services.CERTIFY.path: calling(services.CERTIFY, identity.certify),
             }
         )

@@ -21,6 +21,7 @@ from proxy.core.watch import Watch
 from proxy.mesh.ca import open_ca
 from proxy.mesh.manifests.directory import Directory
 from proxy.mesh.model import Model
+from proxy.mesh.rpc import Feed
 from proxy.mesh.serve import Keys, Settings, start
 from proxy.mesh.state import State
 from proxy.mesh.tokens import open_tokens
@@ -87,10 +88,11 @@ class Asker:
 
 
 class Mesh:
-    def __init__(self, directory: Path, settings: Settings, models: Watch[Model], ask: Asker) -> None:
+    def __init__(self, directory: Path, settings: Settings, models: Watch[Model], feed: Feed, ask: Asker) -> None:
         self.directory = directory
         self.settings = settings
         self.models = models
+        self.feed = feed
         self.ask = ask
 
     def write(self, text: str, file: str = "mesh.yaml") -> None:
@@ -115,7 +117,7 @@ async def mesh(directory: Path, text: str = SERVICE, port: int = 0) -> AsyncIter
     following = asyncio.create_task(followed.follow(models, stop))
     async with grpc.aio.insecure_channel(str(served.addr)) as channel:
         try:
-            yield Mesh(manifests, settings._replace(addr=served.addr), models, Asker(channel))
+            yield Mesh(manifests, settings._replace(addr=served.addr), models, served.feed, Asker(channel))
         finally:
             stop.set()
             await following

@@ -20,6 +20,7 @@ from tests.mesh.kit import SERVICE, WEB, workload
 
 SPONSON = (sys.executable, "-m", "proxy")
 DEADLINE_S = 20
+UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 
 
 def sponson(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -49,14 +50,19 @@ def serving(directory: Path, addr: str = "127.0.0.1:0") -> Iterator[tuple[subpro
             process.kill()
 
 
+def endpoints(channel: grpc.Channel) -> Any:
+    """An open stream of the service's endpoints."""
+    method: Any = services.DESTINATION_GET
+    call: Any = channel.unary_stream(
+        method.path, lambda message: message.SerializeToString(), method.response.FromString
+    )
+    request = destination_pb2.GetDestination(path="web.default.svc.cluster.local:80")
+    return call(request, timeout=DEADLINE_S, wait_for_ready=True)
+
+
 def first_endpoint(addr: str) -> int:
     with grpc.insecure_channel(addr) as channel:
-        method: Any = services.DESTINATION_GET
-        call: Any = channel.unary_stream(
-            method.path, lambda message: message.SerializeToString(), method.response.FromString
-        )
-        request = destination_pb2.GetDestination(path="web.default.svc.cluster.local:80")
-        stream = call(request, timeout=DEADLINE_S, wait_for_ready=True)
+        stream = endpoints(channel)
         port = next(iter(stream)).add.addrs[0].addr.port
         stream.cancel()
         return int(port)
@@ -69,10 +75,16 @@ def directory(tmp_path: Path) -> Path:
 
 
 def test_sigterm_ends_it_cleanly_with_open_streams(directory: Path) -> None:
-    with serving(directory) as (process, addr):
-        assert first_endpoint(addr) == 5000
+    with serving(directory) as (process, addr), grpc.insecure_channel(addr) as channel:
+        stream = endpoints(channel)
+        assert next(iter(stream)).add.addrs[0].addr.port == 5000
         process.send_signal(signal.SIGTERM)
-        assert process.wait(DEADLINE_S) == 0
+        _, errors = process.communicate(timeout=DEADLINE_S)
+        assert process.returncode == 0
+        assert [line.partition(" INFO ")[2] for line in errors.splitlines()] == ["stopped"]
+        with pytest.raises(grpc.RpcError) as ended:
+            next(iter(stream))
+        assert (ended.value.code(), ended.value.details()) == (UNAVAILABLE, "the control plane is stopping")
 
 
 def test_killed_and_started_again_it_serves_the_same_mesh_at_the_same_port(directory: Path) -> None:

@@ -165,9 +165,9 @@ def test_a_stream_that_its_client_cancels_is_forgotten(tmp_path: Path) -> None:
             streams = [served.ask.stream(services.DESTINATION_GET, GET) for _ in range(5)]
             for stream in streams:
                 await within(stream.read())
-            assert len(served.models._callbacks) == 5
+            assert len(served.feed.followers) == 5
             for stream in streams:
                 stream.cancel()
-            await until(lambda: not served.models._callbacks)
+            await until(lambda: not served.feed.followers)
 
     asyncio.run(run())
