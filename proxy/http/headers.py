@@ -48,6 +48,14 @@ _KINDS: Final[dict[bytes, int]] = {
     b"cookie": COOKIE,
 }
 
+HEAD_ONLY: Final = frozenset(
+    (
+        b"authorization", b"cache-control", b"content-encoding", b"content-range", b"content-type", b"cookie", b"expect",
+        b"max-forwards", b"proxy-authenticate", b"proxy-authorization", b"set-cookie", b"trailer", b"www-authenticate",
+    )
+)  # fmt: skip
+"""Besides framing, hop and routing fields: what must not change behind a body, so it is dropped from trailers (RFC 9110 section 6.5.1)."""
+
 is_authority: Final = re.compile(rb"(?:\[[0-9A-Za-z:.%_~\-]+\]|[!$%&'()*+\-.;=_~0-9A-Za-z]*)(?::[0-9]{0,5})?").fullmatch
 """Host and port, without user information, and without the comma that would make two of one (RFC 9110 section 7.2)."""
 _is_token = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch

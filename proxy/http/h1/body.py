@@ -15,7 +15,7 @@ from proxy.core.codec import Wire
 from proxy.core.errors import ProtocolError
 from proxy.core.reason import Reason
 from proxy.http.head import TUNNEL, UNKNOWN
-from proxy.http.headers import MALFORMED, PLAIN, Field, field_of_line
+from proxy.http.headers import HEAD_ONLY, MALFORMED, PLAIN, Field, field_of_line
 
 _NONE: Final = 0
 _LENGTH: Final = 1
@@ -24,14 +24,6 @@ _CHUNK_DATA: Final = 3
 _CHUNK_END: Final = 4
 _TRAILERS: Final = 5
 _ENDLESS: Final = 6
-
-_HEAD_ONLY: Final = frozenset(
-    (
-        b"authorization", b"cache-control", b"content-encoding", b"content-range", b"content-type", b"cookie", b"expect",
-        b"max-forwards", b"proxy-authenticate", b"proxy-authorization", b"set-cookie", b"trailer", b"www-authenticate",
-    )
-)  # fmt: skip
-"""Besides framing, hop and routing fields: what must not change behind a body, so it is dropped there (RFC 9110 section 6.5.1)."""
 
 _chunk_line = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?").fullmatch
 
@@ -183,7 +175,7 @@ class BodyReader:
         fields = [field_of_line(line) for line in text.split(b"\r\n")]
         if len(fields) > limits.HEAD_FIELDS or any(field.kind == MALFORMED for field in fields):
             raise ProtocolError("bad trailers")
-        return [field for field in fields if field.kind == PLAIN and field.name not in _HEAD_ONLY]
+        return [field for field in fields if field.kind == PLAIN and field.name not in HEAD_ONLY]
 
     def _line_end(self, data: bytes, position: int, limit: int) -> int:
         end = data.find(b"\r\n", position, position + limit)

@@ -21,7 +21,7 @@ from proxy.http.h2.codes import code_of
 from proxy.http.h2.flow import Credit, overrun
 from proxy.http.h2.frame import END_STREAM, header_struct
 from proxy.http.head import UNKNOWN
-from proxy.http.headers import CONTENT_LENGTH, COOKIE, HOST, L5D, Field
+from proxy.http.headers import CONTENT_LENGTH, COOKIE, HEAD_ONLY, HOST, L5D, Field
 
 if TYPE_CHECKING:
     from proxy.http.h2.connection import H2Connection
@@ -231,7 +231,7 @@ class H2Stream:
             self._take(size)
 
     def receive_trailers(self, fields: list[Field]) -> None:
-        """Fields of framing, routing and the mesh are dropped (RFC 9110 section 6.5.1); what no message may hold is refused."""
+        """Fields of framing, routing, trust and the mesh are dropped (RFC 9110 section 6.5.1); what no message may hold is refused."""
         if self.body_left > 0:
             raise ProtocolError("body does not match content-length")
         if sum([one.size for one in fields]) > limits.TRAILER_BYTES:
@@ -240,7 +240,8 @@ class H2Stream:
         for one in fields:
             kind = one.kind
             if not kind or kind == COOKIE:
-                kept.append(one)
+                if one.name not in HEAD_ONLY:
+                    kept.append(one)
             elif kind not in (HOST, CONTENT_LENGTH, L5D):
                 raise ProtocolError("bad trailers")
         self.received_end()
