@@ -232,10 +232,13 @@ class Http2:
     # ---- clients
 
     def begin(self, fields: Fields, end: bool = True) -> Stream:
-        number = self._next
-        self._next += 2
+        number = self.next_id()
         self.headers(number, fields, end)
         return self.stream(number)
+
+    def next_id(self) -> int:
+        self._next += 2
+        return self._next - 2
 
     def ask(self, fields: Fields, body: bytes = b"", trailers: Fields | None = None) -> Stream:
         """The whole answer to a whole request."""
@@ -272,9 +275,7 @@ class Http2:
 
     def next_request(self, *, whole: bool = True) -> Stream:
         """The next stream that was opened; with its body, or at its head."""
-        number = self._next
-        self._next += 2
-        stream = self.stream(number)
+        stream = self.stream(self.next_id())
         self.wait(lambda: stream.is_over if whole else stream.heads)
         return stream
 

@@ -345,6 +345,16 @@ def test_trailers_over_http_2(stage: Stage, lines: Fields) -> None:
             assert (bytes(one.body), one.trailers, one.reset) == (b"hello", KEPT, None)
 
 
+@pytest.mark.parametrize("stage", PROXIED, indirect=True)
+def test_trailers_of_trust_are_dropped_from_http_2_as_well(stage: Stage) -> None:
+    """Row 47."""
+    sent = [(b"authorization", b"Basic x"), *KEPT, (b"set-cookie", b"a=b"), (b"host", b"evil"), (b"l5d-client-id", b"x")]
+    app = Serving(lambda connection, stream: connection.answer(stream, b"hello", trailers=sent))
+    stage.play(app)
+    got = Http2(stage.connect()).ask(request(method=b"POST"), b"hello", sent)
+    assert got.trailers == app.requests[-1].trailers == KEPT
+
+
 @pytest.mark.parametrize("lines", [[], [(b"content-length", b"5")]], ids=["row47-no-length", "row47-length"])
 @pytest.mark.parametrize("stage", [IN], indirect=True)
 def test_trailers_from_http_2_to_http_1_and_back(stage: Stage, lines: Fields) -> None:
