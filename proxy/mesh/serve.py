@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -106,12 +107,24 @@ async def start(settings: Settings, models: Watch[Model], keys: Keys) -> Served:
 
 
 async def _start_plain(server: grpc.aio.Server, feed: Feed, addr: Addr) -> Served:
+    _check_free(addr)
     try:
         port = server.add_insecure_port(str(addr))
     except RuntimeError:
-        raise ServeError(f"cannot listen at {addr}: is the port taken?") from None
+        raise ServeError(f"cannot listen at {addr}") from None
     await server.start()
     return Served(server, feed, Addr(addr.ip, port), None)
+
+
+def _check_free(addr: Addr) -> None:
+    """ServeError with the system's reason, which grpcio keeps to itself."""
+    family = socket.AF_INET6 if ":" in addr.ip else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((addr.ip, addr.port))
+        except OSError as error:
+            raise ServeError(f"cannot listen at {addr}: {error.strerror}") from None
 
 
 async def _start_fronted(
