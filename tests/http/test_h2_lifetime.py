@@ -323,7 +323,7 @@ def test_numbers_run_out() -> None:
 
 def test_goaway_from_the_server() -> None:
     server = Server()
-    fronts = [server.request() for _ in range(3)]
+    fronts = [server.request(), server.request(b"POST", end=False), server.request()]
     first, wire = server.client, server.wire
     server.take()
     first.feed(frame.goaway(LAST, 0))
@@ -331,11 +331,21 @@ def test_goaway_from_the_server() -> None:
     server.request()
     assert server.dialled == 2, "never a new exchange after GOAWAY"
     first.feed(frame.goaway(1, 0))
-    assert [front.status for front in fronts] == [0, 503, 503]
-    assert [front.exchange.reason for front in fronts[1:]] == [Reason.PEER_REFUSED] * 2
+    assert [front.status for front in fronts] == [0, 503, 0]
+    assert fronts[1].exchange.reason is Reason.PEER_REFUSED, "its body may be gone"
+    server.send(frame.settings([]) + frame.SETTINGS_ACK)
+    server.head(3)
+    assert fronts[2].status == 200, "without a body it goes once more"
     first.feed(frame.header_frames(1, server.encoder.encode([(b":status", b"200")]), True))
     assert fronts[0].status == 200 and wire.has_ended
     assert goaway_code(frames(wire.take())) == 0
+
+
+def test_a_server_that_serves_nothing_at_all_is_not_asked_again() -> None:
+    server = Server()
+    front = server.request()
+    server.send(frame.goaway(0, 0))
+    assert front.status == 503 and front.exchange.reason is Reason.PEER_REFUSED and server.dialled == 1
 
 
 def test_closing_a_client_lets_its_streams_finish() -> None:

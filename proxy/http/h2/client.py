@@ -94,12 +94,20 @@ class H2Client(H2Connection):
         self._parked.append((stream, head))
 
     def receive_goaway(self, last_id: int) -> None:
+        """Streams that the peer will not serve go once more over another connection if all of them is still at hand
+        (RFC 9113 section 8.7); a peer that serves none at all would only refuse them again."""
         self.retire()
         for stream in list(self.streams.values()):
             if stream.id > last_id:
+                exchange = stream.exchange
                 stream.close()
                 self.forget(stream)
-                stream.deliver_reset(Reason.PEER_REFUSED, REFUSED_STREAM)
+                if last_id and exchange is not None and _is_at_hand(exchange):
+                    stream.exchange = None
+                    exchange.client = None
+                    self._pool.open(exchange)
+                else:
+                    stream.deliver_reset(Reason.PEER_REFUSED, REFUSED_STREAM)
         self.end_if_idle()
 
     def receive_block(self, block: bytes, flags: int, stream_id: int) -> None:
@@ -290,6 +298,12 @@ class H2ClientStream(H2Stream):
         exchange = self.exchange
         if exchange is not None:
             exchange.client_ready()
+
+
+def _is_at_hand(exchange: Exchange) -> bool:
+    """Nothing of the request but its head was sent, and nothing of the response has come."""
+    request = exchange.request
+    return request.body_size == 0 and not request.wants_tunnel and exchange.response is None
 
 
 _Fields = dict[bytes, Field]
