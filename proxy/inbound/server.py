@@ -102,5 +102,8 @@ def detect(arrival: Arrival, wire: Wire, timeout_s: float, on_detected: Detected
         wire.hand_over(codec)
         if first_bytes:
             codec.feed(first_bytes)
+        if detecting.has_eof:
+            codec.eof()
 
-    return DetectCodec(wire, arrival.parts.reactor, timeout_s, detected)
+    detecting = DetectCodec(wire, arrival.parts.reactor, timeout_s, detected)
+    return detecting

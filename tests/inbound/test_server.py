@@ -193,6 +193,20 @@ def test_a_server_may_speak_first_on_an_undetected_port(is_known: bool) -> None:
     run(story)
 
 
+def test_a_few_bytes_and_the_end_reach_the_app_undetected() -> None:
+    async def story(ticking: Ticking) -> None:
+        async with Workload(ticking, policy(DETECT)) as workload:
+            client = await workload.connect()
+            client.write(b"QUIT")
+            client.writer.write_eof()
+            await until(lambda: workload.app.has_eof == [True])
+            assert workload.app.saw == [b"QUIT"]
+            assert await client.rest() == b""
+            client.close()
+
+    run(story)
+
+
 def test_half_close_reaches_the_app() -> None:
     async def story(ticking: Ticking) -> None:
         async with Workload(ticking) as workload:
