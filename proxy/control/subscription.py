@@ -54,7 +54,7 @@ class StreamSettings:
 class Subscription(Generic[A]):
     __slots__ = (
         "is_over", "_channel", "_method", "_request", "_settings", "_on_message", "_on_refused", "_finals",
-        "_call", "_failures", "_has_message", "_began_at", "_retry", "_receive", "_lifetime",
+        "_call", "_failures", "_told", "_has_message", "_began_at", "_retry", "_receive", "_lifetime",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +77,8 @@ class Subscription(Generic[A]):
         self._finals: frozenset[int] = REFUSALS
         self._call: Call | None = None
         self._failures = 0
+        self._told: Status | None = None
+        """How the last stream ended, if none has answered since: warned of once, not at each retry."""
         self._has_message = False
         """This stream has begun to answer."""
         self._began_at = 0.0
@@ -129,6 +131,7 @@ class Subscription(Generic[A]):
             self._stop(Status(grpc.INTERNAL, "a fault of ours in reading a message"))
             return
         self._failures = 0
+        self._told = None
 
     def _arm_receive(self, wait_s: float | None) -> None:
         if self._receive is not None:
@@ -166,7 +169,9 @@ class Subscription(Generic[A]):
             self._on_refused(status)
             return
         wait_s = self._wait_s()
-        level = logging.DEBUG if status.code == grpc.OK else logging.WARNING
+        is_news = status.code != grpc.OK and status != self._told
+        self._told = status
+        level = logging.WARNING if is_news else logging.DEBUG
         _log.log(level, "%s: %s ended (%s); asking again in %.3gs", self._channel, self._method.path, status, wait_s)
         self._retry = self._channel.loop.call_later(wait_s, self._ask)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import grpc
@@ -113,6 +114,34 @@ def test_anything_else_is_asked_again(controller: Controller, code: grpc.StatusC
         channel.close()
 
     run(story)
+
+
+def test_an_end_is_warned_of_once_until_there_is_news(controller: Controller, caplog: pytest.LogCaptureFixture) -> None:
+    feed = controller.feed(services.GET_PROFILE)
+
+    def warnings() -> list[str]:
+        return [one.getMessage() for one in caplog.records if "asking again" in one.getMessage()]
+
+    async def story(ticking: Ticking) -> None:
+        channel = channel_to(ticking.reactor, controller.target)
+        one = Subscriber(channel)
+        one.subscription.open()
+        for count in range(1, 4):
+            await opened(feed, count)
+            feed.say(grpc.StatusCode.NOT_FOUND)
+        await opened(feed, 4)
+        assert len(warnings()) == 1 and "NOT_FOUND" in warnings()[0]
+        feed.say(grpc.StatusCode.UNAVAILABLE)
+        await opened(feed, 5)
+        assert len(warnings()) == 2, "another end is news"
+        feed.say(profile("a"), grpc.StatusCode.UNAVAILABLE)
+        await opened(feed, 6)
+        assert len(warnings()) == 3, "so is the same one after an answer"
+        one.subscription.close()
+        channel.close()
+
+    with caplog.at_level(logging.WARNING):
+        run(story)
 
 
 def test_a_server_that_ends_every_stream_at_once_makes_no_loop(controller: Controller) -> None:
