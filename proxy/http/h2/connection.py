@@ -242,6 +242,8 @@ class H2Connection:
         stream = self.streams.get(stream_id)
         if stream is None:
             self.check_known(stream_id)
+            if not payload:
+                control.charge(self, 1)
             self.take(size)
             self.closed_stream(stream_id)
             return
@@ -307,6 +309,7 @@ class H2Connection:
         stream = self.streams.get(stream_id)
         if stream is None:
             self.check_known(stream_id)
+            control.charge(self, 1)
             return
         stream.send_window += increment
         if not increment:

@@ -20,7 +20,7 @@ from proxy.core.timers import Wheel
 from proxy.http import orig_proto
 from proxy.http.dates import date_field, needs_date
 from proxy.http.exchange import Clock, Exchange, Stage
-from proxy.http.h2 import alarms, frame
+from proxy.http.h2 import alarms, control, frame
 from proxy.http.h2.codes import NO_ERROR, REFUSED_STREAM, STREAM_CLOSED, code_of
 from proxy.http.h2.connection import SELF_DEPENDENT, H2Connection
 from proxy.http.h2.frame import END_STREAM, LAST_ID
@@ -99,6 +99,7 @@ class H2Server(H2Connection):
             self._refuse(stream_id, end, ProtocolError("stream depends on itself"))
             return
         if len(self.streams) >= self._max_streams:
+            control.charge(self, 1)
             self.refuse_stream(stream_id, REFUSED_STREAM)
             return
         try:
@@ -146,6 +147,7 @@ class H2Server(H2Connection):
         stream = self.streams.get(stream_id)
         if stream is None:
             if self._reset_ids is not None and stream_id in self._reset_ids:
+                control.charge(self, 1)
                 return
             if self._gap[0] < stream_id < self._gap[1]:
                 raise ProtocolError("stream numbers go backwards")
