@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.interop.apps import EchoApp
-from tests.interop.grpc_apps import GrpcioApp, GrpclibApp
+from tests.interop.grpc_apps import GRPCIO, GRPCLIB, GrpcApps, GrpcioApp, GrpclibApp
 from tests.interop.mesh import Mesh
 
 
@@ -25,6 +25,8 @@ def echo(mesh: Mesh) -> Iterator[EchoApp]:
 
 
 @pytest.fixture(scope="package")
-def ports(mesh: Mesh) -> dict[object, int]:
-    """Where each kind of gRPC app listens."""
-    return {kind: mesh.take_port() for kind in (GrpcioApp, GrpclibApp)}
+def apps(mesh: Mesh) -> Iterator[GrpcApps]:
+    """The gRPC service in both stacks, and where each listens."""
+    grpcio_port, grpclib_port = mesh.take_port(), mesh.take_port()
+    with GrpcioApp(grpcio_port) as one, GrpclibApp(grpclib_port) as two:
+        yield {GRPCIO: (one, grpcio_port), GRPCLIB: (two, grpclib_port)}

@@ -36,6 +36,9 @@ PING_PONG: Final = f"/{SERVICE}/PingPong"
 INITIAL: Final = "x-grpc-test-echo-initial"
 TRAILING: Final = "x-grpc-test-echo-trailing-bin"
 
+GRPCIO: Final = "grpcio"
+GRPCLIB: Final = "grpclib"
+
 MESSAGE_BYTES: Final = 8 << 20
 _SLEEP_S: Final = 20.0
 
@@ -57,6 +60,10 @@ class GrpcApp(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+GrpcApps = dict[str, tuple[GrpcApp, int]]
+"""By stack: the app and its port."""
 
 
 def asked(request: bytes) -> dict[str, Any]:

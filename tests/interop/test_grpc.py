@@ -11,6 +11,8 @@ import pytest
 
 from proxy.core.addr import Addr
 from tests.interop.grpc_apps import (
+    GRPCIO,
+    GRPCLIB,
     INITIAL,
     INPUT,
     OUTPUT,
@@ -18,8 +20,7 @@ from tests.interop.grpc_apps import (
     TRAILING,
     UNARY,
     GrpcApp,
-    GrpcioApp,
-    GrpclibApp,
+    GrpcApps,
     message,
     total,
     wait_for_call,
@@ -47,20 +48,19 @@ class Pair(NamedTuple):
     app: GrpcApp
 
 
-PAIRS: dict[str, tuple[Callable[[Addr], GrpcClient], Callable[[int], GrpcApp]]] = {
-    "grpcio to grpcio": (GrpcioClient, GrpcioApp),
-    "grpclib to grpcio": (GrpclibClient, GrpcioApp),
-    "grpcio to grpclib": (GrpcioClient, GrpclibApp),
+PAIRS: dict[str, tuple[Callable[[Addr], GrpcClient], str]] = {
+    "grpcio to grpcio": (GrpcioClient, GRPCIO),
+    "grpclib to grpcio": (GrpclibClient, GRPCIO),
+    "grpcio to grpclib": (GrpcioClient, GRPCLIB),
 }
 
 
 @pytest.fixture(scope="module", params=PAIRS)
-def pair(request: pytest.FixtureRequest, mesh: Mesh, ports: dict[object, int]) -> Iterator[Pair]:
-    make_client, make_app = PAIRS[request.param]
-    port = ports[make_app]
-    with ExitStack() as stack:
-        app = stack.enter_context(make_app(port))
-        yield Pair({way: stack.enter_context(make_client(mesh.way(way, port))) for way in WAYS}, app)
+def pair(request: pytest.FixtureRequest, mesh: Mesh, apps: GrpcApps) -> Iterator[Pair]:
+    make_client, stack = PAIRS[request.param]
+    app, port = apps[stack]
+    with ExitStack() as clients:
+        yield Pair({way: clients.enter_context(make_client(mesh.way(way, port))) for way in WAYS}, app)
 
 
 def plain(messages: list[bytes]) -> Outcome:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import grpc
 import pytest
 
 from tests.interop.apps import ZIPPED, ZIPPED_MESSAGES, EchoApp
-from tests.interop.grpc_apps import OUTPUT, PING_PONG, UNARY, GrpcApp, GrpcioApp, GrpclibApp, wait_for_call
+from tests.interop.grpc_apps import GRPCIO, GRPCLIB, OUTPUT, PING_PONG, UNARY, GrpcApp, GrpcApps, wait_for_call
 from tests.interop.grpc_clients import GrpcioClient, ask
 from tests.interop.mesh import DIRECT, PROXIED, WAYS, Mesh
 from tests.interop.raw_client import DATA, HEAD, TRAILERS, Event, RawClient
@@ -18,10 +18,9 @@ from tests.interop.test_grpc import AT_ONCE_S, plain
 ADDED = (b"date", b"l5d-client-id")
 
 
-@pytest.fixture(scope="module", params=[GrpcioApp, GrpclibApp], ids=["grpcio", "grpclib"])
-def app(request: pytest.FixtureRequest, ports: dict[object, int]) -> Iterator[tuple[GrpcApp, int]]:
-    with request.param(ports[request.param]) as made:
-        yield made, ports[request.param]
+@pytest.fixture(params=[GRPCIO, GRPCLIB])
+def app(request: pytest.FixtureRequest, apps: GrpcApps) -> tuple[GrpcApp, int]:
+    return apps[request.param]
 
 
 def seen(mesh: Mesh, port: int, way: str, call: Callable[[RawClient], None]) -> list[Event]:
