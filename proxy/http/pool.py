@@ -12,11 +12,13 @@ connect resets the exchange like any other loss.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from proxy.core.reason import Reason
 from proxy.http.exchange import Exchange
 from proxy.http.stream import ClientStream
+
+_MOST_PATIENCE: Final = 64
 
 
 class ClientConnection(Protocol):
@@ -28,11 +30,13 @@ class ClientConnection(Protocol):
 
 
 class Pool:
-    __slots__ = ("on_empty", "_dial", "_ready", "_all")
+    __slots__ = ("on_empty", "patience", "_dial", "_ready", "_all")
 
     def __init__(self, dial: Callable[[Pool], ClientConnection]) -> None:
         self.on_empty: Callable[[], None] | None = None
         """Told when the last connection that could be used is gone."""
+        self.patience = 1
+        """How many times its keepalive interval a new connection waits before it pings."""
         self._dial = dial
         self._ready: dict[ClientConnection, None] = {}
         self._all: set[ClientConnection] = set()
@@ -80,6 +84,10 @@ class Pool:
             self._all.discard(connection)
             if not self._all and self.on_empty is not None:
                 self.on_empty()
+
+    def calm_down(self) -> None:
+        """The endpoint finds that we ask too much of it: pings come half as often from now on (gRPC, A8: client-side keepalive)."""
+        self.patience = min(2 * self.patience, _MOST_PATIENCE)
 
     def close(self, reason: Reason) -> None:
         for connection in list(self._all):

@@ -113,6 +113,17 @@ def test_keepalive_only_with_streams_open() -> None:
     assert front.status == 502
 
 
+def test_a_server_that_finds_pings_too_many_gets_half_as_many() -> None:
+    server = Server(H2Settings(keepalive_interval_s=10.0))
+    for waits_s in (10.0, 20.0, 40.0):
+        assert not server.pass_time(2 * waits_s - 1.0), "one look to see it speak, one to see it silent"
+        assert [one.kind for one in server.pass_time(2.0)] == [frame.PING]
+        server.send(frame.goaway(0, 11))
+        server.pool.connect()
+        server.send(frame.settings([]) + frame.SETTINGS_ACK)
+    assert server.pool.patience == 8
+
+
 def test_no_keepalive_unless_asked() -> None:
     client = Client()
     assert not client.pass_time(100)

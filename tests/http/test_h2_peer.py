@@ -226,8 +226,8 @@ def test_resets_cross() -> None:
     assert [event.error_code for event in events if isinstance(event, h2.events.StreamReset)] == [8]
 
 
-def test_goaway_refuses_the_later_streams_and_is_not_used_again() -> None:
-    proxy, server = Proxy(H2Server, H2Client), peer(False)
+def test_goaway_sends_the_later_streams_elsewhere_and_is_not_used_again() -> None:
+    proxy, server, next_server = Proxy(H2Server, H2Client), peer(False), peer(False)
     client = peer(True)
     for number in (1, 3):
         client.send_headers(number, GET, end_stream=True)
@@ -236,14 +236,17 @@ def test_goaway_refuses_the_later_streams_and_is_not_used_again() -> None:
     server.send_headers(1, [(b":status", b"200")], end_stream=True)
     server.close_connection(last_stream_id=1)
     proxy.clients[0].feed(server.data_to_send())
+    assert proxy.wires[0].has_ended
+    next_server.receive_data(proxy.wires[1].take())
+    next_server.send_headers(1, [(b":status", b"204")], end_stream=True)
+    proxy.clients[1].feed(next_server.data_to_send())
     events = client.receive_data(proxy.wire.take())
     heads = {
         event.stream_id: dict(event.headers)[b":status"]
         for event in events
         if isinstance(event, h2.events.ResponseReceived)
     }
-    assert heads == {1: b"200", 3: b"503"}
-    assert proxy.wires[0].has_ended
+    assert heads == {1: b"200", 3: b"204"}
     client.send_headers(5, GET, end_stream=True)
     proxy.server.feed(client.data_to_send())
     assert len(proxy.clients) == 2

@@ -37,6 +37,16 @@ def test_frames_for_a_stream_that_we_reset_are_ignored_but_not_for_ever(flood: b
     assert goaway_code(client.send(flood * 2000)) == CALM and client.wire.aborted is Reason.CONTROL_FLOOD
 
 
+def test_a_server_that_sends_heads_for_a_stream_that_we_reset() -> None:
+    server = Server()
+    front = server.request()
+    front.exchange.cancel(Reason.CANCELLED)
+    assert reset_codes(server.take()) == {1: CANCEL}
+    head = raw(1, 5, 1, b"\x88")
+    assert not server.send(head * 9000)
+    assert goaway_code(server.send(head * 2000)) == CALM and server.wire.aborted is Reason.CONTROL_FLOOD
+
+
 def test_data_for_a_stream_that_we_reset_costs_its_sender_no_window_of_the_connection() -> None:
     client = gone()
     piece = raw(0, 0, 1, bytes(16000))

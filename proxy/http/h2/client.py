@@ -15,8 +15,8 @@ from proxy.core.errors import ProtocolError, report_fault
 from proxy.core.reason import Reason
 from proxy.core.timers import Wheel
 from proxy.http.exchange import Exchange
-from proxy.http.h2 import frame
-from proxy.http.h2.codes import REFUSED_STREAM, code_of
+from proxy.http.h2 import control, frame
+from proxy.http.h2.codes import ENHANCE_YOUR_CALM, REFUSED_STREAM, code_of
 from proxy.http.h2.connection import H2Connection
 from proxy.http.h2.frame import END_STREAM, LAST_ID
 from proxy.http.h2.heads import connect_fields, response_of, travelling
@@ -32,6 +32,9 @@ class H2Client(H2Connection):
 
     def __init__(self, wire: Wire, pool: Pool, settings: H2Settings = DEFAULT, wheel: Wheel | None = None) -> None:
         wire.write(frame.PREFACE)
+        interval_s = settings.keepalive_interval_s
+        if interval_s is not None and pool.patience > 1:
+            settings = settings._replace(keepalive_interval_s=interval_s * pool.patience)
         super().__init__(wire, settings, wheel, None, True)
         self._pool = pool
         self._heads: dict[bytes, ResponseHead] = {}
@@ -93,9 +96,11 @@ class H2Client(H2Connection):
             self._parked = []
         self._parked.append((stream, head))
 
-    def receive_goaway(self, last_id: int) -> None:
+    def receive_goaway(self, last_id: int, code: int) -> None:
         """Streams that the peer will not serve go once more over another connection if all of them is still at hand
         (RFC 9113 section 8.7); a peer that serves none at all would only refuse them again."""
+        if code == ENHANCE_YOUR_CALM:
+            self._pool.calm_down()
         self.retire()
         for stream in list(self.streams.values()):
             if stream.id > last_id:
@@ -117,6 +122,7 @@ class H2Client(H2Connection):
         stream = self.streams.get(stream_id)
         if stream is None:
             self.check_known(stream_id)
+            control.charge(self, 1)
             return
         if stream.state >= REMOTE_ENDED:
             self.reset_stream(stream, Reason.STREAM_CLOSED)

@@ -160,7 +160,7 @@ class H2Connection:
     def receive_block(self, block: bytes, flags: int, stream_id: int) -> None:
         raise NotImplementedError
 
-    def receive_goaway(self, last_id: int) -> None:
+    def receive_goaway(self, last_id: int, code: int) -> None:
         """The peer serves nothing beyond this stream."""
 
     def receive_pong(self, payload: bytes) -> None:

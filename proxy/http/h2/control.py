@@ -12,7 +12,7 @@ from proxy.core.errors import ProtocolError
 from proxy.core.reason import Reason
 from proxy.http.h2 import alarms, frame
 from proxy.http.h2.codes import code_of, reason_of
-from proxy.http.h2.frame import ACK, LAST_ID, u32_struct
+from proxy.http.h2.frame import ACK, LAST_ID, goaway_struct, u32_struct
 from proxy.http.h2.toll import Toll
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ def receive(connection: H2Connection, kind: int, flags: int, stream_id: int, pay
             raise ProtocolError("GOAWAY on a stream")
         if len(payload) < 8:
             raise ProtocolError("GOAWAY of fewer than 8 octets", Reason.FRAME_SIZE)
-        connection.receive_goaway(u32_struct.unpack_from(payload, 0)[0] & LAST_ID)
+        last_id, code = goaway_struct.unpack_from(payload, 0)
+        connection.receive_goaway(last_id & LAST_ID, code)
     elif kind == frame.PRIORITY:
         _receive_priority(connection, stream_id, payload)
     elif kind == frame.PUSH_PROMISE:

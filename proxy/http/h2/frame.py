@@ -39,6 +39,7 @@ header_struct: Final = Struct(">IBI")
 """Length (24 bits) and type (8 bits) as one number, flags, stream."""
 u32_struct: Final = Struct(">I")
 setting_struct: Final = Struct(">HI")
+goaway_struct: Final = Struct(">II")
 
 
 def header(size: int, kind: int, flags: int, stream_id: int) -> bytes:
@@ -54,7 +55,7 @@ def window_update(stream_id: int, increment: int) -> bytes:
 
 
 def goaway(last_id: int, code: int) -> bytes:
-    return header(8, GOAWAY, 0, 0) + u32_struct.pack(last_id) + u32_struct.pack(code)
+    return header(8, GOAWAY, 0, 0) + goaway_struct.pack(last_id, code)
 
 
 def ping(payload: bytes, flags: int = 0) -> bytes:

@@ -72,7 +72,7 @@ class H2Server(H2Connection):
             self.alarms.disarm(alarms.CLOSING)
             self.go_away()
 
-    def receive_goaway(self, last_id: int) -> None:
+    def receive_goaway(self, last_id: int, code: int) -> None:
         """The client will open no further stream: what runs finishes, and the connection ends (as the h2 crate's)."""
         if not self.is_going_away:
             self.go_away()
