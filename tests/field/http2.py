@@ -196,7 +196,7 @@ class Http2:
             stream.body += payload
             stream.has_ended = flags & END_STREAM != 0
             if self.gives_credit and payload:
-                self.peer.send(
+                self._reply(
                     *[
                         frame(WINDOW_UPDATE, 0, to, struct.pack(">I", len(payload)))
                         for to in ((0,) if stream.has_ended else (0, number))
@@ -206,11 +206,11 @@ class Http2:
             self.stream(number).reset = int.from_bytes(payload, "big")
         elif kind == SETTINGS and not flags & ACK:
             self.settings |= dict(struct.iter_unpack(">HI", payload))
-            self.send(SETTINGS, ACK, 0)
+            self._reply(frame(SETTINGS, ACK, 0))
         elif kind == PING and flags & ACK:
             self.pongs.append(payload)
         elif kind == PING:
-            self.send(PING, ACK, 0, payload)
+            self._reply(frame(PING, ACK, 0, payload))
         elif kind == GOAWAY:
             last, code = struct.unpack(">II", payload[:8])
             self.goaways.append((last & 0x7FFFFFFF, code))
@@ -228,6 +228,13 @@ class Http2:
         else:
             stream.trailers = fields
         stream.has_ended = end
+
+    def _reply(self, *frames: bytes) -> None:
+        """What a connection that is over for the other side needs no more; what it said before is still to be read."""
+        try:
+            self.peer.send(*frames)
+        except OSError:
+            pass
 
     # ---- clients
 

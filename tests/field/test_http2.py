@@ -47,13 +47,13 @@ def polite(stage: Stage, is_over: Event, took: list[float]) -> None:
 
 
 def flood(stage: Stage, batches: list[bytes], fault: str) -> tuple[int, int] | None:
-    """Send batch after batch, a polite client beside, until the proxy ends it for this fault; the GOAWAY, if the rest of
-    the flood has not reset the connection before it was read."""
+    """Send batch after batch, a polite client beside, until the proxy ends it for this fault; the GOAWAY."""
     side = IN if stage.way == IN else OUT
     before = stage.topology.metric(side, "sponson_connection_faults_total", f'reason="{fault}"')
     is_over, took = Event(), list[float]()
     beside = Thread(target=polite, args=(stage, is_over, took), daemon=True)
     beside.start()
+    until(lambda: took, "the polite client is served")
     attacker = Http2(stage.connect())
     try:
         for batch in batches:
@@ -61,9 +61,11 @@ def flood(stage: Stage, batches: list[bytes], fault: str) -> tuple[int, int] | N
     except OSError:
         pass
     end = attacker.end()
+    count = len(took)
+    until(lambda: len(took) > count, "the polite client is served still")
     is_over.set()
     beside.join(DEADLINE_S)
-    assert took and sorted(took)[len(took) * 99 // 100] < 0.5, "the polite client noticed"
+    assert sorted(took)[len(took) * 99 // 100] < 1.5, "the polite client noticed"
     assert stage.topology.metric(side, "sponson_connection_faults_total", f'reason="{fault}"') == before + 1
     return end
 
@@ -109,7 +111,7 @@ def test_streams_that_are_opened_only_to_be_ended(stage: Stage, case: str) -> No
     block = bytes.fromhex("828684") + b"\x41\x06app.ns"
     batches = [b"".join(RAPID[case](2 * (200 * n + i) + 1, block) for i in range(200)) for n in range(30)]
     end = flood(stage, batches, "reset_flood")
-    assert end is None or end[1] == ENHANCE_YOUR_CALM
+    assert end is not None and end[1] == ENHANCE_YOUR_CALM
 
 
 # ---- row 52
@@ -127,7 +129,7 @@ def test_a_header_block_without_an_end(stage: Stage, case: str) -> None:
     """1,000 frames of 16 kB at most, 10,000 empty ones."""
     stage.play(answers_cheaply)
     end = flood(stage, [frame(HEADERS, END_STREAM, 1, bytes.fromhex("828684")), *CONTINUED[case]], "header_flood")
-    assert end is None or end[1] == ENHANCE_YOUR_CALM
+    assert end is not None and end[1] == ENHANCE_YOUR_CALM
     assert len(stage.app.connections) <= 1
 
 

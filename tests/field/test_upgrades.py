@@ -7,7 +7,7 @@ import pytest
 from tests.field.http2 import ENABLE_CONNECT_PROTOCOL, REFUSED_STREAM, Fields, Http2, Serving, request
 from tests.field.stage import Stage
 from tests.field.wire import FIN, Message, Peer, chunks, get, ok, post
-from tests.kit.topology import IN, PAIR, PROXIED, until
+from tests.kit.topology import IN, MTLS, PAIR, PROXIED, until
 
 KEY = b"dGhlIHNhbXBsZSBub25jZQ=="
 WEBSOCKET = get(
@@ -267,7 +267,7 @@ def test_a_client_cannot_take_from_us_what_is_ours(stage: Stage, option: bytes) 
     for seen in app.requests:
         assert (seen.all(b"host"), seen.body) == ([b"app.ns"], b"hello")
         ids = seen.all(b"l5d-client-id")
-        if stage.way == PAIR:
+        if stage.way in (PAIR, MTLS):
             assert ids == [b"web.ns.serviceaccount.identity.linkerd.cluster.local"]
         elif stage.way == IN:
             assert ids == []
@@ -348,7 +348,13 @@ def test_trailers_over_http_2(stage: Stage, lines: Fields) -> None:
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_trailers_of_trust_are_dropped_from_http_2_as_well(stage: Stage) -> None:
     """Row 47."""
-    sent = [(b"authorization", b"Basic x"), *KEPT, (b"set-cookie", b"a=b"), (b"host", b"evil"), (b"l5d-client-id", b"x")]
+    sent = [
+        (b"authorization", b"Basic x"),
+        *KEPT,
+        (b"set-cookie", b"a=b"),
+        (b"host", b"evil"),
+        (b"l5d-client-id", b"x"),
+    ]
     app = Serving(lambda connection, stream: connection.answer(stream, b"hello", trailers=sent))
     stage.play(app)
     got = Http2(stage.connect()).ask(request(method=b"POST"), b"hello", sent)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from proxy.core.addr import Addr
 
-DEADLINE_S = 2.0
+DEADLINE_S = 8.0
 OPEN, FIN, RST = "open", "fin", "rst"
 
 

@@ -30,7 +30,7 @@ from proxy.inbound.stack import Inbound
 from proxy.inbound.stack import Lookups as InboundLookups
 from proxy.metrics.registry import Registry
 from proxy.outbound.stack import Outbound
-from proxy.policy.endpoint import HINT_H2, EndpointMeta, Http2Params, TlsIdentity
+from proxy.policy.endpoint import HINT_H2, HINT_NONE, EndpointMeta, Http2Params, TlsIdentity
 from proxy.transport.listener import Listener
 from tests.kit.certificates import credentials
 from tests.kit.environment import NAME, environment
@@ -45,8 +45,10 @@ IN: Final = "in"
 """The server's proxy: client → inbound → app."""
 PAIR: Final = "pair"
 """Both: client → outbound → mTLS, HTTP/1 inside HTTP/2 → inbound → app."""
+MTLS: Final = "mtls"
+"""Both, where discovery does not say that the peer takes HTTP/2: HTTP/1 stays HTTP/1 inside mTLS."""
 
-PROXIED: Final = (OUT, IN, PAIR)
+PROXIED: Final = (OUT, IN, PAIR, MTLS)
 WAYS: Final = (DIRECT, *PROXIED)
 
 _TICK_S: Final = 0.01
@@ -127,12 +129,13 @@ class Topology:
         app = addr("127.0.0.1", app_port)
         closers: list[Callable[[], None]] = []
         where = app
-        if kind in (IN, PAIR):
+        if kind in (IN, PAIR, MTLS):
             where = self.call(self._listen_inbound, app, closers)
-        if kind in (OUT, PAIR):
+        if kind in (OUT, PAIR, MTLS):
             meta = EndpointMeta(http2=http2)
-            if kind == PAIR:
-                meta = EndpointMeta(tls=TlsIdentity(NAME, NAME), hint=HINT_H2, http2=http2)
+            if kind in (PAIR, MTLS):
+                hint = HINT_H2 if kind == PAIR else HINT_NONE
+                meta = EndpointMeta(tls=TlsIdentity(NAME, NAME), hint=hint, http2=http2)
             where = self.call(self._listen_outbound, where, meta, closers)
         try:
             yield where
