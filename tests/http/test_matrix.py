@@ -430,6 +430,67 @@ def test_a_slow_endpoint(link: Link, size: int | None) -> None:
         assert link.near.message.is_whole("200", b"hello")
 
 
+def test_trailers_wait_behind_a_slow_body(link: Link) -> None:
+    sums = [(b"x-sum", b"9")]
+    link.near.request(b"POST", None)
+    link.settle()
+    for sender, taker in ((link.near, link.far), (link.far, link.near)):
+        if sender is link.far:
+            link.far.respond(200, None)
+        taker.slow("socket")
+        sender.send(LONG)
+        sender.finish(sums)
+        link.settle()
+        assert not taker.message.trailers and not taker.message.has_ended
+        taker.hurry()
+        link.settle()
+        assert taker.message.is_whole("POST" if taker is link.far else "200", LONG, sums)
+
+
+@pytest.mark.parametrize("protocol", [b"", b"chat"])
+def test_a_slow_tunnel(link: Link, protocol: bytes) -> None:
+    if not can_tunnel(link, protocol):
+        ask(link)
+        answer(link)
+        return
+    open_tunnel(link, protocol)
+    link.far.accept()
+    link.settle()
+    for sender, taker, version in ((link.near, link.far, link.way[1]), (link.far, link.near, link.way[0])):
+        for how in hows(version):
+            before, fed = len(taker.message.body), sender.fed
+            taker.slow(how)
+            sender.send(LONG)
+            link.settle()
+            assert sender.fed - fed - (len(taker.message.body) - before) <= HELD_BYTES
+            assert len(taker.message.body) - before < len(LONG)
+            taker.hurry()
+            link.settle()
+            assert taker.message.body[before:] == LONG
+    link.near.finish()
+    link.far.finish()
+    link.settle()
+    assert link.near.message.has_ended and link.far.message.has_ended and link.reason is Reason.COMPLETE
+
+
+@pytest.mark.parametrize("who", ["near", "far"])
+def test_a_blocked_peer_that_gives_up_frees_the_other(link: Link, who: str) -> None:
+    """What was held for it is dropped, and its partner's connection reads on."""
+    link.near.request(b"POST", None)
+    link.settle()
+    link.far.respond(200, None)
+    taker, sender = (link.near, link.far) if who == "near" else (link.far, link.near)
+    taker.slow("socket")
+    sender.send(LONG)
+    link.settle()
+    taker.give_up()
+    if not taker.is_gone:
+        taker.hurry()
+    link.settle()
+    assert link.reason in (Reason.CONNECTION_RESET, Reason.PEER_RESET)
+    assert sender.message.was_reset or sender.wire.is_over
+
+
 def test_both_are_slow_in_turns(link: Link) -> None:
     link.near.request(b"POST", None)
     link.settle()
