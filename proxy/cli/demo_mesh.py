@@ -19,7 +19,7 @@ from proxy.cli.demo_app import Replica
 from proxy.cli.demo_http import fetch
 from proxy.cli.demo_process import Child, stop_all
 from proxy.core.addr import Addr
-from proxy.mesh.environment import Ports, Workload, free_ports, workload_environment
+from proxy.mesh.environment import HeldPorts, Ports, Workload, workload_environment
 from proxy.mesh.model import identity_of
 from proxy.mesh.state import State, write_file
 from proxy.mesh.tokens import Account
@@ -59,7 +59,8 @@ class DemoMesh:
         self._manifests = self._directory / "manifests"
         self.processes: dict[str, Child] = {}
         """By name: `control plane`, and a sidecar's workload."""
-        ports = free_ports(4 * (len(DELAYS_S) + 1))
+        self._held = HeldPorts(4 * (len(DELAYS_S) + 1))
+        ports = list(self._held.numbers)
         self.replicas = [Replica(f"web-{index}", delay_s) for index, delay_s in enumerate(DELAYS_S)]
         self.servers = [Sidecar(one.name, "web", Ports(*(ports.pop() for _ in range(4)))) for one in self.replicas]
         self.server = Addr("127.0.0.1", 0)
@@ -110,6 +111,7 @@ class DemoMesh:
             self._spawn(sidecar.name, ("run",), workload_environment(self._state, self.server, workload))
         for sidecar in (*self.servers, self.client):
             await self._until_ready(sidecar)
+        self._held.release()
 
     def _spawn(self, name: str, arguments: tuple[str, ...], variables: dict[str, str]) -> None:
         inherited = {
@@ -140,6 +142,7 @@ class DemoMesh:
             raise DemoError(f"{what} is not ready after {_START_S:.0f} s")
 
     async def _clean_up(self) -> None:
+        self._held.release()
         await stop_all(list(self.processes.values()))
         for replica in self.replicas:
             replica.stop()

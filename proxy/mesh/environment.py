@@ -98,22 +98,46 @@ def as_env_file(variables: dict[str, str]) -> str:
     return "\n".join(f"{name}={value}" for name, value in sorted(variables.items()))
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody uses now, all different; OSError if there are not so many.
+class HeldPorts:
+    """Ports of loopback that nobody uses, all different. No other search finds them until they are released.
 
-    They are taken below the range that the kernel takes source ports from, so
-    that no outgoing connection gets one before its listener does.
+    Meanwhile a listener with SO_REUSEADDR, as a sidecar's is, can have them: they are bound, but do not listen. They lie
+    below the range that the kernel takes source ports from, so that no outgoing connection gets one before its listener does.
     """
-    found: list[int] = []
-    candidates = random.SystemRandom().sample(_CANDIDATES, len(_CANDIDATES))
-    while len(found) < count:
-        if not candidates:
-            raise OSError("no free ports")
-        port = candidates.pop()
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        found.append(port)
-    return found
+
+    __slots__ = ("numbers", "_sockets")
+
+    def __init__(self, count: int) -> None:
+        """OSError if there are not so many."""
+        self.numbers: Final[list[int]] = []
+        self._sockets: list[socket.socket] = []
+        candidates = random.SystemRandom().sample(_CANDIDATES, len(_CANDIDATES))
+        while len(self.numbers) < count:
+            if not candidates:
+                self.release()
+                raise OSError("no free ports")
+            self._try(candidates.pop())
+
+    def release(self) -> None:
+        for held in self._sockets:
+            held.close()
+        self._sockets.clear()
+
+    def _try(self, port: int) -> None:
+        held = socket.socket()
+        try:
+            held.bind(("127.0.0.1", port))
+        except OSError:
+            held.close()
+            return
+        # Only now: a search for free ports must not succeed where another one holds them.
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.numbers.append(port)
+        self._sockets.append(held)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that nobody uses now, all different; OSError if there are not so many."""
+    held = HeldPorts(count)
+    held.release()
+    return held.numbers
