@@ -104,6 +104,7 @@ class Socket:
         self.fed = 0
         self.is_gone = False
         self._cut = cut
+        self._said = b""
         self._pieces: deque[bytes] = deque()
         self._is_slow = False
         self._has_eof = False
@@ -114,17 +115,20 @@ class Socket:
         return self.wire.codec
 
     def say(self, data: bytes) -> None:
-        for at in range(0, len(data), READ_BYTES):
-            read = data[at : at + READ_BYTES]
-            if len(read) > BYTEWISE_BYTES:
-                self._pieces.extend(self._cut(read[:BYTEWISE_BYTES]))
-                read = read[BYTEWISE_BYTES:]
-                self._pieces.extend(read[at : at + 997] for at in range(0, len(read), 997))
-            else:
-                self._pieces.extend(self._cut(read))
+        self._said += data
+
+    def _cut_up(self) -> None:
+        """What was said since the last delivery, as reads of a socket and pieces of these."""
+        said, self._said = self._said, b""
+        for at in range(0, len(said), READ_BYTES):
+            read = said[at : at + READ_BYTES]
+            self._pieces.extend(self._cut(read[:BYTEWISE_BYTES]) if len(read) > BYTEWISE_BYTES else self._cut(read))
+            rest = read[BYTEWISE_BYTES:]
+            self._pieces.extend(rest[at : at + 997] for at in range(0, len(rest), 997))
 
     def deliver(self) -> bool:
         moved = False
+        self._cut_up()
         while self._pieces and not self.wire.is_paused and not self._is_told and self.wire.aborted is None:
             moved = True
             piece = self._pieces.popleft()
@@ -210,6 +214,7 @@ class H1End(Socket):
             self._write(h11.EndOfMessage(headers=trailers or []))
 
     def give_up(self) -> None:
+        self._said = b""
         self._pieces.clear()
         self.leave(Reason.CONNECTION_RESET)
 
@@ -341,6 +346,10 @@ class H2End(Socket):
 
     def end_request(self) -> None:
         """Nothing: whatever becomes of a stream, the next is another."""
+
+    def narrow(self, window: int) -> None:
+        """Announce this window for streams."""
+        self._lib.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: window})
 
     def refuse(self) -> None:
         """GOAWAY below the stream."""

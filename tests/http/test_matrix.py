@@ -525,6 +525,24 @@ def test_a_pause_ends_with_its_direction(link: Link) -> None:
     assert link.near.message.is_whole("200", b"hello")
 
 
+@pytest.mark.parametrize("link", each("h2-*"), indirect=True)
+def test_a_response_that_fills_its_clients_window_and_ends_holds_no_connection(link: Link) -> None:
+    """If both come in one read, the endpoint's connection is free at once, whatever the client still has to take."""
+    link.near.narrow(1000)
+    ask(link)
+    link.near.slow("window")
+    link.far.respond(200, None)
+    link.far.send(b"z" * 700)
+    link.far.send(b"z" * 700)
+    link.far.finish()
+    link.settle()
+    assert len(link.near.message.body) == 1000
+    assert link.reason is None or not link.far.wire.is_paused, "paused for an exchange that is over"
+    link.near.hurry()
+    link.settle()
+    assert link.near.message.is_whole("200", b"z" * 1400)
+
+
 def test_an_upload_whose_endpoint_is_slow_does_not_hold_up_what_follows(link: Link) -> None:
     link.near.request(b"POST", len(LONG))
     link.settle()
