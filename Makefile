@@ -6,6 +6,11 @@ ARGS ?=
 
 COMPILED := .venv-compiled
 
+# Plugins by name: found by themselves, pytest would rewrite all of hypothesis, which some builds of CPython 3.11 now and
+# then answer with "AST constructor recursion depth mismatch".
+PYTEST := -m pytest -q -p pytest_timeout -p pytest_benchmark.plugin -p _hypothesis_pytestplugin
+export PYTEST_DISABLE_PLUGIN_AUTOLOAD := 1
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-compiled h2spec fuzz lint compile bench api clean
 
@@ -29,7 +34,7 @@ demo: $(VENV)/.runs  ## a whole mesh in the terminal: make demo ARGS="--duration
 	@$(BIN)/sponson demo $(ARGS)
 
 test: $(VENV)/.ready  ## the whole suite
-	$(BIN)/python -m pytest -q $(ARGS)
+	$(BIN)/python $(PYTEST) $(ARGS)
 
 $(COMPILED)/.ready: $(VENV)/.ready $(shell find proxy -name '*.py' -not -name '*_pb2.py') setup.py pyproject.toml
 	rm -rf build/compiled && mkdir -p build/compiled
@@ -47,7 +52,7 @@ compile: $(COMPILED)/.ready  ## the hot packages by mypyc, as a wheel in .venv-c
 test-compiled: $(COMPILED)/.ready  ## the same tests on the compiled wheel, away from the sources, which would shadow it
 	rm -rf build/tested && mkdir -p build/tested
 	cp -r tests pyproject.toml build/tested/
-	cd build/tested && $(CURDIR)/$(COMPILED)/bin/python -m pytest -q --ignore=tests/architecture $(ARGS)
+	cd build/tested && $(CURDIR)/$(COMPILED)/bin/python $(PYTEST) --ignore=tests/architecture $(ARGS)
 
 h2spec: $(VENV)/.ready  ## the real h2spec against a mesh's ports: make h2spec H2SPEC=/path/to/h2spec
 	@test -n "$(H2SPEC)" || { echo 'make h2spec H2SPEC=/path/to/h2spec' >&2; exit 2; }
@@ -70,7 +75,7 @@ lint: $(VENV)/.ready  ## ruff, mypy --strict, import-linter, size ceilings
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy proxy tests bench
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/architecture
+	$(BIN)/python $(PYTEST) tests/architecture
 
 api: $(VENV)/.ready  ## generate code from the .proto files
 	$(BIN)/python -m proxy.api.generate
