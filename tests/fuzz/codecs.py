@@ -133,20 +133,30 @@ def play_h2_server(pieces: list[bytes]) -> Outcome:
 
 def play_h2_client(pieces: list[bytes]) -> Outcome:
     """Three requests are under way: a GET, a POST whose body goes on, a HEAD."""
-    wire, clock = FuzzWire(), Clock()
-    pool = Pool(lambda pool: H2Client(wire, pool, wheel=Wheel(0.1, clock.now)))
+    clients: list[tuple[FuzzWire, H2Client]] = []
+    wheel = Wheel(0.1, 100.0)
+
+    def dial(pool: Pool) -> H2Client:
+        wire = FuzzWire()
+        client = H2Client(wire, pool, wheel=wheel)
+        wire.codec = client
+        clients.append((wire, client))
+        return client
+
+    pool = Pool(dial)
     fronts = [Front(RequestHead(method, b"http", b"a", b"/", [], size)) for method, size in _H2_ASKED]
     for front, (_, size) in zip(fronts, _H2_ASKED, strict=True):
         front.exchange.request_ended = not size
         pool.open(front.exchange)
-    stream: Any = fronts[0].exchange.client
-    client = stream.connection
-    wire.codec = client
+    ((wire, client),) = clients
     client.feed(frame.settings([]))
     is_whole = feed(client, wire, pieces)
+    for _, another in clients[1:]:  # what a GOAWAY left out was tried again there
+        another.lost(Reason.PEER_CLOSED)
     assert all(one.exchange.reason is not None and has_ended_once(one.observer) for one in fronts)
     assert not client.streams and not len(pool)
-    return Outcome([one.told() for one in fronts], normal(wire.take()), wire.mark(), is_whole)
+    written = [normal(one.take()) for one, _ in clients]
+    return Outcome([one.told() for one in fronts], b"|".join(written), wire.mark(), is_whole)
 
 
 _H2_ASKED = ((b"GET", 0), (b"POST", -1), (b"HEAD", 0))
