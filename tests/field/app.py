@@ -46,7 +46,7 @@ class App:
         except BaseException as fault:
             self.faults.append(fault)
         finally:
-            peer.sock.close()
+            peer.close()
 
     def stop(self) -> None:
         """Listen no more; connections go on."""

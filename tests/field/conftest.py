@@ -12,7 +12,7 @@ from tests.kit.topology import WAYS, Topology
 
 @pytest.fixture(scope="package")
 def topology() -> Iterator[Topology]:
-    made = Topology(OUTBOUND_HTTP_FAILFAST_TIMEOUT="1s", INBOUND_HTTP_FAILFAST_TIMEOUT="1s")
+    made = Topology()
     try:
         yield made
     finally:

@@ -8,7 +8,7 @@ from time import monotonic
 import pytest
 
 from tests.field.stage import Stage
-from tests.field.wire import DEADLINE_S, FIN, RST, Peer, chunks, get, ok, post
+from tests.field.wire import DEADLINE_S, FIN, RST, Ended, Peer, chunks, get, ok, post
 from tests.kit.topology import PROXIED
 
 METHODS = [b"GET", b"DELETE", b"OPTIONS", b"HEAD", b"POST", b"PATCH", b"PROPFIND", b"TRACE"]
@@ -260,3 +260,37 @@ def test_the_form_of_the_target_and_host_stay_as_the_client_chose(stage: Stage, 
     for got in app.requests:
         assert got.start == b"%b %b HTTP/1.1" % (method, target)
         assert got.all(b"host") == [host]
+
+
+CUT = {
+    "length": b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf",
+    "chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n64\r\nhalf",
+    "between-chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+    "before-trailers-end": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n0\r\nX: y\r\n",
+}
+
+
+@pytest.mark.parametrize("case", CUT, ids=lambda one: f"row4-{one}")
+def test_a_body_that_its_app_does_not_finish_never_looks_whole(stage: Stage, case: str) -> None:
+    def script(peer: Peer) -> None:
+        peer.request()
+        peer.send(CUT[case])
+
+    stage.play(script)
+    client = stage.connect()
+    client.send(get())
+    with pytest.raises(Ended) as info:
+        client.response()
+    assert b"half" in client.received and not str(info.value).endswith("0\\r\\n\\r\\n'")
+
+
+@pytest.mark.parametrize(
+    "status", [b"204 No Content", b"304 Not Modified"], ids=lambda one: f"row7-{one[:3].decode()}-with-a-body"
+)
+@pytest.mark.parametrize("stage", PROXIED, indirect=True)
+def test_a_body_where_none_may_be_poisons_nobody(stage: Stage, status: bytes) -> None:
+    stage.answers(b"HTTP/1.1 %b\r\nContent-Length: 5\r\n\r\nhello" % status)
+    client = stage.connect()
+    for _ in range(3):
+        assert client.ask(get()).start.startswith(b"HTTP/1.1 " + status[:3])
+    assert len(stage.app.connections) == 3

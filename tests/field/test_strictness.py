@@ -17,6 +17,8 @@ from tests.field.stage import Stage
 from tests.field.wire import FIN, Message, Peer, chunks, get, ok
 from tests.kit.topology import IN, OUT, PAIR, PROXIED, until
 
+FIRST_HOPS = (OUT, IN, PAIR)
+"""What is refused, the first proxy refuses: HTTP/1 inside mTLS would say nothing new."""
 FULLWIDTH = "\uff15".encode()
 ARABIC = "\u0665".encode()
 
@@ -110,12 +112,12 @@ POSITIONS = [
 
 
 @pytest.mark.parametrize(("case", "is_first"), POSITIONS)
-@pytest.mark.parametrize("stage", PROXIED, indirect=True)
+@pytest.mark.parametrize("stage", FIRST_HOPS, indirect=True)
 def test_a_bad_head_is_refused_and_never_reaches_the_app(stage: Stage, case: str, is_first: bool) -> None:
     app = stage.answers()
     client = stage.connect()
     if not is_first:
-        client.ask(get(b"/good"))
+        assert client.ask(get(b"/good")).status == 200
     client.send(HEADS[case])
     assert client.response().status == 400
     assert client.rest() == b"" and client.end == FIN
@@ -157,7 +159,7 @@ CHUNKS: dict[str, bytes] = {
 
 @pytest.mark.parametrize("case", CHUNKS)
 @pytest.mark.parametrize("is_split", [False, True], ids=["whole", "split"])
-@pytest.mark.parametrize("stage", PROXIED, indirect=True)
+@pytest.mark.parametrize("stage", FIRST_HOPS, indirect=True)
 def test_a_bad_chunk_is_refused_and_the_app_never_sees_the_end_of_its_body(
     stage: Stage, case: str, is_split: bool
 ) -> None:

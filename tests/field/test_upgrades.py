@@ -374,3 +374,12 @@ def test_trailers_from_http_2_to_http_1_and_back(stage: Stage, lines: Fields) ->
         seen = app.requests[-1]
         assert seen.body == b"hello" and is_clean(seen)
         assert lowered(seen.trailers) == ([] if lines else KEPT)
+
+
+@pytest.mark.parametrize("stage", PROXIED, indirect=True)
+def test_a_101_that_nobody_asked_for_is_no_tunnel(stage: Stage) -> None:
+    """Row 43."""
+    stage.answers(SWITCHING + ok(b"smuggled"))
+    client = stage.connect()
+    assert client.ask(get()).status == 502
+    assert b"smuggled" not in client.received

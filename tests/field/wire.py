@@ -55,6 +55,8 @@ class Peer:
         self._unread = bytearray()
         self.end = ""
         """FIN or RST once it came."""
+        self.has_left = False
+        """This end has said that it is done."""
         sock.settimeout(DEADLINE_S)
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -81,13 +83,15 @@ class Peer:
 
     def half_close(self) -> None:
         self.sock.shutdown(socket.SHUT_WR)
+        self.has_left = True
 
     def close(self) -> None:
         self.sock.close()
+        self.has_left = True
 
     def reset(self) -> None:
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.sock.close()
+        self.close()
 
     # ---- reading
 

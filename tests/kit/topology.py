@@ -63,7 +63,8 @@ class Topology:
     """
 
     def __init__(self, **env: str | None) -> None:
-        self._env = env
+        # A busy machine is no failure: connecting may take long.
+        self._env: dict[str, str | None] = {"OUTBOUND_CONNECT_TIMEOUT": "10s", "INBOUND_CONNECT_TIMEOUT": "10s", **env}
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="topology", daemon=True)
         self._fake = FakeLookups()
