@@ -100,7 +100,7 @@ def test_an_early_answer_over_http_2(stage: Stage, reads_on: bool) -> None:
 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_what_is_thrown_away_gives_its_credit_back(stage: Stage) -> None:
-    """150 downloads of 64 kB cancelled after a frame, instead of 500; then 3 MB on the connection that they shared."""
+    """Row 55: 150 downloads of 64 kB cancelled after a frame, instead of 500; then 3 MB on the connection that they shared."""
 
     def answer(connection: Http2, stream: Stream) -> None:
         size = int(stream.get(b":path")[1:])  # type: ignore[index]
@@ -145,7 +145,7 @@ def test_uploads_that_nobody_takes_give_their_credit_back(stage: Stage) -> None:
 
 
 def test_uploads_share_a_window_that_comes_only_when_it_is_used_up(stage: Stage) -> None:
-    """60 uploads of 10 kB at once instead of 200; the app credits a connection's window only when all of it is spent."""
+    """Row 56: 60 uploads of 10 kB at once instead of 200; the app credits a connection's window only when all of it is spent."""
     sizes: list[int] = []
 
     def script(peer: Peer) -> None:
