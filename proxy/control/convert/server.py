@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Network
 from typing import Final
 
-from proxy.api import inbound_pb2
+from proxy.api import inbound_pb2, net_pb2
 from proxy.control.convert.fields import InvalidMessageError, kind_of, meta_of, network_of, required_s
 from proxy.control.convert.route import (
     grpc_failure_of,
@@ -156,8 +156,8 @@ def authorization_of(message: inbound_pb2.Authz) -> Authorization:
 def _network_match_of(message: inbound_pb2.Network) -> NetworkMatch:
     if not message.HasField("net"):
         raise InvalidMessageError("authorization: missing net")
-    excepted: Sequence[inbound_pb2.Network] = getattr(message, "except")
-    return NetworkMatch(network_of(message.net), tuple(network_of(one) for one in excepted))  # type: ignore[arg-type]
+    excepted: Sequence[net_pb2.IPNetwork] = getattr(message, "except")
+    return NetworkMatch(network_of(message.net), tuple(network_of(one) for one in excepted))
 
 
 def _authentication_of(message: inbound_pb2.Authz) -> Authentication:
