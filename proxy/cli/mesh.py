@@ -103,8 +103,9 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 def _token(arguments: argparse.Namespace) -> int:
-    tokens = open_tokens(State(arguments.state_dir))
-    print(tokens.issue(_account(arguments), time.time(), arguments.ttl))
+    token = open_tokens(State(arguments.state_dir)).issue(_account(arguments), time.time(), arguments.ttl)
+    # Proxies send a token file as it is, and a line end in it is refused, as Linkerd refuses it: a file gets none.
+    print(token, end="\n" if sys.stdout.isatty() else "")
     return 0
 
 
