@@ -176,11 +176,12 @@ def open_streams(candidate: Candidate, folder: Path) -> dict[str, Any] | None:
 # ---- a client that hardly reads
 
 
-def _trickle(candidate: Candidate, sock: socket.socket) -> dict[str, Any]:
-    """The most that the proxies hold while `sock` takes its bytes slowly, beyond what they held before."""
+def _trickle(candidate: Candidate, sock: socket.socket, request: bytes) -> dict[str, Any]:
+    """The most that the proxies hold while `sock` takes its answer slowly, beyond what they held before it asked."""
     before = _settled(candidate)
     most = before
     sock.settimeout(5)
+    sock.sendall(request)
     end = time.monotonic() + SLOW_S
     while time.monotonic() < end:
         sock.recv(SLOW_BYTES_PER_S // 10)
@@ -201,8 +202,8 @@ def slow_http(candidate: Candidate, folder: Path) -> dict[str, Any] | None:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         slow.connect(("127.0.0.1", candidate.port))
         made.append(slow)
-        slow.sendall(f"GET /big HTTP/1.1\r\nHost: {candidate.host or '127.0.0.1'}\r\n\r\n".encode())
-        return _trickle(candidate, slow)
+        request = f"GET /big HTTP/1.1\r\nHost: {candidate.host or '127.0.0.1'}\r\n\r\n".encode()
+        return _trickle(candidate, slow, request)
 
 
 def slow_tcp(candidate: Candidate, folder: Path) -> dict[str, Any] | None:
@@ -217,8 +218,7 @@ def slow_tcp(candidate: Candidate, folder: Path) -> dict[str, Any] | None:
             pass
         slow = connect(candidate.port, candidate.connect_to)
         made.append(slow)
-        slow.sendall(b"S%08x" % (1 << 30))
-        return _trickle(candidate, slow)
+        return _trickle(candidate, slow, b"S%08x" % (1 << 30))
 
 
 FIGURES = (

@@ -51,12 +51,13 @@ def run(plan: Plan) -> dict[str, dict[str, Any]]:
             certificates.make(stable.folder)
             at = apps.start(stable)
             candidates = _start(plan, stable, at, shape)
-            for workload in plan.workloads:
-                if workload.shape == shape:
-                    found[workload.name] = _measure(plan, workload, candidates, stable)
+            # Figures first: memory that a load has freed would hide what is held.
             for figure in plan.figures:
                 if figure.shape == shape:
                     found[figure.name] = _take(figure, candidates, stable)
+            for workload in plan.workloads:
+                if workload.shape == shape:
+                    found[workload.name] = _measure(plan, workload, candidates, stable)
             for name, candidate in candidates.items():
                 starts.setdefault(name, []).extend(one.ready for one in candidate.processes if one.ready is not None)
     names = [*(one.name for one in plan.workloads), *(one.name for one in plan.figures)]

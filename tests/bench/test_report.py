@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -99,6 +100,15 @@ def test_medians_and_what_a_proxy_adds(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = measure._measure(plan, workload, candidates, Folder())  # type: ignore[arg-type]
     assert rows["direct"]["p50_ms"] == 1.0 and rows["slow"]["p50_ms"] == 3.5
     assert rows["slow"]["p50_above_ms"] == 2.5 and rows["slow"]["rps"] == 50
+
+
+def test_the_recorded_baseline_is_of_the_promised_shape() -> None:
+    recorded = json.loads(command.BASELINE.read_text())
+    assert set(recorded) == {"machine", "workloads"} and set(recorded["workloads"]) >= BUDGETED
+    for rows in (recorded["workloads"][name] for name in BUDGETED):
+        assert {"direct", "sponson", "sponson_compiled", "haproxy"} <= set(rows)
+        assert all("cpu_us" in one or "cpu_s_per_gb" in one for one in rows.values())
+    assert command.BASELINE.with_suffix(".svg").read_text().startswith("<svg")
 
 
 def test_away_from_a_checkout_the_command_says_so(tmp_path: Path) -> None:
