@@ -155,6 +155,8 @@ def _without_effect(config: Config) -> list[str]:
         "TAP_SVC_NAME": config.tap_svc_name is not None,
         "TRACE_COLLECTOR_SVC_ADDR": config.trace_collector_svc is not None,
         "ACCESS_LOG": config.access_log is not None,
+        "INGRESS_MODE": config.ingress_mode,
+        "OUTBOUND_METRICS_HOSTNAME_LABELS": config.outbound_metrics_hostname_labels,
     }
     return [f"LINKERD2_PROXY_{name}" for name, is_set in gaps.items() if is_set]
 

@@ -64,6 +64,21 @@ def test_a_key_without_its_csr(tmp_path: Path) -> None:
     assert done.stderr.startswith("Initialization failure: ") and "key.p8" in done.stderr
 
 
+def test_what_is_not_built_yet_is_warned_of_by_its_variable(control: ControlPlane, tmp_path: Path) -> None:
+    asked = {
+        "ACCESS_LOG": "apache",
+        "INBOUND_GATEWAY_SUFFIXES": "svc.cluster.local.",
+        "INGRESS_MODE": "true",
+        "OUTBOUND_METRICS_HOSTNAME_LABELS": "true",
+        "TRACE_COLLECTOR_SVC_ADDR": "127.0.0.1:1",
+        "TRACE_COLLECTOR_SVC_NAME": "collector",
+    }
+    with sidecar(control, tmp_path, is_ready=False, CORES="2", **asked) as proxy:
+        wait_for(lambda: "Destinations resolved via" in proxy.text, proxy)
+        for name in asked.keys() - {"TRACE_COLLECTOR_SVC_NAME"}:
+            assert f"LINKERD2_PROXY_{name} is set, but what it asks for is not built yet" in proxy.text
+
+
 @pytest.mark.acceptance("IDN-04")
 def test_ready_tells_the_truth_and_traffic_waits_for_the_certificate(control: ControlPlane, tmp_path: Path) -> None:
     def serve(sock: socket.socket) -> None:
