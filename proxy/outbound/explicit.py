@@ -18,7 +18,7 @@ from proxy.core import limits
 from proxy.core.addr import Addr, addr
 from proxy.core.codec import Codec, Wire
 from proxy.core.names import dns_name
-from proxy.core.reactor import Clock
+from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
 from proxy.core.timers import Expires
 from proxy.core.watch import Absent, Watch
@@ -29,10 +29,10 @@ from proxy.http.normalize import split_authority
 from proxy.metrics.transport import TransportMetrics
 from proxy.outbound import labels
 from proxy.outbound.discover import Destination, Discovery, Target
-from proxy.outbound.explicit_connect import Connecting, RefusedError, not_served, refuse_connect
+from proxy.outbound.explicit_connect import Connecting, RefusedError, not_heard_of, not_served, refuse_connect
 from proxy.outbound.logical import HttpRouter
 from proxy.outbound.protocol import Protocols
-from proxy.outbound.rescue import BAD_REQUEST, FORBIDDEN, NOT_DISCOVERED
+from proxy.outbound.rescue import BAD_REQUEST, FORBIDDEN, NOT_DISCOVERED, NOT_HEARD_OF, Rescue
 from proxy.policy.client import OPAQUE, TLS, ClientPolicy
 from proxy.transport.connection import serve_plain
 
@@ -254,7 +254,7 @@ class ExplicitStage:
         elif policy is not None:
             self._route(exchange, destination)
         else:
-            Parked(exchange, destination, self._route, self._protocols.given.reactor.clock).wait()
+            Parked(exchange, destination, self._route, self._protocols.rescue, self._protocols.given.reactor).wait()
 
     def _judge(self, request: RequestHead) -> Destination:
         if request.method == b"CONNECT":
@@ -283,33 +283,44 @@ class ExplicitStage:
 class Parked:
     """An exchange whose destination is being discovered; its observer until then, to learn if the client gives up."""
 
-    __slots__ = ("_exchange", "_destination", "_then", "_clock")
+    __slots__ = ("_exchange", "_destination", "_then", "_rescue", "_reactor", "_deadline")
 
     def __init__(
         self,
         exchange: Exchange,
         destination: Destination,
         then: Callable[[Exchange, Destination], None],
-        clock: Clock,
+        rescue: Rescue,
+        reactor: Reactor,
     ) -> None:
-        self._clock = clock
         self._exchange = exchange
         self._destination = destination
         self._then = then
+        self._rescue = rescue
+        self._reactor = reactor
+        self._deadline: set[Expires] = reactor.wheel.arm(self, reactor.wheel.ticks(limits.DISCOVERY_S))
 
     def wait(self) -> None:
         self._exchange.observer = self
         self._destination.when_known(self._known)
 
-    def _known(self) -> None:
+    def expired(self) -> None:
+        """Of the wheel: nobody says what the destination is."""
+        self._destination.forget(self._known)
         self._exchange.observer = None
-        self._exchange.sent_at = self._clock()
+        self._rescue.fail(self._exchange, NOT_HEARD_OF, not_heard_of(self._destination))
+
+    def _known(self) -> None:
+        self._deadline.discard(self)
+        self._exchange.observer = None
+        self._exchange.sent_at = self._reactor.clock()
         self._then(self._exchange, self._destination)
 
     def response_began(self, exchange: Exchange) -> None:
         """Nothing answers while it waits."""
 
     def exchange_ended(self, exchange: Exchange) -> None:
+        self._deadline.discard(self)
         self._destination.forget(self._known)
 
 

@@ -10,18 +10,22 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.codec import Wire
 from proxy.core.reason import Reason
+from proxy.core.timers import Expires
 from proxy.core.watch import Absent
 from proxy.http.h1.linger import Linger
 from proxy.outbound.discover import Destination
 from proxy.outbound.given import Given
 from proxy.outbound.protocol import Protocols
-from proxy.outbound.rescue import NOT_DISCOVERED, Failure
+from proxy.outbound.rescue import NOT_DISCOVERED, NOT_HEARD_OF, Failure
 from proxy.policy.client import ClientPolicy
 
 _log: Final = logging.getLogger(__name__)
+
+_STATUS_LINES: Final = {400: b"400 Bad Request", 403: b"403 Forbidden", 504: b"504 Gateway Timeout"}
 
 
 class RefusedError(Exception):
@@ -35,7 +39,7 @@ class RefusedError(Exception):
 class Connecting:
     """The codec of a CONNECT while its destination is being discovered; then the wire is that destination's."""
 
-    __slots__ = ("_wire", "_protocols", "_destination", "_held", "_has_eof", "_is_over")
+    __slots__ = ("_wire", "_protocols", "_destination", "_held", "_has_eof", "_is_over", "_deadline")
 
     def __init__(self, wire: Wire, protocols: Protocols, destination: Destination, held: bytes) -> None:
         self._wire = wire
@@ -44,6 +48,8 @@ class Connecting:
         self._held = held
         self._has_eof = False
         self._is_over = False
+        wheel = protocols.given.reactor.wheel
+        self._deadline: set[Expires] = wheel.arm(self, wheel.ticks(limits.DISCOVERY_S))
 
     def begin(self) -> None:
         if self._held:
@@ -61,15 +67,27 @@ class Connecting:
         """Nothing is written before the destination is known."""
 
     def lost(self, reason: Reason) -> None:
-        self._is_over = True
+        self._over()
         self._destination.forget(self._known)
 
     def close(self) -> None:
         self._wire.abort(Reason.SHUTDOWN)
 
+    def expired(self) -> None:
+        """Of the wheel: nobody says what the destination is."""
+        self._over()
+        self._destination.forget(self._known)
+        self._wire.resume_reading()
+        refuse_connect(self._wire, self._protocols.given, RefusedError(NOT_HEARD_OF, not_heard_of(self._destination)))
+
+    def _over(self) -> None:
+        self._is_over = True
+        self._deadline.discard(self)
+
     def _known(self) -> None:
         if self._is_over:
             return
+        self._over()
         wire, destination = self._wire, self._destination
         wire.resume_reading()
         policy = destination.effective.value
@@ -94,12 +112,18 @@ def not_served(destination: Destination) -> str:
     return f"{destination.logical} {'cannot be resolved' if destination.is_outside else 'is not served by the mesh'}: {reason}"
 
 
+def not_heard_of(destination: Destination) -> str:
+    """Who did not answer in time."""
+    silent = "the name servers" if destination.is_outside else "the control plane"
+    return f"{destination.logical} is not known: {silent} did not answer in {limits.DISCOVERY_S:g}s"
+
+
 def refuse_connect(wire: Wire, given: Given, error: RefusedError) -> None:
     """Answer a CONNECT and end its connection."""
     given.registry.faults("outbound").count_as("connect_refused")
     text = str(error)
     said = text if text.isascii() and text.isprintable() else "unexpected error"
-    status = {400: b"400 Bad Request", 403: b"403 Forbidden"}.get(error.failure.status, b"502 Bad Gateway")
+    status = _STATUS_LINES.get(error.failure.status, b"502 Bad Gateway")
     _log.info("CONNECT refused: %s", text)
     wire.write(
         b"HTTP/1.1 %b\r\nl5d-proxy-error: %b\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"

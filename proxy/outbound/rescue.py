@@ -37,6 +37,8 @@ NO_ROUTE: Final = Failure(404, grpc.NOT_FOUND, False, "unexpected")
 UNEXPECTED: Final = Failure(500, grpc.INTERNAL, True, "unexpected")
 NOT_DISCOVERED: Final = Failure(502, grpc.UNAVAILABLE, False, "unexpected")
 """Ours: an explicit client named what nobody serves."""
+NOT_HEARD_OF: Final = Failure(504, grpc.DEADLINE_EXCEEDED, False, "unexpected")
+"""Ours: nobody says in time what an explicit client's destination is."""
 BAD_REQUEST: Final = Failure(400, grpc.INVALID_ARGUMENT, True, "unexpected")
 """Ours: what an explicit client says cannot be understood."""
 FORBIDDEN: Final = Failure(403, grpc.PERMISSION_DENIED, True, "unexpected")

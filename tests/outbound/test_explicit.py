@@ -212,6 +212,36 @@ def test_a_client_that_leaves_before_its_tunnel_is_there_is_let_go() -> None:
     run(story)
 
 
+@pytest.mark.parametrize("leaves", [False, True], ids=["waits", "has left"])
+@pytest.mark.parametrize(
+    "asked",
+    [ABSOLUTE % b"x", b"CONNECT web.ns.svc.cluster.local:80 HTTP/1.1\r\nHost: x\r\n\r\n"],
+    ids=["GET", "CONNECT"],
+)
+def test_a_destination_that_nobody_tells_of_is_not_waited_for_for_ever(asked: bytes, leaves: bool) -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        network.fake.policies[WEB] = Watch(None)
+        reader, writer = await asyncio.open_connection(*network.start())
+        writer.write(asked)
+        await until(lambda: ("policy", WEB) in network.fake.asked)
+        if leaves:
+            writer.close()
+        ticking.pass_time(limits.DISCOVERY_S - 0.1)
+        await asyncio.sleep(0.01)
+        assert len(network.drain) == 1
+        ticking.pass_time(0.2)
+        if not leaves:
+            answer = await asyncio.wait_for(reader.read(), 5)
+            assert answer.startswith(b"HTTP/1.1 504 ")
+            assert b"web.ns.svc.cluster.local:80 is not known: the control plane did not answer in 10s" in answer
+            writer.close()
+        await until(lambda: not len(network.drain))
+        network.close()
+
+    run(story)
+
+
 def test_a_refused_connect_is_counted_and_waits_for_its_client_to_hang_up_but_not_for_ever() -> None:
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)
