@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-STAGES = (ROOT / "Dockerfile").read_text().split("\nFROM ")
+STAGES = (ROOT / "Dockerfile").read_text().split("\nFROM ")[1:]
 LAST = STAGES[-1].splitlines()
 
 
