@@ -23,7 +23,9 @@ def sources() -> list[Path]:
     return [path for path in sorted(PACKAGE.rglob("*.py")) if not path.name.endswith(("_pb2.py", "_pb2_grpc.py"))]
 
 
-def walk(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]]:
+def walk(
+    node: ast.AST, prefix: str = ""
+) -> Iterator[tuple[str, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             name = f"{prefix}{child.name}"
