@@ -1,3 +1,5 @@
+"""A controller by grpcio on loopback."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,3 +1,5 @@
+"""The CA of a state directory: made once, kept by its owner alone, and what it signs and refuses."""
+
 from __future__ import annotations
 
 import subprocess

@@ -1,3 +1,5 @@
+"""Manifests: what they become, and how what is wrong with them is told, by file, line and field."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Workload tokens: what they prove, for how long, and what is no token."""
+
 from __future__ import annotations
 
 import hmac

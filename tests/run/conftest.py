@@ -1,3 +1,5 @@
+"""A control plane that certifies when the test says so."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
