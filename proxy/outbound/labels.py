@@ -1,4 +1,8 @@
-"""The labels of outbound metrics, in the order in which they are printed (reference: metrics, section 2)."""
+"""The labels of outbound metrics (reference: metrics, section 2).
+
+Law: made when a stage is built, never per request; in the order in which they
+are printed.
+"""
 
 from __future__ import annotations
 
