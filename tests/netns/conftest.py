@@ -1,4 +1,7 @@
-"""One mesh for all stories: a client pod and a server pod with sidecars, a bystander without one."""
+"""One mesh for all stories: a client pod and server pods with sidecars, a bystander without one.
+
+It goes with the last of them: its forwarders live in this process and would open descriptors under other tests.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ class Story:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     folder = tmp_path_factory.mktemp("netns")
     folder.chmod(0o755)
