@@ -32,7 +32,7 @@ BAD_HEADS: dict[str, list[tuple[bytes, bytes]]] = {
     "connection": [*OK, (b"connection", b"close")],
     "transfer-encoding": [*OK, (b"transfer-encoding", b"chunked")],
     "upper case": [*OK, (b"X-Up", b"1")],
-    "two lengths": [*OK, (b"content-length", b"1"), (b"content-length", b"1")],
+    "two lengths": [*OK, (b"content-length", b"1"), (b"content-length", b"2")],
     "a length that is no number": [*OK, (b"content-length", b"+1")],
     "101": [(b":status", b"101")],
     "a line break": [*OK, (b"x", b"a\r\nb")],
@@ -50,6 +50,19 @@ def test_bad_heads_reset_their_stream(fields: list[tuple[bytes, bytes]]) -> None
     assert front.status in (502, 431)
     server.head(3)
     assert other.status == 200, "the table is in step"
+
+
+def test_one_length_said_twice_counts_once() -> None:
+    """What Linkerd's inbound proxy passes on when an app says so (RFC 9110 section 8.6)."""
+    server = Server()
+    front = server.request()
+    server.take()
+    server.head(1, [*OK, (b"content-length", b"2"), (b"content-length", b"2")], end=False)
+    server.send(raw(0, 1, 1, b"ok"))
+    assert front.status == 200
+    head = front.exchange.response
+    assert head is not None
+    assert [one.value for one in head.fields if one.name == b"content-length"] == [b"2"]
 
 
 def test_bodies_that_do_not_fit_their_length() -> None:

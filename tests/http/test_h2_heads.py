@@ -59,7 +59,7 @@ MALFORMED: dict[str, list[tuple[bytes, bytes]]] = {
     "te": [*GET, (b"te", b"trailers, deflate")],
     "two hosts": [*GET, (b"host", b"svc"), (b"host", b"svc")],
     "a bad host": [*GET[:2], GET[3], (b"host", b"a b")],
-    "two lengths": [*GET, (b"content-length", b"0"), (b"content-length", b"0")],
+    "two lengths": [*GET, (b"content-length", b"0"), (b"content-length", b"1")],
     "a length and no body": [*GET, (b"content-length", b"5")],
     "a length that is no number": [*GET, (b"content-length", b"-1")],
     "CONNECT without :authority": CONNECT[:1],

@@ -83,7 +83,10 @@ def request_of(fields: list[Field]) -> RequestHead:
 
 def _note_request_field(head: RequestHead, one: Field, kind: int) -> None:
     if kind == CONTENT_LENGTH:
-        head.body_size = content_length(one, head.body_size)
+        if head.body_size != _NO_LENGTH:
+            _same_length(one, head.body_size)
+            return
+        head.body_size = int(one.value)
     elif kind == TE and one.value.lower() == b"trailers":
         head.takes_trailers = True
         return
@@ -155,7 +158,10 @@ def response_of(fields: list[Field]) -> ResponseHead:
                     continue
                 has_l5d = True
             elif kind == CONTENT_LENGTH:
-                length = content_length(one, length)
+                if length != _NO_LENGTH:
+                    _same_length(one, length)
+                    continue
+                length = int(one.value)
             elif kind != HOST:
                 raise ProtocolError(f"field {one.name[:50]!r}, which HTTP/2 forbids here")
             regular.append(one)
@@ -170,10 +176,10 @@ def response_of(fields: list[Field]) -> ResponseHead:
     return head
 
 
-def content_length(one: Field, known: int) -> int:
-    if known != _NO_LENGTH:
-        raise ProtocolError("second content-length")
-    return int(one.value)
+def _same_length(one: Field, known: int) -> None:
+    """A length that is said twice counts once (RFC 9110 section 8.6); two lengths are none."""
+    if int(one.value) != known:
+        raise ProtocolError("two content-lengths that differ")
 
 
 def connect_fields(head: RequestHead) -> tuple[Field, ...]:
