@@ -13,14 +13,13 @@ from proxy.core.addr import Addr
 from proxy.core.backoff import Backoff
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import Meta
+from proxy.policy.protocol import DETECT as DETECT
+from proxy.policy.protocol import GRPC as GRPC
+from proxy.policy.protocol import HTTP_1 as HTTP_1
+from proxy.policy.protocol import HTTP_2 as HTTP_2
+from proxy.policy.protocol import OPAQUE as OPAQUE
+from proxy.policy.protocol import TLS as TLS
 from proxy.policy.route import Filter, GrpcMatch, HostMatch, HttpMatch, Unusable
-
-DETECT: Final = "detect"
-OPAQUE: Final = "opaque"
-TLS: Final = "tls"
-HTTP_1: Final = "http1"
-HTTP_2: Final = "http2"
-GRPC: Final = "grpc"
 
 
 @dataclass(frozen=True, slots=True)

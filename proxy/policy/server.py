@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
-from typing import Final
 
 from proxy.policy.meta import Meta
+from proxy.policy.protocol import DETECT as DETECT
+from proxy.policy.protocol import GRPC as GRPC
+from proxy.policy.protocol import HTTP_1 as HTTP_1
+from proxy.policy.protocol import HTTP_2 as HTTP_2
+from proxy.policy.protocol import OPAQUE as OPAQUE
+from proxy.policy.protocol import TLS as TLS
 from proxy.policy.route import Filter, GrpcMatch, HostMatch, HttpMatch
 
 Network = IPv4Network | IPv6Network
-
-DETECT: Final = "detect"
-OPAQUE: Final = "opaque"
-TLS: Final = "tls"
-HTTP_1: Final = "http1"
-HTTP_2: Final = "http2"
-GRPC: Final = "grpc"
 
 
 @dataclass(frozen=True, slots=True)
