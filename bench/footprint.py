@@ -79,18 +79,21 @@ def _get(sock: socket.socket, host: str, path: str = "/") -> None:
         left -= len(piece)
 
 
+def _use(candidate: Candidate, made: list[socket.socket], count: int) -> None:
+    """So many connections that carried one request each."""
+    for _ in range(count):
+        made.append(connect(candidate.port, ""))
+        _get(made[-1], candidate.host)
+
+
 def idle_http1(candidate: Candidate, folder: Path) -> dict[str, Any] | None:
     """Connections that carried one request each and wait for the next."""
     if not candidate.processes:
         return None
     with _all_closed() as made:
-        for _ in range(50):
-            made.append(connect(candidate.port, ""))
-            _get(made[-1], candidate.host)
+        _use(candidate, made, 50)
         before = _settled(candidate)
-        for _ in range(IDLE_CONNECTIONS):
-            made.append(connect(candidate.port, ""))
-            _get(made[-1], candidate.host)
+        _use(candidate, made, IDLE_CONNECTIONS)
         each = (_settled(candidate) - before) / IDLE_CONNECTIONS
     return {"kb_per_connection": round(each / 1024, 2)}
 
@@ -195,9 +198,7 @@ def slow_http(candidate: Candidate, folder: Path) -> dict[str, Any] | None:
     if not candidate.processes:
         return None
     with _all_closed() as made:
-        for _ in range(50):
-            made.append(connect(candidate.port, ""))
-            _get(made[-1], candidate.host)
+        _use(candidate, made, 50)
         slow = socket.socket()
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         slow.connect(("127.0.0.1", candidate.port))
