@@ -20,7 +20,7 @@ from bench.backend import Backend
 from bench.peers.candidate import GRPC_PAIR, HTTP_2, PAIR, TCP, TCP_MTLS, Candidate, Link
 from bench.process import LOAD_CPU, BenchError, Process, Stable, free_port, wait_for_port
 from proxy.core.dial import ALPN
-from proxy.mesh.ca import open_ca
+from proxy.mesh.identity.authority import open_ca
 from proxy.mesh.state import State
 from proxy.tls.csr import make_key_and_csr
 from proxy.transport.header import TransportHeader, encode

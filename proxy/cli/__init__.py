@@ -1,6 +1,6 @@
-"""`sponson COMMAND`: one file per command.
+"""`sponson COMMAND`: one file or folder per command.
 
-Law: only the chosen command's file is imported, so that a sidecar pays for
+Only the chosen command's file is imported, so that a sidecar pays for
 nothing that it does not run. A command's file has `add_arguments(parser)`
 and `run(arguments) -> int`, whose result is the exit status; its name and
 its line of help stand here.

@@ -16,11 +16,11 @@ import time
 from typing import Final, NamedTuple
 
 from proxy.core.addr import Addr
-from proxy.mesh.ca import open_ca
+from proxy.mesh.identity.authority import open_ca
+from proxy.mesh.identity.tokens import Account, open_tokens
 from proxy.mesh.model import CLUSTER_DOMAIN, DEFAULT_OPAQUE_PORTS, SERVER_IDENTITY, identity_of
 from proxy.mesh.net import LOOPBACK_NETWORKS, PRIVATE_NETWORKS
 from proxy.mesh.state import State, StateError, write_file
-from proxy.mesh.tokens import Account, open_tokens
 
 _CANDIDATES: Final = range(10_000, 32_768)
 

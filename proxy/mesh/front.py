@@ -21,7 +21,7 @@ from proxy.core.flusher import Flusher
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
 from proxy.core.timers import Wheel
-from proxy.mesh.ca import CertificateAuthority
+from proxy.mesh.identity.authority import CertificateAuthority
 from proxy.tls.credentials import Credentials
 from proxy.tls.csr import make_key_and_csr
 from proxy.tls.peer import TlsPeer

@@ -24,17 +24,17 @@ import grpc.aio
 from proxy.api import services
 from proxy.core.addr import Addr
 from proxy.core.watch import Watch
-from proxy.mesh.ca import CertificateAuthority, open_ca
 from proxy.mesh.destination import endpoints_of, profile_of
 from proxy.mesh.front import Front
-from proxy.mesh.identity import Identity
+from proxy.mesh.identity.authority import CertificateAuthority, open_ca
+from proxy.mesh.identity.service import Identity
+from proxy.mesh.identity.tokens import Tokens, open_tokens
 from proxy.mesh.inbound_policy import InboundPolicies
 from proxy.mesh.manifests.directory import Directory
 from proxy.mesh.model import DEFAULT_POLICIES, SERVER_IDENTITY, Model
 from proxy.mesh.outbound_policy import policy_for
 from proxy.mesh.rpc import Feed, asking, calling, watching
 from proxy.mesh.state import State
-from proxy.mesh.tokens import Tokens, open_tokens
 
 _log: Final = logging.getLogger("sponson.mesh")
 

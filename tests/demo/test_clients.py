@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli.demo_http import connect
-from proxy.cli.demo_mesh import AUTHORITY, DemoMesh
+from proxy.cli.demo.http import connect
+from proxy.cli.demo.mesh import AUTHORITY, DemoMesh
 
 MEBIBYTES = 10
 

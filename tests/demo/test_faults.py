@@ -7,8 +7,8 @@ import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from proxy.cli.demo_load import Load
-from proxy.cli.demo_mesh import AUTHORITY, CONTROL_PLANE, DemoMesh
+from proxy.cli.demo.load import Load
+from proxy.cli.demo.mesh import AUTHORITY, CONTROL_PLANE, DemoMesh
 
 RPS = 80.0
 DEADLINE_S = 30.0

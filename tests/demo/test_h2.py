@@ -13,10 +13,10 @@ from h2.connection import H2Connection
 from h2.events import RequestReceived
 from h2.settings import SettingCodes
 
-from proxy.cli.demo_app import SERVED_BY, Replica
-from proxy.cli.demo_h2 import Http2Requests, connect_http2
-from proxy.cli.demo_load import HTTP1, HTTP2, Load
-from proxy.cli.demo_mesh import AUTHORITY, DemoMesh
+from proxy.cli.demo.app import SERVED_BY, Replica
+from proxy.cli.demo.h2 import Http2Requests, connect_http2
+from proxy.cli.demo.load import HTTP1, HTTP2, Load
+from proxy.cli.demo.mesh import AUTHORITY, DemoMesh
 from proxy.core.addr import Addr
 
 AT_ONCE = 20

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from proxy.cli.demo_facts import Facts
-from proxy.cli.demo_load import HTTP1, HTTP2, Load
-from proxy.cli.demo_mesh import AUTHORITY, DemoMesh
-from proxy.cli.demo_view import intro, report, screen, summary
+from proxy.cli.demo.facts import Facts
+from proxy.cli.demo.load import HTTP1, HTTP2, Load
+from proxy.cli.demo.mesh import AUTHORITY, DemoMesh
+from proxy.cli.demo.view import intro, report, screen, summary
 
 LINES = 24
 FACTS = Facts(True, "client.id", "web.id")

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Literal
 
 from proxy.core.addr import Addr
-from proxy.mesh.ca import open_ca
+from proxy.mesh.identity.authority import open_ca
 from proxy.mesh.state import State
 from proxy.tls.credentials import Credentials
 from proxy.tls.csr import make_key_and_csr

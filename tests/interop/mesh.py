@@ -22,9 +22,9 @@ from typing import Final, NamedTuple, Self
 
 from proxy.core.addr import Addr
 from proxy.mesh.environment import Ports, Workload, free_ports, workload_environment
+from proxy.mesh.identity.tokens import Account
 from proxy.mesh.model import identity_of
 from proxy.mesh.state import State
-from proxy.mesh.tokens import Account
 from tests.interop.doors import Doors, Protocol
 
 ROOT: Final = Path(__file__).parents[2]

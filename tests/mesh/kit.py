@@ -18,13 +18,13 @@ from google.protobuf.message import Message
 from proxy.api.services import Method
 from proxy.core.addr import Addr
 from proxy.core.watch import Watch
-from proxy.mesh.ca import open_ca
+from proxy.mesh.identity.authority import open_ca
+from proxy.mesh.identity.tokens import open_tokens
 from proxy.mesh.manifests.directory import Directory
 from proxy.mesh.model import Model
 from proxy.mesh.rpc import Feed
 from proxy.mesh.serve import Keys, Settings, start
 from proxy.mesh.state import State
-from proxy.mesh.tokens import open_tokens
 
 WEB = "web.default.serviceaccount.identity.linkerd.cluster.local"
 

@@ -143,8 +143,8 @@ def test_env_prints_lines_for_a_shell_and_for_an_env_file(directory: Path) -> No
 
 
 def test_a_token_is_printed_and_lives_as_long_as_asked(tmp_path: Path) -> None:
+    from proxy.mesh.identity.tokens import Account, open_tokens
     from proxy.mesh.state import State
-    from proxy.mesh.tokens import Account, open_tokens
 
     done = sponson(
         "mesh", "token", "--service-account", "web", "--namespace", "blue", "--ttl", "10m", "--state-dir", str(tmp_path)

@@ -18,12 +18,12 @@ from h2.events import DataReceived, StreamEnded
 from proxy.api import outbound_pb2, services
 from proxy.core.addr import Addr
 from proxy.core.watch import Watch
-from proxy.mesh.ca import open_ca
+from proxy.mesh.identity.authority import open_ca
+from proxy.mesh.identity.tokens import open_tokens
 from proxy.mesh.manifests.load import load
 from proxy.mesh.model import SERVER_IDENTITY
 from proxy.mesh.serve import Keys, Served, ServeError, Settings, start
 from proxy.mesh.state import State
-from proxy.mesh.tokens import open_tokens
 from tests.mesh.kit import SERVICE, within
 
 

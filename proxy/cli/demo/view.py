@@ -12,9 +12,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from proxy.cli.demo_facts import Facts
-from proxy.cli.demo_load import HTTP1, HTTP2, WINDOW_S, Load
-from proxy.cli.demo_mesh import AUTHORITY, DemoMesh
+from proxy.cli.demo.facts import Facts
+from proxy.cli.demo.load import HTTP1, HTTP2, WINDOW_S, Load
+from proxy.cli.demo.mesh import AUTHORITY, DemoMesh
 
 _SHARES: Final = (0.50, 0.95, 0.99)
 _BAR_CELLS: Final = 20

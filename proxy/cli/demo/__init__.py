@@ -16,10 +16,10 @@ from typing import Final
 from rich.console import Console
 from rich.live import Live
 
-from proxy.cli.demo_facts import Facts, gather_facts
-from proxy.cli.demo_load import Load
-from proxy.cli.demo_mesh import AUTHORITY, DemoError, DemoMesh
-from proxy.cli.demo_view import intro, line, report, screen, summary
+from proxy.cli.demo.facts import Facts, gather_facts
+from proxy.cli.demo.load import Load
+from proxy.cli.demo.mesh import AUTHORITY, DemoError, DemoMesh
+from proxy.cli.demo.view import intro, line, report, screen, summary
 
 _UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _STARTING: Final = "Starting a control plane, three replicas of web and a client, with sidecars ..."

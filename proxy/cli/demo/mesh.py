@@ -15,14 +15,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from proxy.cli.demo_app import Replica
-from proxy.cli.demo_http import fetch
-from proxy.cli.demo_process import Child, stop_all
+from proxy.cli.demo.app import Replica
+from proxy.cli.demo.http import fetch
+from proxy.cli.demo.process import Child, stop_all
 from proxy.core.addr import Addr
 from proxy.mesh.environment import HeldPorts, Ports, Workload, workload_environment
+from proxy.mesh.identity.tokens import Account
 from proxy.mesh.model import identity_of
 from proxy.mesh.state import State, write_file
-from proxy.mesh.tokens import Account
 
 AUTHORITY: Final = "web.default.svc.cluster.local"
 CONTROL_PLANE: Final = "control plane"

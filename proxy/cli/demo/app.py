@@ -11,8 +11,8 @@ from asyncio import StreamReader, StreamWriter
 from collections import Counter
 from typing import Final
 
-from proxy.cli.demo_h2 import PREFACE_HEAD, serve_http2
-from proxy.cli.demo_http import HEAD_BYTES, Head, Request, Response, read_head, skip_body
+from proxy.cli.demo.h2 import PREFACE_HEAD, serve_http2
+from proxy.cli.demo.http import HEAD_BYTES, Head, Request, Response, read_head, skip_body
 from proxy.core.addr import Addr
 
 SERVED_BY: Final = "x-served-by"

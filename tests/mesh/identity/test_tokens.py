@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from proxy.mesh.identity.tokens import AUDIENCE, Account, TokenError, Tokens, open_tokens
 from proxy.mesh.state import State, StateError
-from proxy.mesh.tokens import AUDIENCE, Account, TokenError, Tokens, open_tokens
 
 NOW = 1_000_000.0
 WEB = Account("web", "default")

@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from proxy.api import identity_pb2, services
-from proxy.mesh.tokens import Account, open_tokens
+from proxy.mesh.identity.tokens import Account, open_tokens
+from tests.mesh.identity.test_authority import csr
 from tests.mesh.kit import mesh, recording
-from tests.mesh.test_ca import csr
 
 RECORDED = recording()["identity.Certify"]
 WEB = "web.emojivoto.serviceaccount.identity.linkerd.cluster.local"

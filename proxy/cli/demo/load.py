@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Final, NamedTuple, Protocol
 
-from proxy.cli.demo_app import SERVED_BY
-from proxy.cli.demo_h2 import Http2Requests
-from proxy.cli.demo_http import Http1Requests, Response
+from proxy.cli.demo.app import SERVED_BY
+from proxy.cli.demo.h2 import Http2Requests
+from proxy.cli.demo.http import Http1Requests, Response
 from proxy.core.addr import Addr
 
 HTTP1: Final = "http1"

@@ -25,7 +25,7 @@ from h2.events import (
 )
 from h2.exceptions import H2Error
 
-from proxy.cli.demo_http import Answer, Request, Response
+from proxy.cli.demo.http import Answer, Request, Response
 from proxy.core.addr import Addr
 
 PREFACE_HEAD: Final = "PRI * HTTP/2.0"

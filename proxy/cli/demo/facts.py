@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.cli.demo_app import Replica
-from proxy.cli.demo_http import fetch
+from proxy.cli.demo.app import Replica
+from proxy.cli.demo.http import fetch
 from proxy.core.addr import Addr
 
 _REQUESTS = "request_total"

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from proxy.mesh.ca import CsrError, MalformedCsrError, open_ca
+from proxy.mesh.identity.authority import CsrError, MalformedCsrError, open_ca
 from proxy.mesh.state import State, StateError
 from tests.mesh.kit import WEB
 

@@ -1,0 +1,45 @@
+"""A control plane from a directory of manifests, and what a workload needs to join it.
+
+sponson mesh serve --dir DIR
+sponson mesh token --service-account web --namespace default
+sponson mesh env   --service-account web --namespace default --workload web-0 -- sponson run
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+from typing import Final
+
+ACTIONS: Final = {
+    "serve": "serve the control plane",
+    "token": "print a signed token that proves a service account",
+    "env": "print a workload's environment, or run a command with it",
+}
+"""Each is a file of this folder, imported when it is asked for: `add_arguments(parser)`, `run(arguments) -> int`, and
+`FAILURES`, the exceptions whose text is all that a person needs to read."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "sponson mesh ACTION ..."
+    width = max(map(len, ACTIONS))
+    parser.epilog = "actions:\n" + "\n".join(f"  {name:<{width}}  {help_}" for name, help_ in ACTIONS.items())
+    parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help="one of those below")
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    action = import_module(f"proxy.cli.mesh.{arguments.action}")
+    parser = argparse.ArgumentParser(
+        prog=f"sponson mesh {arguments.action}",
+        description=action.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    action.add_arguments(parser)
+    asked = parser.parse_args(arguments.rest)
+    try:
+        return int(action.run(asked))
+    except action.FAILURES as error:
+        print(error, file=sys.stderr)
+        return 1
