@@ -20,6 +20,7 @@ HOT = (
     "proxy/policy/authz.py",
     "proxy/policy/classify.py",
     "proxy/policy/match.py",
+    "proxy/policy/pattern.py",
     "proxy/transport/*.py",
     "proxy/tls/*.py",
     "proxy/inbound/authorize.py",

@@ -7,7 +7,6 @@ the request. The best score wins, and among equal scores the earliest.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import unquote_to_bytes
@@ -159,7 +158,7 @@ def match_path(match: PathMatch, path: bytes) -> int | None:
     if match.exact is not None:
         return len(path) if match.exact.encode() == path else None
     if match.regex is not None:
-        return len(path) if covers(match.regex, path) else None
+        return len(path) if match.regex.covers(path) else None
     prefix = match.prefix
     if prefix is None or prefix == "/":
         return 1
@@ -170,12 +169,6 @@ def match_path(match: PathMatch, path: bytes) -> int | None:
     return None
 
 
-def covers(regex: re.Pattern[bytes], value: bytes) -> bool:
-    """The first hit of the expression is the whole value."""
-    hit = regex.search(value)
-    return hit is not None and hit.span() == (0, len(value))
-
-
 def match_header(match: ValueMatch, fields: Sequence[Field]) -> bool:
     """Some value of that header fits; an expression sees visible ASCII only."""
     name = match.name.lower().encode()
@@ -184,7 +177,7 @@ def match_header(match: ValueMatch, fields: Sequence[Field]) -> bool:
             if match.regex is None:
                 if field.value == match.exact:
                     return True
-            elif field.value.isascii() and covers(match.regex, field.value):
+            elif field.value.isascii() and match.regex.covers(field.value):
                 return True
     return False
 
@@ -203,7 +196,7 @@ def match_query(match: ValueMatch, pairs: Sequence[tuple[bytes, bytes]]) -> bool
     name = match.name.encode()
     if match.regex is None:
         return (name, match.exact) in pairs
-    return any(one == name and covers(match.regex, value) for one, value in pairs)
+    return any(one == name and match.regex.covers(value) for one, value in pairs)
 
 
 # ---- gRPC

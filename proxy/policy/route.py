@@ -6,8 +6,9 @@ Semantics: reference inbound section 6, outbound sections 7 and 8.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
+
+from proxy.policy.pattern import Pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class ValueMatch:
 
     name: str
     exact: bytes | None = None
-    regex: re.Pattern[bytes] | None = None
+    regex: Pattern | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class PathMatch:
 
     exact: str | None = None
     prefix: str | None = None
-    regex: re.Pattern[bytes] | None = None
+    regex: Pattern | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,3 +30,15 @@ def test_hot_packages_make_no_task_queue_or_timer(path: Path) -> None:
     assert not used & BANNED
     calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     assert "time.time" not in calls or "metrics" in path.parts
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_expressions_of_others_are_compiled_by_policy_pattern_only(path: Path) -> None:
+    """Python's engine backtracks: it may only see expressions that a module states when it is imported."""
+    tree = ast.parse(path.read_text())
+    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.Lambda)):
+        for node in ast.walk(function):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re."):
+                assert isinstance(node.args[0], ast.Constant), f"{name_of(path)}:{node.lineno}: {ast.unparse(node)}"
+    if any(isinstance(node, ast.Import) and node.names[0].name == "re2" for node in ast.walk(tree)):
+        assert name_of(path) == "proxy/policy/pattern.py"

@@ -1,9 +1,7 @@
 """Matches and filters of routes, as both directions send them → policy.route.
 
 Law: what the wire cannot mean is an InvalidMessageError; an expression is compiled
-here, once. Expressions are those of the control plane's language (Rust's
-regex crate), which Python's covers but for a few escapes; one that does not
-compile is invalid.
+here, once, by policy.pattern; one that does not compile is invalid.
 """
 
 from __future__ import annotations
@@ -13,6 +11,7 @@ from collections.abc import Iterable
 
 from proxy.api import grpc_route_pb2, http_route_pb2, http_types_pb2
 from proxy.control.convert.fields import InvalidMessageError, kind_of
+from proxy.policy.pattern import Pattern, PatternError
 from proxy.policy.route import (
     FailureInjector,
     GrpcMatch,
@@ -99,11 +98,11 @@ def scheme_of(message: http_types_pb2.Scheme) -> str:
     return message.unregistered.lower()
 
 
-def regex_of(text: str, what: str) -> re.Pattern[bytes]:
+def regex_of(text: str, what: str) -> Pattern:
     try:
-        return re.compile(text.encode().replace(rb"\z", rb"\Z"))
-    except (re.error, OverflowError, RecursionError) as error:
-        raise InvalidMessageError(f"{what}: invalid regular expression {text!r}: {error}") from None
+        return Pattern(text)
+    except PatternError as error:
+        raise InvalidMessageError(f"{what}: {error}") from None
 
 
 def header_name(name: str) -> str:

@@ -1,0 +1,100 @@
+"""Pattern: a regular expression that somebody else wrote, matched in linear time.
+
+Routes of a control plane may carry regular expressions, and any client chooses the text that they are tried on. Python's own engine backtracks,
+so that one request could hold the loop for minutes; RE2 does not, whatever the expression and the text. This module is the
+only one that compiles expressions which are not written in this project.
+
+The dialect is that of the Rust `regex` crate, which Linkerd uses and whose syntax RE2 shares but for some corners. Where RE2 would give the same characters another
+meaning the pattern is refused rather than matched differently; docs/compatibility.md lists what RE2 cannot do.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+PATTERN_BYTES: Final = 4096
+"""The longest expression that is compiled, as long as the Gateway API lets a value be. RE2 bounds what matching may need (8 MiB)."""
+
+_options: Any = None
+
+_FOREIGN: Final = re.compile(
+    r"""
+      \\(?P<escape>[QECZGK<>0-9])           # RE2 or Perl give these a meaning that Rust's engine does not know
+    | \\[pP](?:\{[^}]*\}|.)                 # a Unicode class and its braces
+    | \\x\{[^}]*\}                          # a character by its number
+    | (?P<boundary>\\[bB]\{)                # \b{start}, which RE2 reads as a boundary and five literal characters
+    | \\.                                   # any other escape means the same, or RE2 refuses it
+    | (?P<set>\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\])  # a bracketed class
+    | (?P<brace>\{(?![0-9]+(?:,[0-9]*)?\}))             # a brace that repeats nothing is literal in RE2, an error in Rust
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_OPERATOR: Final = re.compile(r"\\.|\[:\^?\w+:\]|(?P<nested>\[)|(?P<operator>&&|--|~~)", re.DOTALL)
+
+
+class PatternError(ValueError):
+    """The text says which part of which pattern cannot be compiled."""
+
+
+class Pattern:
+    """Compared and hashed by its text, as policies are compared to see whether they have changed."""
+
+    __slots__ = ("text", "_search")
+
+    def __init__(self, text: str) -> None:
+        """PatternError if the pattern is none, or one that RE2 does not read as Linkerd's engine does."""
+        self.text: Final = text
+        self._search: Final[Any] = _compile(text).search
+
+    def covers(self, value: bytes) -> bool:
+        """Whether the leftmost match is the whole value, which is how Linkerd uses its engine: `a|ab` does not cover `ab`."""
+        hit = self._search(value)
+        return hit is not None and hit.span() == (0, len(value))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Pattern) and other.text == self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"Pattern({self.text!r})"
+
+
+def _compile(text: str) -> Any:
+    if len(text.encode(errors="replace")) > PATTERN_BYTES:
+        raise PatternError(f"the pattern is longer than {PATTERN_BYTES} bytes: {text[:60]!r}…")
+    foreign = _foreign_part(text)
+    if foreign:
+        raise PatternError(f"invalid regular expression {text!r}: {foreign}")
+    import re2  # 2.6 MB and 6 ms that a sidecar without such routes need not pay
+
+    global _options
+    if _options is None:
+        _options = re2.Options()
+        _options.log_errors = False
+    try:
+        return re2.compile(text.encode(), _options)
+    except re2.error as error:
+        raise PatternError(f"invalid regular expression {text!r}: {error.args[0].decode(errors='replace')}") from None
+    except UnicodeEncodeError as error:
+        raise PatternError(f"invalid regular expression {text!r}: {error.reason}") from None
+
+
+def _foreign_part(text: str) -> str:
+    """What RE2 would take for something else than Rust's engine does; empty if there is nothing of the kind."""
+    for found in _FOREIGN.finditer(text):
+        escape = found["escape"]
+        if escape is not None:
+            return f"unrecognized escape sequence: \\{escape}"
+        if found["boundary"] is not None:
+            return "word boundaries with a name are not supported"
+        if found["brace"] is not None:
+            return "repetition quantifier expects a valid decimal"
+        for part in _OPERATOR.finditer((found["set"] or "")[1:]):
+            if part["operator"] is not None:
+                return f"the class operator {part['operator']} is not supported"
+            if part["nested"] is not None:
+                return "a class within a class is not supported"
+    return ""

@@ -1,0 +1,115 @@
+"""Patterns that other people wrote: linear time, the dialect of Linkerd's engine, and clear refusals."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from proxy.policy.pattern import PATTERN_BYTES, Pattern, PatternError
+
+
+def shortest_s(call: Callable[[], object], times: int = 5) -> float:
+    """The best of several runs, which a busy machine disturbs least."""
+    found = []
+    for _ in range(times):
+        began_at = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - began_at)
+    return min(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        (r"/.*\.png", b"/"),
+        (r"/([a-z]+/?)*admin", b"a"),
+        (r"(a|a)*b", b"a"),
+        (r"(a*)*c", b"a"),
+        (r"(x+x+)+y", b"x"),
+        (r"^(([a-z])+.)+[A-Z]([a-z])+$", b"a"),
+    ],
+)
+def test_time_grows_with_the_text_and_no_faster(text: str, unit: bytes) -> None:
+    """Row B6: a backtracking engine needs minutes for the second of these, and four times as long for twice the text."""
+    pattern = Pattern(text)
+    short, long = b"/" + unit * 3_000, b"/" + unit * 60_000
+    assert not pattern.covers(short)
+    assert not pattern.covers(long)
+    assert shortest_s(lambda: pattern.covers(long)) < 0.1
+    assert shortest_s(lambda: pattern.covers(long)) < 120 * max(shortest_s(lambda: pattern.covers(short)), 5e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "covered", "not_covered"),
+    [
+        (r"[[:alpha:]]+", b"abc", b"ab1"),
+        (r"\pL+", "é".encode(), b"1"),
+        (r"\p{Greek}+", "λ".encode(), b"l"),
+        (r"\P{L}", b"1", b"a"),
+        (r"(?P<name>a)b", b"ab", b"b"),
+        (r"(?<name>a)b", b"ab", b"b"),
+        (r"\x{41}\x42", b"AB", b"ab"),
+        (r"(?i)abc", b"aBC", b"abd"),
+        (r"(?i:a)b", b"Ab", b"AB"),
+        (r"(?s).", b"\n", b""),
+        (r".", b"a", b"\n"),
+        (r"a{2,3}", b"aaa", b"a"),
+        (r"\Aab\z", b"ab", b"b"),
+        (r"[^]x]", b"a", b"]"),
+        (r"[\w.-]+", b"a-b.c", b"a/b"),
+        (r"[\s\S]*", b"any \n", None),
+        (r"/users/\d+(\?.*)?", b"/users/12?a=b", b"/users/x"),
+        (r"", b"", b"a"),
+        (r"a|ab", b"a", b"ab"),
+        (r"\/\-\.\{\}", b"/-.{}", b"x"),
+    ],
+)
+def test_the_dialect(text: str, covered: bytes, not_covered: bytes | None) -> None:
+    pattern = Pattern(text)
+    assert pattern.covers(covered)
+    assert not_covered is None or not pattern.covers(not_covered)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (r"a(?=b)", "invalid perl operator: (?="),
+        (r"a(?!b)", "invalid perl operator: (?!"),
+        (r"(?<=a)b", "(?<"),
+        (r"(a)\1", r"unrecognized escape sequence: \1"),
+        (r"a\Z", r"unrecognized escape sequence: \Z"),
+        (r"\Qa.b\E", r"unrecognized escape sequence: \Q"),
+        (r"a\Cb", r"unrecognized escape sequence: \C"),
+        (r"\<word\>", r"unrecognized escape sequence: \<"),
+        (r"\b{start}a", "word boundaries with a name are not supported"),
+        (r"a{", "repetition quantifier expects a valid decimal"),
+        (r"a{,3}", "repetition quantifier expects a valid decimal"),
+        (r"[a-z&&[^q]]", "the class operator && is not supported"),
+        (r"[a-z--q]", "the class operator -- is not supported"),
+        (r"[a~~b]", "the class operator ~~ is not supported"),
+        (r"[a[bc]]", "a class within a class is not supported"),
+        (r"(", "missing )"),
+        (r"[", "missing ]"),
+        (r"a**", "bad repetition operator: **"),
+        (r"(a{1000}){1000}", "invalid repetition size"),
+        ("\ud800", "surrogates not allowed"),
+        ("a" * (PATTERN_BYTES + 1), f"longer than {PATTERN_BYTES} bytes"),
+        ("[" * PATTERN_BYTES, "missing ]"),
+        ("(" * PATTERN_BYTES, ""),
+    ],
+)
+def test_what_the_engines_read_differently_is_refused_by_name(text: str, why: str) -> None:
+    with pytest.raises(PatternError) as error:
+        Pattern(text)
+    assert why in str(error.value)
+    assert text[:40].encode(errors="replace").decode() in str(error.value).replace("\\\\", "\\") or text == "\ud800"
+
+
+def test_equal_by_text() -> None:
+    assert Pattern("a+") == Pattern("a+")
+    assert hash(Pattern("a+")) == hash(Pattern("a+"))
+    assert Pattern("a+") != Pattern("a*")
+    assert Pattern("a+") != "a+"
+    assert repr(Pattern("a+")) == "Pattern('a+')"
