@@ -51,6 +51,8 @@ def server_context(anchors_der: Sequence[bytes], is_direct: bool) -> ssl.SSLCont
 def _context(protocol: int, anchors_der: Sequence[bytes]) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     context.check_hostname = False
+    # Some builds of Python set this by default (Debian's 3.11.2): a connection that was cut would look like one that ended.
+    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | ssl.VERIFY_X509_TRUSTED_FIRST
     for anchor in anchors_der:

@@ -15,7 +15,7 @@ from typing import Final
 from proxy.core.watch import Watch
 from proxy.tls import anchors, context
 from proxy.tls.context import ssl_reason
-from proxy.tls.peer import identities, normalise
+from proxy.tls.peer import RefusedCertificateError, identities, normalise
 
 _log: Final = logging.getLogger(__name__)
 
@@ -96,7 +96,10 @@ def _proven(server: ssl.SSLContext, client: ssl.SSLContext) -> list[str]:
                 pass
             except ssl.SSLError as error:
                 raise CredentialsError(f"certificate is not valid: {_text_of(error)}") from None
-    return identities(near.getpeercert())
+    try:
+        return identities(near.getpeercert(), near.getpeercert(True))
+    except RefusedCertificateError as error:
+        raise CredentialsError(f"certificate is not valid: {error}") from None
 
 
 def _text_of(error: Exception) -> str:

@@ -1,9 +1,8 @@
-"""The ClientHello: whom the client wants to reach (reference: identity-and-tls, section 6).
+"""The ClientHello: the name that a client wants to reach (reference: identity-and-tls, section 6).
 
-Law: a pure function of the bytes at hand; says "not TLS" as soon as one byte
-contradicts, and answers only when the whole record is there. A hello spread
-over several records is not supported, as in Linkerd: what is missing from
-the first record makes it no hello.
+A pure function of the bytes at hand. It says "not TLS" as soon as one byte contradicts, and answers when the whole message is there.
+A message may be spread over several records (RFC 8446, section 5.1), and clients do that to get past middleboxes: if such a hello for
+our own name went to the app as it is, the app would meet TLS where the client expected its proxy.
 """
 
 from __future__ import annotations
@@ -12,11 +11,17 @@ import re
 from enum import Enum
 from typing import Final, NamedTuple
 
-VECTOR_BYTES: Final = 8192
-"""The longest record, and vector in it, that is taken for TLS (Linkerd's buffer; real hellos are below 2 KB)."""
+HELLO_BYTES: Final = 32768
+"""The longest ClientHello that is looked for, with the headers of its records. Real ones are below 2 KB, 3 KB with post-quantum key
+shares; Linkerd looks at 8 KiB."""
 
-HELLO_BYTES: Final = VECTOR_BYTES + 5
-"""More than this need never be looked at."""
+_RECORD_BYTES: Final = 16384
+"""The longest fragment of a plaintext record (RFC 8446, section 5.1)."""
+
+_RECORDS: Final = 32
+"""The most records that one hello is gathered from. Clients use two or three; every look at a connection reads all their headers anew,
+which a client that sends one octet at a time must not be able to make expensive."""
+
 
 _SERVER_NAME: Final = 0
 _ALPN: Final = 16
@@ -41,22 +46,16 @@ INCOMPLETE: Final = NoHello.INCOMPLETE
 
 
 class _Cut(Exception):
-    """A vector ends beyond what holds it, or is longer than VECTOR_BYTES."""
+    """A vector ends beyond what holds it."""
 
 
 def read_hello(data: bytes) -> Hello | NoHello:
     """What the first bytes of a connection are."""
-    if not _begins_like_a_hello(data):
-        return NOT_TLS
-    if len(data) < 5:
-        return INCOMPLETE
-    record_bytes = data[3] << 8 | data[4]
-    if record_bytes > VECTOR_BYTES:
-        return NOT_TLS
-    if len(data) < 5 + record_bytes:
-        return INCOMPLETE
+    message = _message_of(data)
+    if isinstance(message, NoHello):
+        return message
     try:
-        return _read_record(data[5 : 5 + record_bytes])
+        return _read_body(message)
     except _Cut:
         return NOT_TLS
 
@@ -67,20 +66,51 @@ def judge_hello(data: bytes) -> Hello | NoHello | None:
     return None if found is INCOMPLETE else found
 
 
-def _begins_like_a_hello(data: bytes) -> bool:
-    """Content type handshake, version 3.1 or 3.3; then, beyond the length, client_hello of less than 64 KiB."""
-    return (
-        data[:1] in (b"", b"\x16")
-        and data[1:2] in (b"", b"\x03")
-        and data[2:3] in (b"", b"\x01", b"\x03")
-        and data[5:6] in (b"", b"\x01")
-        and data[6:7] in (b"", b"\x00")
-    )
+def _message_of(data: bytes) -> bytes | NoHello:
+    """The body of the ClientHello, gathered from its records."""
+    fragments: list[bytes] = []
+    gathered = at = 0
+    needed = -1
+    for _ in range(_RECORDS):
+        header = data[at : at + 5]
+        if not _may_be_a_header(header):
+            return NOT_TLS
+        if len(header) == 5:
+            fragment = data[at + 5 : at + 5 + (header[3] << 8 | header[4])]
+            fragments.append(fragment)
+            gathered += len(fragment)
+            at += 5 + (header[3] << 8 | header[4])
+            if needed < 0:
+                start = b"".join(fragments)[:4]
+                if not _may_be_a_start(start):
+                    return NOT_TLS
+                if len(start) == 4:
+                    needed = 4 + int.from_bytes(start[1:], "big")
+            if 0 <= needed <= gathered:
+                return b"".join(fragments)[4:needed]
+        if at >= len(data) or len(header) < 5:
+            return INCOMPLETE if at < HELLO_BYTES and needed <= HELLO_BYTES else NOT_TLS
+    return NOT_TLS
 
 
-def _read_record(record: bytes) -> Hello | NoHello:
-    reader = _Reader(record, 2)  # type and the length's top byte are judged already
-    hello = _Reader(reader.vector(2), 0)
+def _may_be_a_header(header: bytes) -> bool:
+    """A handshake record of version 3.1 or 3.3 with something in it, as far as its header is there."""
+    if (
+        header[:1] not in (b"", b"\x16")
+        or header[1:2] not in (b"", b"\x03")
+        or header[2:3] not in (b"", b"\x01", b"\x03")
+    ):
+        return False
+    return len(header) < 5 or 0 < header[3] << 8 | header[4] <= _RECORD_BYTES
+
+
+def _may_be_a_start(start: bytes) -> bool:
+    """client_hello, of less than 64 KiB."""
+    return start[:1] in (b"", b"\x01") and start[1:2] in (b"", b"\x00")
+
+
+def _read_body(message: bytes) -> Hello | NoHello:
+    hello = _Reader(message, 0)
     if hello.take(2) != b"\x03\x03":
         return NOT_TLS
     hello.take(32)
@@ -147,7 +177,4 @@ class _Reader:
         return int.from_bytes(self.take(size), "big")
 
     def vector(self, length_bytes: int) -> bytes:
-        size = self.number(length_bytes)
-        if size > VECTOR_BYTES:
-            raise _Cut
-        return self.take(size)
+        return self.take(self.number(length_bytes))

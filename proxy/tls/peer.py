@@ -1,9 +1,9 @@
 """Who the other side of a TLS connection is (reference: identity-and-tls, section 5, Names).
 
-Law: identities are DNS and URI SANs, in the certificate's order; other
-kinds and unusable names are skipped, the CN is never asked. DNS names are
-compared in lower case, URIs as normalised URLs. The certificate was already
-verified by OpenSSL: only what it says is read here.
+Identities are DNS and URI SANs, in the certificate's order; other kinds and unusable names are skipped, and the CN is never asked. DNS names are
+compared in lower case, URIs as normalised URLs. OpenSSL has verified the chain already; what it lets pass and an identity must not be is refused
+here: an authority's certificate in the place of a workload's (as webpki does for Linkerd), and names with characters that no identity has, since
+identities go into header fields, logs and metrics, and since a parser that drops such characters would take the name for somebody else's.
 """
 
 from __future__ import annotations
@@ -14,8 +14,25 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
+from proxy.tls.der import is_authority
+
 _DNS_NAME: Final = re.compile(r"(?=.{1,253}\Z)(?!-)[a-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
 """RFC 1123 with underscores, which names of services in the field have. No trailing dot, no wildcard."""
+
+_URI: Final = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.\-]*)://(?P<host>(?:[A-Za-z0-9\-._~!$&'()*+,;=:@\[\]]|%[0-9A-Fa-f]{2})+)"
+    r"(?P<rest>(?:[/?#](?:[A-Za-z0-9\-._~!$&'()*+,;=:@/?#]|%[0-9A-Fa-f]{2})*)?)"
+)
+"""An absolute URI with an authority, in the characters of RFC 3986."""
+
+_SAN_BYTES: Final = 2048
+"""The longest identity (SPIFFE-ID, section 2.3)."""
+
+_is_visible: Final = re.compile(r"[\x21-\x7e]*").fullmatch
+
+
+class RefusedCertificateError(ValueError):
+    """The peer has proved that a certificate is its own, but the certificate can be nobody's identity; the text says why."""
 
 
 class TlsPeer(NamedTuple):
@@ -33,12 +50,16 @@ class TlsTarget(NamedTuple):
     """One of the SANs of the server's certificate must equal it."""
 
 
-def identities(certificate: Mapping[str, Any] | None) -> list[str]:
-    """The usable identities of what `SSLSocket.getpeercert()` says."""
-    if not certificate:
+def identities(certificate: Mapping[str, Any] | None, certificate_der: bytes | None) -> list[str]:
+    """The usable identities of what `SSLSocket.getpeercert()` says, and `getpeercert(True)`; RefusedCertificateError."""
+    if not certificate or certificate_der is None:
         return []
+    if is_authority(certificate_der):
+        raise RefusedCertificateError("the certificate is an authority's (CA:TRUE), not a workload's")
     found = []
     for kind, value in certificate.get("subjectAltName", ()):
+        if kind in ("DNS", "URI") and (_is_visible(value) is None or len(value) > _SAN_BYTES):
+            raise RefusedCertificateError(f"the certificate has a name that is no identity: {kind} {value[:100]!r}")
         name = dns_identity(value) if kind == "DNS" else uri_identity(value) if kind == "URI" else None
         if name is not None:
             found.append(name)
@@ -53,13 +74,14 @@ def dns_identity(text: str) -> str | None:
 
 def uri_identity(text: str) -> str | None:
     """An absolute URI with scheme and host in lower case, or None."""
+    parts = _URI.fullmatch(text)
+    if parts is None:
+        return None
     try:
-        parts = urlsplit(text)
+        urlsplit(text)  # brackets of an IPv6 address
     except ValueError:
         return None
-    if not parts.scheme or not parts.netloc or not text.isascii():
-        return None
-    return parts._replace(scheme=parts.scheme.lower(), netloc=parts.netloc.lower()).geturl()
+    return f"{parts['scheme'].lower()}://{parts['host'].lower()}{parts['rest']}"
 
 
 def normalise(identity: str) -> str:

@@ -143,7 +143,7 @@ class Handshake:
     def _verify(self, tls: ssl.SSLSocket) -> None:
         target = self._target
         try:
-            names = identities(tls.getpeercert())
+            names = identities(tls.getpeercert(), tls.getpeercert(True))
             if target is not None and normalise(target.server_id) not in names:
                 raise ValueError("certificate does not match TLS identity")
         except (OSError, ValueError) as error:

@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple
 from proxy.core.errors import report_fault
 from proxy.core.reactor import Reactor
 
-LOOK_BYTES: Final = 8197
-"""The longest ClientHello that is taken for one, with its record header (tls/hello.py)."""
+LOOK_BYTES: Final = 32768
+"""The longest ClientHello that is looked for, with the headers of its records (tls/hello.py says HELLO_BYTES)."""
 
 
 class Outcome(Enum):

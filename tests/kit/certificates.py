@@ -62,8 +62,9 @@ def issue(
     key: ec.EllipticCurvePrivateKey | None = None,
     age: datetime.timedelta = _DAY,
     lifetime: datetime.timedelta = 2 * _DAY,
+    is_ca: bool | None = None,
 ) -> Leaf:
-    """A leaf with these SANs, in order: DNS names, URIs (`spiffe://…`), or any other general name."""
+    """A leaf with these SANs, in order: DNS names, URIs (`spiffe://…`), or any other general name; `is_ca` None: no basicConstraints."""
     own = key or ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, cn)] if cn else [])
     builder = _builder(subject, ca.certificate.subject, own.public_key(), age, lifetime).add_extension(
@@ -71,6 +72,8 @@ def issue(
     )
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), critical=False)
+    if is_ca is not None:
+        builder = builder.add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
     certificate = builder.sign(ca.key, hashes.SHA256())
     key_der = own.private_bytes(
         serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

@@ -33,6 +33,8 @@ def test_only_a_certificate_of_the_anchors_for_our_name_is_installed() -> None:
         install(credentials, issue(make_ca(), NAME))
     with pytest.raises(CredentialsError, match=r"certificate is for other\.ns\.local, not for web"):
         install(credentials, issue(the_ca(), "other.ns.local"))
+    with pytest.raises(CredentialsError, match=r"not valid: the certificate is an authority's \(CA:TRUE\)"):
+        install(credentials, issue(the_ca(), NAME, is_ca=True))
     assert not credentials.is_ready.value
     install(credentials, issue(the_ca(), NAME))
     assert credentials.is_ready.value and credentials.expires_at == LATER

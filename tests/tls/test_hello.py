@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.tls.hello import HELLO_BYTES, INCOMPLETE, NOT_TLS, Hello, NoHello, judge_hello, read_hello
+from proxy.transport.peek import LOOK_BYTES
 
 
 def openssl_hello(name: str | None, *protocols: str) -> bytes:
@@ -84,13 +85,17 @@ def test_case_is_lowered_and_a_trailing_dot_is_kept() -> None:
         hello(server_name(b"web"), version=b"\x03\x02"),
         hello(server_name(b"x" * 64 + b".web")),
         b"\x16\x03\x02\x00\x05",
-        b"\x16\x03\x01\x20\x01",
         b"\x17\x03\x03\x00\x05hello",
         b"\x16\x03\x01\x00\x05\x02",
         b"\x16\x03\x01\x00\x05\x01\x01",
         b"\x16\x03\x01\x00\x00\x01\x00",
         b"\x16\x03\x01\x00\x04\x01\x00\x00\x00",
         hello(struct.pack("!HH", 0, 500)),
+        b"\x16\x03\x01\x40\x01",
+        b"\x16\x03\x01\x00\x01\x01\x17",
+        b"\x16\x03\x01\x00\x01\x01\x16\x03\x01\x00\x00",
+        b"\x16\x03\x01\x00\x01\x01\x16\x03\x01\x00\x01\x01",
+        b"\x16\x03\x01\x00\x04\x01\x00\xff\xff",
     ],
 )
 def test_what_is_no_hello_for_us(data: bytes) -> None:
@@ -102,11 +107,54 @@ def test_the_first_name_counts() -> None:
     assert read_hello(hello(server_name(b"one"), server_name(b"two"))) == Hello("one", ())
 
 
-def test_the_longest_record_that_counts() -> None:
-    spare = 8192 - (len(hello(server_name(b"web"))) - 5) - 4
-    longest = hello(struct.pack("!H", 21) + vector(2, bytes(spare)), server_name(b"web"))
+def in_records(data: bytes, *sizes: int) -> bytes:
+    """The same hello in records of these sizes, and one for the rest."""
+    message, records, at = data[5:], b"", 0
+    for size in (*sizes, len(message)):
+        if at < len(message):
+            records += data[:3] + vector(2, message[at : at + size])
+            at += size
+    return records
+
+
+@pytest.mark.parametrize("sizes", [(1,), (2,), (3,), (4,), (100,), (1, 1, 1, 1, 1), (5, 200, 3)])
+def test_a_hello_in_several_records(sizes: tuple[int, ...]) -> None:
+    """Row B27: RFC 8446, section 5.1."""
+    data = in_records(hello(KEY_SHARE, server_name(b"web")), *sizes)
+    for size in range(len(data)):
+        assert read_hello(data[:size]) is INCOMPLETE, size
+    assert read_hello(data + b"more") == Hello("web", ())
+
+
+def test_a_hello_in_more_records_than_any_client_makes() -> None:
+    """Each look reads all headers anew, so that their number is bounded."""
+    data = hello(KEY_SHARE, server_name(b"web"))
+    assert read_hello(in_records(data, *[1] * 31)) == Hello("web", ())
+    assert read_hello(in_records(data, *[1] * 32)) is NOT_TLS
+
+
+def padded(size: int) -> bytes:
+    """A hello whose message has this size."""
+    spare = size - (len(hello(server_name(b"web"))) - 5) - 4
+    return hello(struct.pack("!H", 21) + vector(2, bytes(spare)), server_name(b"web"))
+
+
+@pytest.mark.parametrize("size", [8192, 8193, 16384])
+def test_a_long_hello_in_one_record(size: int) -> None:
+    data = padded(size)
+    assert len(data) == size + 5
+    assert read_hello(data[:-1]) is INCOMPLETE
+    assert read_hello(data) == Hello("web", ())
+
+
+def test_the_longest_hello_that_counts() -> None:
+    longest = in_records(padded(HELLO_BYTES - 10), 16384)
     assert len(longest) == HELLO_BYTES and read_hello(longest) == Hello("web", ())
-    assert read_hello(hello(struct.pack("!H", 21) + vector(2, bytes(spare + 1)), server_name(b"web"))) is NOT_TLS
+    assert read_hello(in_records(padded(HELLO_BYTES + 1), 16384)[:HELLO_BYTES]) is NOT_TLS
+
+
+def test_looking_covers_the_longest_hello() -> None:
+    assert LOOK_BYTES == HELLO_BYTES
 
 
 def test_broken_hellos_never_raise() -> None:

@@ -8,13 +8,13 @@ import pytest
 from cryptography import x509
 
 from proxy.tls import context
-from proxy.tls.peer import dns_identity, identities, normalise, uri_identity
-from tests.kit.certificates import issue, the_ca
+from proxy.tls.der import is_authority
+from proxy.tls.peer import RefusedCertificateError, dns_identity, identities, normalise, uri_identity
+from tests.kit.certificates import Leaf, issue, the_ca
 
 
-def found(*names: str | x509.GeneralName, cn: str = "") -> list[str]:
-    """As they are read from the certificate of a peer after a handshake in memory."""
-    leaf = issue(the_ca(), *names, cn=cn)
+def peer_certificate(leaf: Leaf) -> ssl.SSLObject:
+    """The client's end of a handshake in memory with a server that presents this leaf."""
     server = context.server_context([the_ca().der], False)
     context.load_chain(server, [leaf.certificate_der], leaf.key_der)
     client = context.client_context([the_ca().der], False)
@@ -26,7 +26,13 @@ def found(*names: str | x509.GeneralName, cn: str = "") -> list[str]:
             side.do_handshake()
         except ssl.SSLWantReadError:
             pass
-    return identities(near.getpeercert())
+    return near
+
+
+def found(*names: str | x509.GeneralName, cn: str = "", is_ca: bool | None = None) -> list[str]:
+    """As they are read from the certificate of a peer after a handshake."""
+    near = peer_certificate(issue(the_ca(), *names, cn=cn, is_ca=is_ca))
+    return identities(near.getpeercert(), near.getpeercert(True))
 
 
 @pytest.mark.acceptance("CERT-01")
@@ -58,6 +64,44 @@ def test_other_kinds_and_unusable_names_are_skipped() -> None:
     assert found(x509.RFC822Name("a@foo.local"), "foo.ns.local") == ["foo.ns.local"]
     assert found(x509.RFC822Name("a@foo.local")) == []
     assert found("foo.ns.local.") == []
+
+
+@pytest.mark.parametrize("bad", ["\0", "\x1b[31m", "\r\nl5d-client-id: boss", " ", "\t", "\x7f", "é"])
+def test_a_name_with_characters_that_no_identity_has_is_refused(bad: str) -> None:
+    """Row B14: such a name went into header fields and metrics as it was, and a parser that drops the character reads another's."""
+    uri = x509.UniformResourceIdentifier._init_without_validation(f"spiffe://foo/we{bad}b")
+    with pytest.raises(RefusedCertificateError, match="a name that is no identity: URI"):
+        found(uri, "foo.ns.local")
+    with pytest.raises(RefusedCertificateError, match="a name that is no identity: DNS"):
+        found("foo.ns.local", x509.DNSName._init_without_validation(f"we{bad}b.ns.local"))
+
+
+def test_an_endless_name_is_refused() -> None:
+    assert found("spiffe://foo/" + "a" * 2000) == ["spiffe://foo/" + "a" * 2000]
+    with pytest.raises(RefusedCertificateError):
+        found("spiffe://foo/" + "a" * 2048)
+
+
+def test_visible_names_that_are_no_uris_are_skipped() -> None:
+    for text in ('spiffe://foo/"x"', "spiffe://foo/<x>", "spiffe://foo/%zz", "spiffe://fo\\o/x", "spiffe://{foo}/x"):
+        assert found(x509.UniformResourceIdentifier._init_without_validation(text), "foo.ns.local") == ["foo.ns.local"]
+
+
+def test_an_authority_is_no_workload() -> None:
+    """Row B14: webpki refuses it for Linkerd; OpenSSL lets it pass."""
+    assert found("foo.ns.local", is_ca=False) == ["foo.ns.local"]
+    with pytest.raises(RefusedCertificateError, match="CA:TRUE"):
+        found("foo.ns.local", is_ca=True)
+    assert is_authority(the_ca().der)
+    assert not is_authority(issue(the_ca(), "a.b").certificate_der)
+
+
+def test_broken_der_raises_what_is_caught() -> None:
+    for size in range(len(the_ca().der)):
+        with pytest.raises(ValueError, match="DER"):
+            is_authority(the_ca().der[:size])
+    with pytest.raises(ValueError, match="DER"):
+        is_authority(b"\x31" + the_ca().der[1:])
 
 
 def test_names_are_normalised() -> None:

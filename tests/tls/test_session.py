@@ -9,6 +9,7 @@ import struct
 from typing import Any
 
 import pytest
+from cryptography import x509
 
 from proxy.core.addr import Addr
 from proxy.core.dial import DialOptions
@@ -21,7 +22,7 @@ from proxy.tls.peer import TlsPeer, TlsTarget
 from proxy.tls.session import Session, dial_tls, serve_tls
 from proxy.transport.connection import serve_plain
 from proxy.transport.peek import peek
-from tests.kit.certificates import credentials, issue, make_ca, the_ca
+from tests.kit.certificates import Leaf, credentials, issue, make_ca, the_ca
 from tests.kit.sockets import Recorder, Ticking, run, tcp_pair, until
 
 SERVER = "web.ns.serviceaccount.identity.linkerd.cluster.local"
@@ -142,7 +143,10 @@ def test_mutual_tls_and_plain_text_and_a_foreign_name() -> None:
 
 
 @pytest.mark.acceptance("TLSD-01")
-def test_a_hello_is_peeked_and_then_terminated_with_all_its_bytes() -> None:
+@pytest.mark.parametrize("first_record_bytes", [0, 1, 100])
+def test_a_hello_is_peeked_and_then_terminated_with_all_its_bytes(first_record_bytes: int) -> None:
+    """In one record, or in two (row B27: such a hello went to the app as it was)."""
+
     async def story(ticking: Ticking) -> None:
         context = credentials(CLIENT).client_context(True)
         to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -150,6 +154,9 @@ def test_a_hello_is_peeked_and_then_terminated_with_all_its_bytes() -> None:
         with pytest.raises(ssl.SSLWantReadError):
             tls.do_handshake()
         hello = to_server.read()
+        if first_record_bytes:
+            cut = 5 + first_record_bytes
+            hello = b"".join(hello[:3] + len(part).to_bytes(2, "big") + part for part in (hello[5:cut], hello[cut:]))
         client, accepted = tcp_pair()
         looks: list[Any] = []
         peek(ticking.reactor, accepted, judge_hello, 5.0, looks.append)
@@ -258,12 +265,37 @@ def test_a_client_of_other_anchors_is_refused() -> None:
     run(story)
 
 
+def test_a_client_whose_certificate_is_an_authority_is_refused() -> None:
+    async def story(ticking: Ticking) -> None:
+        client = Credentials(CLIENT, the_ca().pem)
+        context = client.client_context(False)
+        leaf = issue(the_ca(), CLIENT, is_ca=True)
+        load_chain(context, [leaf.certificate_der], leaf.key_der)
+        pair = Pair(ticking, credentials(SERVER), client)
+        await until(lambda: pair.server_failures)
+        assert pair.server is None
+        assert pair.server_failures == ["the certificate is an authority's (CA:TRUE), not a workload's"]
+        await until(lambda: pair.client.lost_for)
+
+    run(story)
+
+
+def presenting(leaf: Leaf) -> Credentials:
+    """Credentials that would not take this certificate themselves, as those of a peer that does not look."""
+    made = credentials(SERVER)
+    for is_direct in (False, True):
+        load_chain(made.server_context(is_direct), [leaf.certificate_der], leaf.key_der)
+    return made
+
+
 @pytest.mark.parametrize(
     ("server", "text"),
     [
         ("another root", "certificate verify failed: "),
         ("another name", "certificate does not match TLS identity"),
         ("no certificate", "alert "),
+        ("an authority", "the certificate is an authority's (CA:TRUE), not a workload's"),
+        ("an escape", "the certificate has a name that is no identity: URI 'spiffe://foo/\\x1b[2J'"),
     ],
 )
 def test_a_server_that_is_not_who_it_should_be(server: str, text: str) -> None:
@@ -272,6 +304,11 @@ def test_a_server_that_is_not_who_it_should_be(server: str, text: str) -> None:
             made = credentials(SERVER, make_ca("another root"))
         elif server == "another name":
             made = credentials("other.ns.local")
+        elif server == "an authority":
+            made = presenting(issue(the_ca(), SERVER, is_ca=True))
+        elif server == "an escape":
+            name = x509.UniformResourceIdentifier._init_without_validation("spiffe://foo/\x1b[2J")
+            made = presenting(issue(the_ca(), SERVER, name))
         else:
             made = credentials(SERVER, is_certified=False)
         pair = Pair(ticking, made, credentials(CLIENT))

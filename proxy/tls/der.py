@@ -1,0 +1,68 @@
+"""The one thing about a certificate that Python's ssl does not tell: whether it is an authority's.
+
+OpenSSL has parsed and verified the certificate before this looks at it, so that only its well-formed DER is ever read here; anything else raises.
+cryptography could tell too, but costs a sidecar that makes no key of its own 10 MB.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_SEQUENCE: Final = 0x30
+_EXTENSIONS: Final = 0xA3
+_BOOLEAN: Final = 0x01
+_OCTET_STRING: Final = 0x04
+_BASIC_CONSTRAINTS: Final = b"\x06\x03\x55\x1d\x13"
+"""2.5.29.19 (RFC 5280, section 4.2.1.9)."""
+
+
+def is_authority(certificate_der: bytes) -> bool:
+    """Whether basicConstraints says cA; ValueError if the bytes are no certificate."""
+    certificate = _content(certificate_der, 0, _SEQUENCE)
+    for tag, extensions in _elements(_content(certificate, 0, _SEQUENCE)):
+        if tag == _EXTENSIONS:
+            for _, extension in _elements(_content(extensions, 0, _SEQUENCE)):
+                if extension.startswith(_BASIC_CONSTRAINTS):
+                    return _says_ca(extension)
+    return False
+
+
+def _says_ca(extension: bytes) -> bool:
+    for tag, value in _elements(extension):
+        if tag == _OCTET_STRING:
+            fields = _elements(_content(value, 0, _SEQUENCE))
+            return bool(fields) and fields[0][0] == _BOOLEAN and fields[0][1] != b"\x00"
+    return False
+
+
+def _elements(data: bytes) -> list[tuple[int, bytes]]:
+    """Tag and content of each element (X.690, section 8.1)."""
+    found = []
+    at = 0
+    while at < len(data):
+        start, end = _bounds(data, at)
+        found.append((data[at], data[start:end]))
+        at = end
+    return found
+
+
+def _content(data: bytes, at: int, tag: int) -> bytes:
+    start, end = _bounds(data, at)
+    if data[at] != tag:
+        raise ValueError(f"DER: tag {data[at]:#x} where {tag:#x} should be")
+    return data[start:end]
+
+
+def _bounds(data: bytes, at: int) -> tuple[int, int]:
+    """Where the content of the element at `at` begins and ends."""
+    if at + 2 > len(data):
+        raise ValueError("DER: cut off")
+    length = data[at + 1]
+    start = at + 2
+    if length & 0x80:
+        count = length & 0x7F
+        length = int.from_bytes(data[start : start + count], "big")
+        start += count
+    if start + length > len(data):
+        raise ValueError("DER: cut off")
+    return start, start + length
