@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import sys
+from pathlib import Path
 from typing import Final
 
 from proxy import worker
@@ -30,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     env = os.environ
+    _forbid_core_dumps()
     logging = log.set_up(
         env.get(f"{_PREFIX}LOG"), sys.stdout, sys.stderr, env.get(f"{_PREFIX}LOG_FORMAT", "").strip().lower() == "json"
     )
@@ -47,3 +50,18 @@ def run(arguments: argparse.Namespace) -> int:
     except (OSError, ValueError) as error:
         print(f"Initialization failure: {error}", file=sys.stderr)
         return 1
+
+
+def _forbid_core_dumps() -> None:
+    """A dump would write the workload's key to a disk, or hand it to whatever program the kernel pipes dumps to.
+
+    A limit of one byte stops both kinds: zero would still let a dump go into a pipe (core(5)). The filter keeps memory out of a dump
+    that is made all the same, where the limit was zero already and cannot be raised to one.
+    """
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    limit = 0 if hard == 0 else 1
+    resource.setrlimit(resource.RLIMIT_CORE, (limit, limit))
+    try:
+        Path("/proc/self/coredump_filter").write_text("0")
+    except OSError:
+        pass  # no /proc, or a kernel without dumps

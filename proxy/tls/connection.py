@@ -22,7 +22,7 @@ from proxy.core.errors import report_fault
 from proxy.core.meter import Meter
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
-from proxy.tls.context import ssl_reason
+from proxy.tls.context import is_cut, ssl_reason
 
 MakeCodec = Callable[[Wire], Codec]
 
@@ -377,7 +377,7 @@ def _is_reset(error: OSError) -> bool:
 
 
 def _reason_of(error: OSError) -> Reason:
-    if isinstance(error, ssl.SSLEOFError):
+    if is_cut(error):
         return Reason.PEER_CLOSED
     if isinstance(error, ssl.SSLError):
         return Reason.PROTOCOL_ERROR

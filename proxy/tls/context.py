@@ -100,6 +100,13 @@ def _pem(label: str, der: bytes) -> str:
     return f"-----BEGIN {label}-----\n{body}\n-----END {label}-----\n"
 
 
+def is_cut(error: Exception) -> bool:
+    """The peer ended the connection without close_notify. Some builds of CPython (Debian's 3.11.2) say so by the reason alone, not by the type."""
+    if isinstance(error, ssl.SSLEOFError):
+        return True
+    return isinstance(error, ssl.SSLError) and ssl_reason(error) == "unexpected eof while reading"
+
+
 def ssl_reason(error: ssl.SSLError) -> str:
     """OpenSSL's reason in words; empty if there is none, which the type of `reason` does not admit."""
     reason: Any = getattr(error, "reason", None)

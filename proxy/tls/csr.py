@@ -1,16 +1,16 @@
 """The workload's key and its certificate signing request (reference: identity-and-tls, section 1).
 
-Law: ECDSA P-256, kept for the life of the process and never rotated. Files
-that are there are used as they are; where none can be written, key and
-request live in memory.
+ECDSA P-256, kept for the life of the process and never rotated. Files that are there are used, if nobody else can have put
+them there (private_file.py); where none can be written, key and request live in memory.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from proxy.tls import private_file
 
 _log: Final = logging.getLogger(__name__)
 
@@ -49,12 +49,13 @@ def make_key_and_csr(name: str) -> KeyAndCsr:
 def load_or_make(directory: Path | None, name: str) -> KeyAndCsr:
     """key.p8 and csr.der of the identity directory; made, and written there if that is possible, when both are missing.
 
-    ValueError if only one of them is there, or one is empty: the other side of such a pair is lost.
+    ValueError if only one of them is there, or one is empty: the other side of such a pair is lost; or if one is not to be
+    trusted: a link, another user's file, one that others may change.
     """
     if directory is None:
         return make_key_and_csr(name)
     files = [directory / KEY_FILE, directory / CSR_FILE]
-    found = [_read(file) for file in files]
+    found = [_read(files[0], True), _read(files[1], False)]
     if found[0] is not None and found[1] is not None:
         return KeyAndCsr(found[0], found[1])
     for file, content in zip(files, found, strict=True):
@@ -62,32 +63,16 @@ def load_or_make(directory: Path | None, name: str) -> KeyAndCsr:
             raise ValueError(f"{file} is there without its pair: {KEY_FILE} and {CSR_FILE} belong together")
     made = make_key_and_csr(name)
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write(files[0], made.key_der)
-        _write(files[1], made.csr_der)
+        private_file.make_directory(directory)
+        private_file.write(files[0], made.key_der)
+        private_file.write(files[1], made.csr_der)
     except OSError as error:
-        _log.info("Key and CSR stay in memory: %s", error)
+        _log.info("Key and CSR stay in memory: %s: %s", directory, error.strerror)
     return made
 
 
-def _read(file: Path) -> bytes | None:
-    try:
-        content = file.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise ValueError(f"{file} cannot be read: {error.strerror}") from error
-    if not content:
+def _read(file: Path, is_secret: bool) -> bytes | None:
+    content = private_file.read(file, is_secret)
+    if content is not None and not content:
         raise ValueError(f"{file} is empty")
     return content
-
-
-def _write(file: Path, content: bytes) -> None:
-    """Whole or not at all, readable by nobody else."""
-    draft = file.with_suffix(f".{os.getpid()}")
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(fd, content)
-    finally:
-        os.close(fd)
-    draft.replace(file)

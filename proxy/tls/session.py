@@ -20,7 +20,7 @@ from proxy.core.meter import Meter
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
 from proxy.tls.connection import MakeCodec, Session
-from proxy.tls.context import refusal_of, ssl_reason
+from proxy.tls.context import is_cut, refusal_of, ssl_reason
 from proxy.tls.peer import TlsPeer, TlsTarget, identities, normalise
 from proxy.tls.turns import turns_of
 
@@ -134,7 +134,7 @@ class Handshake:
 
     def _reason_of(self, error: Exception) -> Reason:
         """A dialled connection failed to be made, whoever is to blame; of a served one the client may be gone."""
-        if self._target is None and isinstance(error, ssl.SSLEOFError):
+        if self._target is None and is_cut(error):
             return Reason.PEER_CLOSED
         if self._target is None and isinstance(error, ConnectionError):
             return Reason.CONNECTION_RESET
@@ -213,7 +213,7 @@ def _text_of(error: Exception) -> str:
         return f"certificate verify failed: {error.verify_message}"
     if not isinstance(error, OSError):
         return str(error)
-    if isinstance(error, ssl.SSLEOFError):
+    if is_cut(error):
         return "the peer closed its connection during the TLS handshake"
     if isinstance(error, ssl.SSLError):
         return ssl_reason(error) or str(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import socket
 import ssl
 import subprocess
@@ -62,6 +63,16 @@ def test_a_key_without_its_csr(tmp_path: Path) -> None:
     done = run(environment(IDENTITY_DIR=str(tmp_path)))
     assert done.returncode == 1
     assert done.stderr.startswith("Initialization failure: ") and "key.p8" in done.stderr
+
+
+def test_a_crash_writes_no_key(control: ControlPlane, tmp_path: Path) -> None:
+    """Row B34: neither to a file nor into the pipe of a crash handler, for which a limit of zero would not count (core(5))."""
+    with sidecar(control, tmp_path) as proxy:
+        process = Path(f"/proc/{proxy.process.pid}")
+        [limits] = [line.split() for line in (process / "limits").read_text().splitlines() if "core file" in line]
+        hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+        assert limits[4:6] == (["0", "0"] if hard == 0 else ["1", "1"])
+        assert int((process / "coredump_filter").read_text(), 16) == 0
 
 
 def test_what_is_not_built_yet_is_warned_of_by_its_variable(control: ControlPlane, tmp_path: Path) -> None:
