@@ -1,8 +1,7 @@
 """AdminStage: what the admin port answers (reference: admin, section 2; golden: admin.json).
 
-Law: the path decides, then the method, then who asks, in the order that each
-endpoint has it. Who asks is the connection's peer; the Host field is
-nobody. Policy, TLS and metrics of the port are joined outside.
+The path decides, then the method, then who asks, in the order that each endpoint has it. Who asks is the connection's peer; Host and Origin
+only tell whether a web page made a local browser ask (origin.py). Policy, TLS and metrics of the port are joined outside.
 """
 
 from __future__ import annotations
@@ -12,20 +11,34 @@ from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from typing import Final, Protocol
 
-from proxy.admin.answer import METHOD_NOT_ALLOWED, NOT_FOUND, ONLY_LOCALHOST, TEXT, Answer, text
+from proxy.admin.answer import (
+    FOREIGN_PAGE,
+    METHOD_NOT_ALLOWED,
+    NOT_FOUND,
+    ONLY_LOCALHOST,
+    ONLY_READ,
+    TEXT,
+    Answer,
+    text,
+)
 from proxy.admin.body import BodyOf
+from proxy.admin.encoding import takes_gzip
 from proxy.admin.env import env_json
+from proxy.admin.origin import is_foreign
 from proxy.admin.ready import Readiness
 from proxy.core.addr import Addr
 from proxy.core.log import logger
 from proxy.core.log_filter import FilterError
 from proxy.http.exchange import Exchange
+from proxy.http.head import RequestHead
 from proxy.http.headers import field
 
 FILTER_BYTES: Final = 65536
 """The longest filter that /proxy-log-level takes."""
 
 _log: Final = logger(__name__)
+_PAGES: Final = (b"/live", b"/ready", b"/metrics")
+_READING: Final = (b"GET", b"HEAD")
 _GZIP: Final = field(b"content-encoding", b"gzip")
 _ALLOW: Final = (field(b"allow", b"GET"), field(b"allow", b"PUT"))
 
@@ -85,14 +98,16 @@ class AdminStage:
             self._answer(path, exchange).send(exchange)
 
     def _answer(self, path: bytes, exchange: Exchange) -> Answer:
+        if path == b"/shutdown":
+            return self._shut_down(exchange.request)
+        if path in _PAGES and exchange.request.method not in _READING:
+            return ONLY_READ
         if path == b"/live":
             return text(200, "live\n")
         if path == b"/ready":
             return text(200, "ready\n") if self._admin.readiness.is_ready else Answer(503, b"not ready\n")
         if path == b"/metrics":
             return self._metrics(exchange)
-        if path == b"/shutdown":
-            return self._shut_down(exchange.request.method)
         return NOT_FOUND
 
     def _metrics(self, exchange: Exchange) -> Answer:
@@ -102,15 +117,17 @@ class AdminStage:
             # One family that cannot be written must not take the connection, whose other streams may be probes.
             _log.exception("Failed to format metrics")
             return text(500, f"{type(error).__name__}: {error}")
-        if any(one.name == b"accept-encoding" and b"gzip" in one.value for one in exchange.request.fields):
+        if takes_gzip(exchange.request.fields):
             return Answer(200, gzip.compress(page, compresslevel=4, mtime=0), TEXT, (_GZIP,))
         return Answer(200, page, TEXT)
 
-    def _shut_down(self, method: bytes) -> Answer:
-        if method != b"POST":
+    def _shut_down(self, request: RequestHead) -> Answer:
+        if request.method != b"POST":
             return METHOD_NOT_ALLOWED
         if not self._is_local:
             return ONLY_LOCALHOST
+        if is_foreign(request):
+            return FOREIGN_PAGE
         shut_down = self._admin.shut_down
         if shut_down is None:
             return text(404, "shutdown endpoint is not enabled\n")
@@ -121,6 +138,8 @@ class AdminStage:
         method = exchange.request.method
         if not self._is_local:
             ONLY_LOCALHOST.send(exchange)
+        elif is_foreign(exchange.request):
+            FOREIGN_PAGE.send(exchange)
         elif log.is_off:
             NOT_FOUND.send(exchange)
         elif method == b"GET":

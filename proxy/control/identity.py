@@ -1,9 +1,8 @@
 """Identity: our certificate, asked for before it is needed and again before it runs out.
 
-Law: what is installed has been checked by Credentials (chain, name, key); any
-failure keeps the certificate in use and counts. The key and its CSR are made
-once per process, the token is read anew for each call, and each call has a
-channel of its own.
+What is installed has been checked by Credentials (chain, name, key); any failure keeps the certificate in use and counts. The key and its CSR
+are made once per process, the token is read anew for each call, and each call has a channel of its own. Certificates expire by the wall clock,
+which may be set while we wait: it is looked at once a minute.
 Source: reference identity-and-tls sections 1 and 2, metrics section 9.
 """
 
@@ -27,6 +26,9 @@ _log: Final = logger(__name__)
 
 _REFRESH_SHARE: Final = 0.7
 """Of the lifetime that is left."""
+
+_LOOK_S: Final = 60.0
+"""How often the wall clock is compared with the time of the next renewal."""
 
 CALL_TIMEOUT_S: Final = 60.0
 """A service that takes the call and never answers must not keep us from asking another."""
@@ -65,6 +67,10 @@ class Identity:
         self._wall_clock = wall_clock
         self._channel: Channel | None = None
         self._timer: Any = None
+        self._due_at = 0.0
+        """When to ask again, by the loop's clock."""
+        self._due_wall_at = 0.0
+        """The same, by the wall clock."""
         self._is_closed = False
 
     def start(self) -> None:
@@ -153,8 +159,23 @@ class Identity:
             channel.close()
 
     def _wait(self) -> None:
+        wait_s = self.refresh_in_s()
+        self._due_at = self._loop.time() + wait_s
+        self._due_wall_at = self._wall_clock() + wait_s
+        self._look_later()
+
+    def _look_later(self) -> None:
         if not self._is_closed:
-            self._timer = self._loop.call_later(self.refresh_in_s(), self._certify)
+            left_s = min(self._due_at - self._loop.time(), self._due_wall_at - self._wall_clock(), _LOOK_S)
+            self._timer = self._loop.call_later(max(left_s, 0.0), self._look)
+
+    def _look(self) -> None:
+        """Whichever clock says first that it is time: the wall clock jumps when it is set, the other one stands still in a suspended machine."""
+        self._timer = None
+        if self._loop.time() >= self._due_at or self._wall_clock() >= self._due_wall_at:
+            self._certify()
+        else:
+            self._look_later()
 
     def refresh_in_s(self) -> float:
         """Until the next attempt: a share of what is left of the last good certificate, within the configured bounds."""

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
 from proxy.core.log_filter import OFF, TRACE, Filter, parse, parse_lossy
+from proxy.core.printable import printable
 
 DEFAULT_FILTER: Final = "warn,linkerd=info,hickory=error"
 
@@ -131,17 +132,21 @@ def set_up(text: str | None, stream: TextIO, errors: TextIO, is_json: bool = Fal
 
 
 class Plain(logging.Formatter):
-    """`[     1.000002s]  INFO ThreadId(01) span: target: message key=value`; the time is the process's age."""
+    """`[     1.000002s]  INFO ThreadId(01) span: target: message key=value`; the time is the process's age.
+
+    Always one line, but for a traceback, whose lines are indented: what a peer says cannot begin a line of its own.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         spans, fields = _event_of(record)
         micros = int(record.relativeCreated * 1000.0)
         place = f"{':'.join(spans)}: " if spans else ""
         values = "".join(f" {name}={value}" for name, value in fields.items())
-        fault = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
+        fault = self.formatException(record.exc_info) if record.exc_info else ""
+        lines = "".join(f"\n    {printable(line)}" for line in fault.split("\n")) if fault else ""
         return (
             f"[{micros // 1_000_000:>6}.{micros % 1_000_000:06}s] {_level(record):>5} ThreadId({_thread():02})"
-            f" {place}{target_of(record.name)}: {record.getMessage()}{values}{fault}"
+            f" {printable(f'{place}{target_of(record.name)}: {record.getMessage()}{values}')}{lines}"
         )
 
 

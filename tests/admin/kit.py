@@ -51,7 +51,7 @@ class AdminServer:
 
     def ask(self, line: str, *fields: str, body: bytes = b"", peer: Addr = LOCAL) -> tuple[int, dict[str, str], bytes]:
         """`GET /path` in HTTP/1: status, fields but date, body."""
-        head = "\r\n".join((f"{line} HTTP/1.1", "host: admin", *fields))
+        head = "\r\n".join((f"{line} HTTP/1.1", "host: localhost:4191", *fields))
         length = f"content-length: {len(body)}\r\n" if body else ""
         answer = self.http1(f"{head}\r\n{length}\r\n".encode("latin-1") + body, peer)
         top, _, rest = answer.partition(b"\r\n\r\n")
@@ -66,7 +66,7 @@ class AdminServer:
         server = H2Server(wire, AdminStage(self.admin, LOCAL), Clock())
         client = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding=None))
         client.initiate_connection()
-        head = [(":method", method), (":scheme", "http"), (":authority", "admin"), (":path", path)]
+        head = [(":method", method), (":scheme", "http"), (":authority", "localhost:4191"), (":path", path)]
         client.send_headers(1, head, end_stream=not body)
         if body:
             client.send_data(1, body, end_stream=True)

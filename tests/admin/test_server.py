@@ -27,7 +27,7 @@ def as_recorded(answer: bytes) -> str:
 
 def raw(line: str, body: bytes = b"") -> bytes:
     length = f"content-length: {len(body)}\r\n" if body else ""
-    return f"{line} HTTP/1.1\r\nhost: admin\r\n{length}\r\n".encode() + body
+    return f"{line} HTTP/1.1\r\nhost: localhost:4191\r\n{length}\r\n".encode() + body
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_env_json_refuses(line: str, fields: tuple[str, ...], status: int, body:
 
 
 @pytest.mark.acceptance("TELE-33")
-@pytest.mark.parametrize("accept", ["gzip", "deflate, gzip", "gzip,deflate", "brotli,gzip,deflate", "gzip;q=0"])
+@pytest.mark.parametrize("accept", ["gzip", "deflate, gzip", "gzip,deflate", "brotli,gzip,deflate", "gzip;q=0.5"])
 def test_metrics_are_compressed_for_who_says_gzip(accept: str) -> None:
     registry = Registry(Clock())
     scope = HttpMetrics(registry).scope((("direction", "inbound"),))
@@ -147,7 +147,86 @@ def test_metrics_are_compressed_for_who_says_gzip(accept: str) -> None:
 def test_metrics_are_plain_for_who_does_not() -> None:
     status, fields, body = AdminServer().ask("GET /metrics", "accept-encoding: br")
     assert (status, fields, body) == (200, {"content-type": "text/plain", "content-length": "6"}, b"# EOF\n")
-    assert AdminServer().ask("POST /metrics?x")[0] == 200  # any method, the query does not matter
+    assert AdminServer().ask("GET /metrics?x")[0] == 200  # the query does not matter
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "gzip;q=0",
+        "gzip; q=0.000, br",
+        "gzip;q=0, *",
+        "*;q=0",
+        "br, gzip;q=0",
+        "identity",
+        "xgzip",
+        "gzip;q=",
+        "x;a=gzip",
+        "",
+    ],
+)
+def test_a_no_to_gzip_is_heard(accept: str) -> None:
+    """Row B28."""
+    status, fields, body = AdminServer().ask("GET /metrics", f"accept-encoding: {accept}")
+    assert (status, fields, body) == (200, {"content-type": "text/plain", "content-length": "6"}, b"# EOF\n")
+
+
+@pytest.mark.parametrize(
+    "accept", ["gzip", "GZIP;q=0.5", "br;q=0, gzip", "*", "deflate, *;q=0.1", "x-gzip", "gzip;q=1.000;x=y"]
+)
+def test_a_yes_to_gzip_is_heard(accept: str) -> None:
+    assert AdminServer().ask("GET /metrics", f"accept-encoding: {accept}")[1]["content-encoding"] == "gzip"
+
+
+@pytest.mark.parametrize("path", ["/live", "/ready", "/metrics", "/live?x"])
+@pytest.mark.parametrize("method", ["TRACE", "DELETE", "POST", "PUT", "OPTIONS", "get", "BREW"])
+def test_pages_are_only_read(method: str, path: str) -> None:
+    """Row B28."""
+    status, fields, body = AdminServer().ask(f"{method} {path}")
+    assert (status, fields, body) == (405, {"allow": "GET, HEAD", "content-length": "0"}, b"")
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "is_done"),
+    [
+        ("localhost:4191", None, True),
+        ("LOCALHOST", None, True),
+        ("localhost.:4191", None, True),
+        ("127.0.0.1:4191", None, True),
+        ("10.0.0.1", None, True),
+        ("[::1]:4191", None, True),
+        ("127.0.0.1:4191", "http://127.0.0.1:4191", True),
+        ("127.0.0.1:4191", "http://127.0.0.1:80", False),
+        ("127.0.0.1:4191", "https://127.0.0.1:4191", False),
+        ("127.0.0.1:4191", "http://evil.example", False),
+        ("127.0.0.1:4191", "null", False),
+        ("127.0.0.1:4191", "", False),
+        ("evil.example", None, False),
+        ("evil.example:4191", "http://evil.example:4191", False),
+        ("localhost.evil.example", None, False),
+        ("127.0.0.1.evil.example", None, False),
+        ("[evil.example]", None, False),
+    ],
+)
+def test_a_web_page_changes_nothing(host: str, origin: str | None, is_done: bool) -> None:
+    """Row B31: any page can make a browser on this machine send such a request, and rebinding gives it a name of its own."""
+    told: list[bool] = []
+
+    def shut_down() -> bool:
+        told.append(True)
+        return True
+
+    server = AdminServer(shut_down=shut_down)
+    fields = f"host: {host}\r\n" + ("" if origin is None else f"origin: {origin}\r\n")
+    refusal = b"HTTP/1.1 403 Forbidden\r\n"
+    answer = server.http1(f"POST /shutdown HTTP/1.1\r\n{fields}\r\n".encode())
+    assert (told == [True], not answer.startswith(refusal)) == (is_done, is_done)
+    before = str(server.log.filter)
+    answer = server.http1(f"PUT /proxy-log-level HTTP/1.1\r\n{fields}content-length: 5\r\n\r\ntrace".encode())
+    assert (str(server.log.filter) != before, not answer.startswith(refusal)) == (is_done, is_done)
+    answer = server.http1(f"GET /proxy-log-level HTTP/1.1\r\n{fields}\r\n".encode())
+    assert (b"trace" in answer) == is_done
+    assert server.http1(f"GET /live HTTP/1.1\r\n{fields}\r\n".encode()).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
 def test_a_page_that_cannot_be_made_is_an_answer_of_its_own() -> None:
@@ -205,7 +284,7 @@ def test_a_bad_filter_changes_nothing(body: bytes, error: bytes) -> None:
 
 def test_a_filter_in_pieces_is_one_filter() -> None:
     chunked = (
-        b"PUT /proxy-log-level HTTP/1.1\r\nhost: admin\r\ntransfer-encoding: chunked\r\n\r\n"
+        b"PUT /proxy-log-level HTTP/1.1\r\nhost: localhost:4191\r\ntransfer-encoding: chunked\r\n\r\n"
         b"5\r\nwarn,\r\nd\r\nlinkerd=debug\r\n0\r\nx: y\r\n\r\n"
     )
     server = AdminServer()
@@ -221,7 +300,9 @@ def test_no_body_is_the_default_filter() -> None:
 
 def test_a_filter_that_is_too_long_is_refused_before_it_ends() -> None:
     server = AdminServer()
-    head = f"PUT /proxy-log-level HTTP/1.1\r\nhost: admin\r\ncontent-length: {2 * FILTER_BYTES}\r\n\r\n".encode()
+    head = (
+        f"PUT /proxy-log-level HTTP/1.1\r\nhost: localhost:4191\r\ncontent-length: {2 * FILTER_BYTES}\r\n\r\n".encode()
+    )
     answer = server.http1(head + b"a" * (FILTER_BYTES + 1))
     assert answer.startswith(b"HTTP/1.1 413 ") and b"Connection: close" in answer
     assert str(server.log.filter) == "_access_log=off,linkerd=info,warn"

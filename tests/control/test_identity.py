@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -113,6 +115,82 @@ def test_the_first_certificate_makes_us_ready(workload: Workload) -> None:
 
 
 @pytest.mark.acceptance("IDN-05")
+class Clocks:
+    """A loop of nothing but its timers, and a wall clock beside it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.wall = 1_700_000_000.0
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Any:
+        entry = (self.now + delay_s, callback)
+        self.timers.append(entry)
+        return SimpleNamespace(cancel=lambda: self.timers.remove(entry) if entry in self.timers else None)
+
+    def pass_s(self, seconds: float) -> None:
+        """Both clocks go on together, and what is due is called."""
+        end = self.now + seconds
+        while due := [entry for entry in self.timers if entry[0] <= end]:
+            entry = min(due, key=lambda one: one[0])
+            self.wall += entry[0] - self.now
+            self.now = entry[0]
+            self.timers.remove(entry)
+            entry[1]()
+        self.wall += end - self.now
+        self.now = end
+
+
+class Answering:
+    """A channel whose calls are answered at once with a certificate of a day."""
+
+    def __init__(self, clocks: Clocks, key_and_csr: KeyAndCsr) -> None:
+        self.asked_at: list[float] = []
+        self._clocks = clocks
+        key = serialization.load_der_private_key(key_and_csr.key_der, None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        self._leaf = issue(the_ca(), NAME, key=key)
+
+    def call(self, method: Any, request: Any, on_reply: Callable[[Any], None]) -> None:
+        self.asked_at.append(self._clocks.now)
+        response = identity_pb2.CertifyResponse(leaf_certificate=self._leaf.certificate_der)
+        response.valid_until.seconds = int(self._clocks.wall) + DAY_S
+        on_reply(response)
+
+    def close(self) -> None:
+        pass
+
+
+DAY_S = 86400
+
+
+@pytest.mark.parametrize(
+    ("jump_s", "asked_after_s"),
+    [(0, 0.7 * DAY_S), (DAY_S, 60), (10 * 365 * DAY_S, 60), (-DAY_S, 0.7 * DAY_S), (0.5 * DAY_S, 0.2 * DAY_S)],
+)
+def test_renewal_follows_the_wall_clock(jump_s: float, asked_after_s: float, tmp_path: Path) -> None:
+    """Row B33: after a jump of a day the certificate was renewed 16 hours late, and every handshake failed until then."""
+    clocks = Clocks()
+    key_and_csr = make_key_and_csr(NAME)
+    channel = Answering(clocks, key_and_csr)
+    (tmp_path / "token").write_bytes(b"token")
+    settings = IdentitySettings(NAME, str(tmp_path / "token"), 60.0, 86400.0)
+    made: Any = lambda: channel  # noqa: E731 - a factory of one
+    identity = Identity(clocks, settings, key_and_csr, Credentials(NAME, the_ca().pem), made, lambda: clocks.wall)
+    identity.start()
+    began_at = clocks.now
+    clocks.wall += jump_s
+    clocks.pass_s(max(asked_after_s - 61, 0))
+    assert channel.asked_at == [began_at]
+    clocks.pass_s(122)
+    assert len(channel.asked_at) == 2
+    identity.close()
+    assert not clocks.timers
+
+
 def test_a_certificate_is_refreshed_before_it_expires(controller: Controller, tmp_path: Path) -> None:
     workload = Workload(controller, tmp_path, (0.0, 60.0))
     workload.issuer.lifetime_s = 0.2

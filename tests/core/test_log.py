@@ -176,4 +176,22 @@ def test_a_fault_is_told_with_its_traceback(log: Log) -> None:
         raise ValueError("here")
     except ValueError:
         logger("proxy.app").exception("broke")
-    assert log.lines()[0].endswith("linkerd_app: broke") and log.lines()[-1] == "ValueError: here"
+    assert log.lines()[0].endswith("linkerd_app: broke") and log.lines()[-1] == "    ValueError: here"
+
+
+FORGERY = "x\n[     9.000000s]  INFO ThreadId(01) linkerd_app: Received shutdown signal\r\x1b[2J\u2028"
+
+
+def test_no_text_begins_a_line_of_its_own(log: Log) -> None:
+    """Row B29: status texts of controllers, names, SNI and paths came into the log as they were."""
+    for is_json in (False, True):
+        log.set_up(None, is_json)
+        try:
+            raise ValueError(FORGERY)
+        except ValueError:
+            logger("proxy.app").exception("said %s", FORGERY, extra=event(FORGERY, name=FORGERY))
+    lines = log.lines()
+    assert len([line for line in lines if line.startswith(("[", "{"))]) == 2
+    assert all(line.startswith(("[", "{", "    ")) for line in lines)
+    assert all(character.isprintable() for character in "".join(lines))
+    assert json.loads(lines[-1])["fields"]["name"] == FORGERY
