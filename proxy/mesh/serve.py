@@ -1,10 +1,8 @@
 """Serve: the control plane as a process. Read this first.
 
-Law: one directory of manifests, one state directory, one port for all
-services. A change of the directory replaces the model whole or, if anything is
-wrong with it, changes nothing but the log. At the start there is no last good
-state to keep, so that a directory with errors is refused then: an empty mesh
-would take every endpoint away from proxies that still know better.
+One directory of manifests, one state directory, one port for all services. What is wrong with a manifest is said, and
+costs no more than the objects that it concerns: what they said last stays. At the start nothing was said before, so
+that a directory is refused then if a policy in it cannot be used: without it more would be let in.
 """
 
 from __future__ import annotations
@@ -23,18 +21,20 @@ import grpc.aio
 
 from proxy.api import services
 from proxy.core.addr import Addr
-from proxy.core.watch import Watch
-from proxy.mesh.destination import endpoints_of, profile_of
+from proxy.mesh.answers.endpoints import endpoints_of
+from proxy.mesh.answers.inbound_policy import InboundPolicies
+from proxy.mesh.answers.outbound_policy import policy_for
+from proxy.mesh.answers.profile import profile_of
+from proxy.mesh.answers.topics import Topics
 from proxy.mesh.front import Front
 from proxy.mesh.identity.authority import CertificateAuthority, open_ca
 from proxy.mesh.identity.service import Identity
 from proxy.mesh.identity.tokens import Tokens, open_tokens
-from proxy.mesh.inbound_policy import InboundPolicies
-from proxy.mesh.manifests.directory import Directory
-from proxy.mesh.model import DEFAULT_POLICIES, SERVER_IDENTITY, Model
-from proxy.mesh.outbound_policy import policy_for
+from proxy.mesh.kinds.catalog import CATALOG
+from proxy.mesh.model import DEFAULT_POLICIES, SERVER_IDENTITY
 from proxy.mesh.rpc import Feed, asking, calling, watching
 from proxy.mesh.state import State
+from proxy.mesh.store.manifests import Manifests, Rules
 
 _log: Final = logging.getLogger("sponson.mesh")
 
@@ -62,6 +62,7 @@ class Settings(NamedTuple):
     default_policy: str = DEFAULT_POLICIES[0]
     always_tls: bool = False
     """Speak TLS on loopback too, where proxies expect plain text."""
+    rules: Rules = Rules()
 
 
 class Keys(NamedTuple):
@@ -93,10 +94,10 @@ def run(settings: Settings) -> None:
     asyncio.run(_run(settings))
 
 
-async def start(settings: Settings, models: Watch[Model], keys: Keys) -> Served:
-    """Serve a model as it changes, and write the address into the state directory; ServeError if the port is taken."""
+async def start(settings: Settings, topics: Topics, keys: Keys) -> Served:
+    """Serve a state as it changes, and write the address into the state directory; ServeError if the port is taken."""
     server = grpc.aio.server(options=_OPTIONS)
-    feed = Feed(models)
+    feed = Feed(topics)
     server.add_generic_rpc_handlers(_handlers(feed, keys, settings.default_policy))
     if settings.addr.is_loopback and not settings.always_tls:
         served = await _start_plain(server, feed, settings.addr)
@@ -143,18 +144,31 @@ async def _start_fronted(
 
 
 async def _run(settings: Settings) -> None:
-    directory = Directory(settings.manifests)
-    models = Watch(directory.load())
-    keys = Keys(open_ca(settings.state), open_tokens(settings.state))
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    served = await start(settings, models, keys)
+    manifests = Manifests(settings.manifests, CATALOG, settings.rules)
+    topics = await _first(manifests, stop)
+    if topics is None:
+        return
+    keys = Keys(open_ca(settings.state), open_tokens(settings.state))
+    served = await start(settings, topics, keys)
     _log.info("serving at %s, state in %s", served.addr, settings.state.directory)
-    await directory.follow(models, stop)
+    await manifests.follow(topics.apply, stop)
     await served.stop()
     _log.info("stopped")
+
+
+async def _first(manifests: Manifests, stop: asyncio.Event) -> Topics | None:
+    """What the manifests say at the start; None if the process is to end before they are read."""
+    reading, stopping = asyncio.ensure_future(manifests.open()), asyncio.ensure_future(stop.wait())
+    await asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not reading.done():
+        reading.cancel()
+        return None
+    return Topics(reading.result())
 
 
 def _handlers(feed: Feed, keys: Keys, default_policy: str) -> tuple[grpc.GenericRpcHandler[Any, Any], ...]:

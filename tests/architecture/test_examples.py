@@ -6,17 +6,23 @@ import re
 from pathlib import Path
 
 from proxy.core.addr import Addr
-from proxy.mesh.manifests.directory import Directory
+from proxy.mesh.answers.endpoints import endpoints
+from proxy.mesh.kinds.catalog import CATALOG
+from proxy.mesh.kinds.external_workload import EXTERNAL_WORKLOAD
+from proxy.mesh.kinds.service import SERVICE
+from proxy.mesh.store.manifests import Rules, load
+from proxy.mesh.store.snapshot import View
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 
 
 def test_the_examples_are_a_mesh_with_an_endpoint_and_a_client() -> None:
-    model = Directory(EXAMPLES).load()
-    (endpoint,) = model.endpoints(model.services["default", "web"], 80)
-    assert endpoint.addr == Addr("127.0.0.1", 8080)
-    assert set(model.workloads) == {("default", "web-0"), ("default", "client")}
+    snapshot = load(EXAMPLES, CATALOG, Rules(is_strict=True)).snapshot
+    web = snapshot.one(SERVICE, ("default", "web"))
+    assert web is not None
+    assert list(endpoints(View(snapshot), web, 80)) == [Addr("127.0.0.1", 8080)]
+    assert [one.key for one in snapshot.all(EXTERNAL_WORKLOAD)] == [("default", "client"), ("default", "web-0")]
 
 
 def test_the_manual_shows_the_example_as_it_is() -> None:

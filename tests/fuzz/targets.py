@@ -14,7 +14,8 @@ from proxy.core.errors import ProtocolError
 from proxy.http import grpc
 from proxy.http.h2.hpack import Decoder, Encoder
 from proxy.http.headers import Field, field
-from proxy.mesh.manifests.load import ManifestErrors, load
+from proxy.mesh.kinds.catalog import CATALOG
+from proxy.mesh.store.manifests import ManifestErrors, load
 from proxy.tls.hello import INCOMPLETE, Hello, NoHello, read_hello
 from proxy.transport.header import HeaderError, TransportHeader, decode, encode
 from tests.fuzz import codecs
@@ -124,17 +125,16 @@ def run_grpc_words(data: bytes) -> None:
 
 
 def run_manifests(data: bytes) -> None:
-    """Every complaint names the file."""
+    """Whatever it is, it can be read, and every complaint names the file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "fuzz.yaml"
         path.write_bytes(data)
         try:
-            load(Path(folder))
+            found = load(Path(folder), CATALOG).faults
         except ManifestErrors as refused:
-            found = refused.errors
-        else:
-            return
-    assert found and all(one.file == str(path) and one.reason for one in found)
+            found = refused.faults
+            assert found
+    assert all(one.source.file == str(path) and one.text for one in found)
 
 
 _SLICE: Final = """\

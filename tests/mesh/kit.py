@@ -17,14 +17,15 @@ from google.protobuf.message import Message
 
 from proxy.api.services import Method
 from proxy.core.addr import Addr
-from proxy.core.watch import Watch
+from proxy.mesh.answers.topics import Topics
 from proxy.mesh.identity.authority import open_ca
 from proxy.mesh.identity.tokens import open_tokens
-from proxy.mesh.manifests.directory import Directory
-from proxy.mesh.model import Model
+from proxy.mesh.kinds.catalog import CATALOG
 from proxy.mesh.rpc import Feed
 from proxy.mesh.serve import Keys, Settings, start
 from proxy.mesh.state import State
+from proxy.mesh.store.manifests import Manifests
+from proxy.mesh.store.snapshot import Snapshot
 
 WEB = "web.default.serviceaccount.identity.linkerd.cluster.local"
 
@@ -88,18 +89,18 @@ class Asker:
 
 
 class Mesh:
-    def __init__(self, directory: Path, settings: Settings, models: Watch[Model], feed: Feed, ask: Asker) -> None:
+    def __init__(self, directory: Path, settings: Settings, topics: Topics, feed: Feed, ask: Asker) -> None:
         self.directory = directory
         self.settings = settings
-        self.models = models
+        self.topics = topics
         self.feed = feed
         self.ask = ask
 
     def write(self, text: str, file: str = "mesh.yaml") -> None:
         (self.directory / file).write_text(text)
 
-    async def until(self, is_so: Callable[[Model], bool]) -> None:
-        await until(lambda: is_so(self.models.value))
+    async def until(self, is_so: Callable[[Snapshot], bool]) -> None:
+        await until(lambda: is_so(self.topics.snapshot))
 
 
 @asynccontextmanager
@@ -109,15 +110,15 @@ async def mesh(directory: Path, text: str = SERVICE, port: int = 0) -> AsyncIter
     manifests.mkdir(exist_ok=True)
     (manifests / "mesh.yaml").write_text(text)
     settings = Settings(manifests, State(directory / "state"), Addr("127.0.0.1", port))
-    followed = Directory(manifests)
-    models = Watch(followed.load())
+    followed = Manifests(manifests, CATALOG, settings.rules)
+    topics = Topics(await followed.open())
     keys = Keys(open_ca(settings.state), open_tokens(settings.state))
-    served = await start(settings, models, keys)
+    served = await start(settings, topics, keys)
     stop = asyncio.Event()
-    following = asyncio.create_task(followed.follow(models, stop))
+    following = asyncio.create_task(followed.follow(topics.apply, stop))
     async with grpc.aio.insecure_channel(str(served.addr)) as channel:
         try:
-            yield Mesh(manifests, settings._replace(addr=served.addr), models, served.feed, Asker(channel))
+            yield Mesh(manifests, settings._replace(addr=served.addr), topics, served.feed, Asker(channel))
         finally:
             stop.set()
             await following

@@ -17,13 +17,14 @@ from h2.events import DataReceived, StreamEnded
 
 from proxy.api import outbound_pb2, services
 from proxy.core.addr import Addr
-from proxy.core.watch import Watch
+from proxy.mesh.answers.topics import Topics
 from proxy.mesh.identity.authority import open_ca
 from proxy.mesh.identity.tokens import open_tokens
-from proxy.mesh.manifests.load import load
+from proxy.mesh.kinds.catalog import CATALOG
 from proxy.mesh.model import SERVER_IDENTITY
 from proxy.mesh.serve import Keys, Served, ServeError, Settings, start
 from proxy.mesh.state import State
+from proxy.mesh.store.manifests import load
 from tests.mesh.kit import SERVICE, within
 
 
@@ -33,7 +34,7 @@ async def serving(directory: Path) -> AsyncIterator[Served]:
     state = State(directory)
     keys = Keys(open_ca(state), open_tokens(state))
     settings = Settings(directory, state, Addr("127.0.0.1", 0), always_tls=True)
-    served = await start(settings, Watch(load(directory).model), keys)
+    served = await start(settings, Topics(load(directory, CATALOG)), keys)
     try:
         yield served
     finally:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from proxy.api import destination_pb2, inbound_pb2, outbound_pb2, services
+from proxy.mesh.kinds.external_workload import EXTERNAL_WORKLOAD
 from tests.mesh.kit import SERVICE, WEB, mesh, readable, until, within, workload
 
 GET = destination_pb2.GetDestination(path="web.default.svc.cluster.local:80")
@@ -152,9 +153,9 @@ def test_a_directory_put_in_the_old_ones_place_is_followed_too(tmp_path: Path) -
             served.directory.rename(tmp_path / "old")
             served.directory.mkdir()
             served.write(SERVICE + workload("web-9", 5009))
-            await served.until(lambda model: ("default", "web-9") in model.workloads)
+            await served.until(lambda state: state.one(EXTERNAL_WORKLOAD, ("default", "web-9")) is not None)
             served.write(SERVICE + workload("web-8", 5008))
-            await served.until(lambda model: ("default", "web-8") in model.workloads)
+            await served.until(lambda state: state.one(EXTERNAL_WORKLOAD, ("default", "web-8")) is not None)
 
     asyncio.run(run())
 
@@ -165,9 +166,9 @@ def test_a_stream_that_its_client_cancels_is_forgotten(tmp_path: Path) -> None:
             streams = [served.ask.stream(services.DESTINATION_GET, GET) for _ in range(5)]
             for stream in streams:
                 await within(stream.read())
-            assert len(served.feed.followers) == 5
+            assert len(served.feed.streams) == 5
             for stream in streams:
                 stream.cancel()
-            await until(lambda: not served.feed.followers)
+            await until(lambda: not served.feed.streams)
 
     asyncio.run(run())

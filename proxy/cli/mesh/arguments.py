@@ -9,7 +9,7 @@ from typing import Final
 
 from proxy.core.addr import Addr, parse_addr
 from proxy.mesh.identity.tokens import Account
-from proxy.mesh.manifests.meta import is_dns_name
+from proxy.mesh.manifests.schema import is_dns_name
 from proxy.mesh.state import default_directory
 
 _UNIT_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}

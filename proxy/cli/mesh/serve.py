@@ -9,22 +9,28 @@ from pathlib import Path
 from typing import Final
 
 from proxy.cli.mesh.arguments import add_state, an_addr
-from proxy.mesh.manifests.load import ManifestErrors
 from proxy.mesh.model import DEFAULT_POLICIES
 from proxy.mesh.serve import ServeError, Settings
 from proxy.mesh.serve import run as serve
 from proxy.mesh.state import DEFAULT_ADDR, State, StateError
+from proxy.mesh.store.manifests import ManifestErrors, Rules
 
 FAILURES: Final = (StateError, ServeError, ManifestErrors)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dir", type=Path, required=True, help="the manifests: *.yaml and *.yml, watched for changes")
+    parser.add_argument(
+        "--dir", type=Path, required=True, help="the manifests: *.yaml, *.yml and *.json, watched for changes"
+    )
     parser.add_argument(
         "--addr", type=an_addr, default=DEFAULT_ADDR, help="ip:port, port 0 for a free one (%(default)s)"
     )
     parser.add_argument(
         "--default-policy", choices=DEFAULT_POLICIES, default=DEFAULT_POLICIES[0], help="of inbound ports (%(default)s)"
+    )
+    parser.add_argument("--strict", action="store_true", help="end if anything is wrong with a manifest at the start")
+    parser.add_argument(
+        "--allow-unenforced", action="store_true", help="start although a policy cannot be used: more will be let in"
     )
     add_state(parser)
 
@@ -32,5 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("watchfiles").setLevel(logging.WARNING)
-    serve(Settings(arguments.dir, State(arguments.state_dir), arguments.addr, arguments.default_policy))
+    rules = Rules(arguments.strict, arguments.allow_unenforced)
+    state = State(arguments.state_dir)
+    serve(Settings(arguments.dir, state, arguments.addr, arguments.default_policy, rules=rules))
     return 0

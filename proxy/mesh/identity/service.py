@@ -12,10 +12,10 @@ from typing import Final
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from proxy.api import identity_pb2 as pb
+from proxy.mesh.answers.question import FAILED_PRECONDITION, INTERNAL, INVALID_ARGUMENT, Refusal
 from proxy.mesh.identity.authority import CertificateAuthority, CsrError, MalformedCsrError, UnsupportedKeyError
 from proxy.mesh.identity.tokens import TokenError, Tokens
 from proxy.mesh.model import identity_of
-from proxy.mesh.rpc import FAILED_PRECONDITION, INTERNAL, INVALID_ARGUMENT, Refusal
 
 _CODES: Final = {
     CsrError: FAILED_PRECONDITION,

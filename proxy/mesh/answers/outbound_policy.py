@@ -1,6 +1,6 @@
 """OutboundPolicies: what an outbound proxy does with traffic to an address or a name.
 
-Law: a service's port is balanced over its own endpoints, by the protocol that
+A service's port is balanced over its own endpoints, by the protocol that
 its `appProtocol` or opaque-ports annotation names, else by detection. An
 address of the cluster's networks that is no service is not found; one beyond
 them is let through. Shapes: golden recording; reference: outbound, section 3.3.
@@ -8,7 +8,7 @@ them is let through. Shapes: golden recording; reference: outbound, section 3.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from google.protobuf.duration_pb2 import Duration
@@ -16,7 +16,10 @@ from google.protobuf.duration_pb2 import Duration
 from proxy.api import destination_pb2, http_route_pb2, meta_pb2, opaque_route_pb2
 from proxy.api import outbound_pb2 as pb
 from proxy.core.addr import Addr
-from proxy.mesh.model import CLUSTER_DOMAIN, FailureAccrual, Model, Service
+from proxy.mesh.answers.question import INVALID_ARGUMENT, NOT_FOUND, Question, Refusal
+from proxy.mesh.kinds.service import BY_ADDRESS, SERVICE, FailureAccrual, Service
+from proxy.mesh.manifests.kind import Key
+from proxy.mesh.model import CLUSTER_DOMAIN
 from proxy.mesh.net import (
     CLUSTER_NETWORKS,
     address_message,
@@ -26,14 +29,14 @@ from proxy.mesh.net import (
     service_key,
     service_meta,
 )
-from proxy.mesh.rpc import INVALID_ARGUMENT, NOT_FOUND, Answer, Refusal
+from proxy.mesh.store.snapshot import View
 
 _HTTP_1: Final = frozenset({"http"})
 _HTTP_2: Final = frozenset({"kubernetes.io/h2c", "grpc"})
 _EGRESS: Final = "egress-fallback"
 
 
-def policy_for(request: pb.TrafficSpec) -> Answer[pb.OutboundPolicy]:
+def policy_for(request: pb.TrafficSpec) -> Question[pb.OutboundPolicy]:
     """OutboundPolicies/Watch and Get; Refusal if the target cannot be understood or cannot be a service."""
     target = request.WhichOneof("target")
     if target == "authority":
@@ -41,12 +44,12 @@ def policy_for(request: pb.TrafficSpec) -> Answer[pb.OutboundPolicy]:
     if target is None:
         raise Refusal(INVALID_ARGUMENT, "target is missing")
     try:
-        return _Policy(read_address(request.addr), "", "")
+        return OutboundTo(read_address(request.addr), ("", ""))
     except ValueError as error:
         raise Refusal(INVALID_ARGUMENT, f"invalid target: {error}") from None
 
 
-def _named(authority: str) -> Answer[pb.OutboundPolicy]:
+def _named(authority: str) -> Question[pb.OutboundPolicy]:
     try:
         host, port = read_authority(authority)
     except ValueError as error:
@@ -54,36 +57,26 @@ def _named(authority: str) -> Answer[pb.OutboundPolicy]:
     key = service_key(host)
     if key is None:
         raise Refusal(NOT_FOUND, f"authority must be of the form <name>.<namespace>.svc.{CLUSTER_DOMAIN}")
-    return _Policy(Addr("", port), *key)
+    return OutboundTo(Addr("", port), key)
 
 
-class _Policy:
-    """One open Watch, of an address or (without an IP) of a service's name."""
+@dataclass(frozen=True, slots=True)
+class OutboundTo(Question[pb.OutboundPolicy]):
+    """What is done with traffic to an address or (without an IP) to a service's name."""
 
-    __slots__ = ("_target", "_namespace", "_name", "_told")
+    target: Addr
+    service: Key
 
-    def __init__(self, target: Addr, namespace: str, name: str) -> None:
-        self._target = target
-        self._namespace = namespace
-        self._name = name
-        self._told: pb.OutboundPolicy | None = None
-
-    def __call__(self, model: Model) -> Iterator[pb.OutboundPolicy]:
-        policy = self._policy(model)
-        if policy != self._told:
-            self._told = policy
-            yield policy
-
-    def _policy(self, model: Model) -> pb.OutboundPolicy:
-        target = self._target
+    def answer(self, view: View) -> pb.OutboundPolicy | Refusal:
+        target = self.target
         if target.ip:
-            service = model.service_at(target.ip)
+            service = next(iter(view.found(BY_ADDRESS, target.ip)), None)
         else:
-            service = model.services.get((self._namespace, self._name))
+            service = view.one(SERVICE, self.service)
         if service is not None:
             return service_policy(service, target.port)
         if not target.ip or is_in(target.ip, CLUSTER_NETWORKS):
-            raise Refusal(NOT_FOUND, "No such service")
+            return Refusal(NOT_FOUND, "No such service")
         return egress_policy(target)
 
 

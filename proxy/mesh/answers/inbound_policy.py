@@ -1,6 +1,6 @@
 """InboundServerPolicies: what an inbound port admits.
 
-Law: without policy resources a port has the default policy of its workload, or
+Without policy resources a port has the default policy of its workload, or
 of this control plane; it detects its protocol unless the workload calls the
 port opaque. Shapes: golden recording of the control plane; reference: inbound, section 5.
 """
@@ -8,16 +8,20 @@ port opaque. Shapes: golden recording of the control plane; reference: inbound, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
 
 from proxy.api import http_route_pb2, meta_pb2
 from proxy.api import inbound_pb2 as pb
-from proxy.mesh.model import Key, Model
+from proxy.mesh.answers.question import INVALID_ARGUMENT, NOT_FOUND, Finished, Question, Refusal
+from proxy.mesh.kinds.external_workload import EXTERNAL_WORKLOAD
+from proxy.mesh.manifests.kind import Key
 from proxy.mesh.net import ANYWHERE, CLUSTER_NETWORKS, network_message
-from proxy.mesh.rpc import INVALID_ARGUMENT, NOT_FOUND, Answer, Refusal
+from proxy.mesh.store.snapshot import View
 
 _DETECT_TIMEOUT_S: Final = 10
 
@@ -29,32 +33,32 @@ class InboundPolicies:
         self._default_policy = default_policy
         """One of model.DEFAULT_POLICIES."""
 
-    def ask(self, request: pb.PortSpec) -> Answer[pb.Server]:
+    def ask(self, request: pb.PortSpec) -> InboundPort:
         """InboundServerPolicies/WatchPort and GetPort; Refusal if workload or port cannot be understood."""
         if not 1 <= request.port <= 65535:
             raise Refusal(INVALID_ARGUMENT, f"port {request.port} is not between 1 and 65535")
-        return _Port(_read_workload(request.workload), request.port, self._default_policy)
+        return InboundPort(_read_workload(request.workload), request.port, self._default_policy)
 
 
-class _Port:
-    """One open WatchPort."""
+@dataclass(frozen=True, slots=True)
+class InboundPort(Question[pb.Server]):
+    """What a workload's port admits."""
 
-    __slots__ = ("_workload", "_port", "_default_policy", "_told")
+    workload: Key
+    port: int
+    default_policy: str
 
-    def __init__(self, workload: Key, port: int, default_policy: str) -> None:
-        self._workload = workload
-        self._port = port
-        self._default_policy = default_policy
-        self._told: pb.Server | None = None
-
-    def __call__(self, model: Model) -> Iterator[pb.Server]:
-        workload = model.workloads.get(self._workload)
+    def answer(self, view: View) -> pb.Server | Refusal:
+        workload = view.one(EXTERNAL_WORKLOAD, self.workload)
         if workload is None:
-            raise Refusal(NOT_FOUND, "unknown server")
-        server = default_server(workload.default_policy or self._default_policy, self._port in workload.opaque_ports)
-        if server != self._told:
-            self._told = server
-            yield server
+            return Refusal(NOT_FOUND, "unknown server")
+        return default_server(workload.default_policy or self.default_policy, self.port in workload.opaque_ports)
+
+    def messages(self, told: pb.Server | None, now: pb.Server | Refusal) -> Iterable[Message]:
+        """A stream whose workload goes ends; its proxy asks anew, and is told that there is none."""
+        if isinstance(now, Refusal) and told is not None:
+            raise Finished
+        return super(InboundPort, self).messages(told, now)
 
 
 def default_server(policy: str, is_opaque: bool) -> pb.Server:

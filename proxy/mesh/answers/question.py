@@ -1,0 +1,68 @@
+"""Question: what a client asked, as a value, and how its answer becomes messages.
+
+Everyone who asks the same question gets the same answer: it is made once per state, compared with the one before, and
+encoded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from proxy.mesh.store.snapshot import View
+
+V = TypeVar("V")
+
+NOT_FOUND = grpc.StatusCode.NOT_FOUND
+INVALID_ARGUMENT = grpc.StatusCode.INVALID_ARGUMENT
+FAILED_PRECONDITION = grpc.StatusCode.FAILED_PRECONDITION
+INTERNAL = grpc.StatusCode.INTERNAL
+UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
+UNKNOWN = grpc.StatusCode.UNKNOWN
+PERMISSION_DENIED = grpc.StatusCode.PERMISSION_DENIED
+RESOURCE_EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+class Refusal(Exception):
+    """Instead of an answer: a status and a text. Equal refusals are equal values."""
+
+    def __init__(self, code: grpc.StatusCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Refusal) and (self.code, self.text) == (other.code, other.text)
+
+    def __hash__(self) -> int:
+        return hash((self.code, self.text))
+
+
+class Finished(Exception):
+    """The stream ends in good order: its client is to ask anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[V]):
+    """Derive a frozen dataclass: its fields are what was asked, and equal questions are one.
+
+    By default an answer is one message, sent whole whenever it changes; a question without an answer is refused when
+    it is first asked, and a stream that is open then says nothing until there is an answer again.
+    """
+
+    def answer(self, view: View) -> V | Refusal:
+        """The answer by this state: a value that is compared. Whatever it depends on is read through the view."""
+        raise NotImplementedError
+
+    def messages(self, told: V | None, now: V | Refusal) -> Iterable[Message]:
+        """What to send to one who was told `told` last (None: nothing yet). Refusal or Finished ends the stream."""
+        if isinstance(now, Refusal):
+            if told is None:
+                raise now
+            return ()
+        message: Any = now
+        return (message,)

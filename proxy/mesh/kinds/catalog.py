@@ -1,0 +1,56 @@
+"""Every kind that is read, those that are passed over, and those that must not be.
+
+A cluster's own manifests can be pointed at: what concerns no proxy is passed over without a word, anything else that is
+not known is named once. What forbids something is never passed over while nobody here would enforce it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.mesh.kinds.endpoint_slice import ENDPOINT_SLICE
+from proxy.mesh.kinds.external_workload import EXTERNAL_WORKLOAD
+from proxy.mesh.kinds.service import SERVICE
+from proxy.mesh.manifests.reading import Catalog
+
+_IGNORED: Final = frozenset(
+    {
+        *(
+            ("", name)
+            for name in (
+                "Binding", "ConfigMap", "Event", "LimitRange", "Namespace", "Node", "PersistentVolume",
+                "PersistentVolumeClaim", "Pod", "PodTemplate", "ReplicationController", "ResourceQuota", "Secret",
+                "ServiceAccount", "Endpoints",
+            )
+        ),
+        *(
+            (group, "*")
+            for group in (
+                "apps", "batch", "autoscaling", "policy", "rbac.authorization.k8s.io", "apiextensions.k8s.io",
+                "storage.k8s.io", "scheduling.k8s.io", "coordination.k8s.io", "admissionregistration.k8s.io",
+                "apiregistration.k8s.io", "node.k8s.io", "certificates.k8s.io", "events.k8s.io",
+                "flowcontrol.apiserver.k8s.io", "cert-manager.io", "monitoring.coreos.com",
+            )
+        ),
+        ("networking.k8s.io", "Ingress"),
+        ("networking.k8s.io", "IngressClass"),
+        ("gateway.networking.k8s.io", "Gateway"),
+        ("gateway.networking.k8s.io", "GatewayClass"),
+        ("linkerd.io", "ServiceProfile"),
+    }
+)  # fmt: skip
+
+_UNENFORCED: Final = frozenset(
+    {
+        ("policy.linkerd.io", "*"),
+        ("sponson.io", "*"),
+        ("networking.k8s.io", "NetworkPolicy"),
+        ("security.istio.io", "*"),
+        ("cilium.io", "CiliumNetworkPolicy"),
+        ("cilium.io", "CiliumClusterwideNetworkPolicy"),
+        ("crd.projectcalico.org", "*"),
+        ("projectcalico.org", "*"),
+    }
+)
+
+CATALOG: Final = Catalog((SERVICE, ENDPOINT_SLICE, EXTERNAL_WORKLOAD), _IGNORED, _UNENFORCED)

@@ -1,0 +1,173 @@
+"""kind: Service (v1).
+
+A headless service has no cluster address but is found by its name all the same. Ports are TCP unless they say
+otherwise, and only those are served: a proxy carries nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from proxy.mesh.kinds import annotation
+from proxy.mesh.manifests.kind import Document, Kind, Metadata, Resource, Table
+from proxy.mesh.manifests.schema import ANYTHING, FLAG, NAME, PORT, TEXT, TEXTS, Either, ListOf, Record, Text
+from proxy.mesh.manifests.value import Value
+from proxy.mesh.model import CLUSTER_DOMAIN, DEFAULT_OPAQUE_PORTS, PortSet
+
+_ACCRUAL: Final = "balancer.linkerd.io/failure-accrual"
+_U32: Final = 0xFFFFFFFF
+_NO_ADDRESS: Final = ("", "None")
+
+
+@dataclass(frozen=True, slots=True)
+class ServicePort:
+    name: str
+    port: int
+    target: int | str
+    """A number, or the name of a workload's port."""
+    app_protocol: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FailureAccrual:
+    """Consecutive failures that take an endpoint out of a balancer, and the bounds of its probation."""
+
+    max_failures: int
+    min_penalty_s: float
+    max_penalty_s: float
+    jitter: float
+
+
+@dataclass(frozen=True, slots=True)
+class Service(Resource):
+    cluster_ips: tuple[str, ...] = ()
+    ports: tuple[ServicePort, ...] = ()
+    """Of TCP only."""
+    selector: tuple[tuple[str, str], ...] = ()
+    opaque_ports: PortSet = DEFAULT_OPAQUE_PORTS
+    accrual: FailureAccrual | None = None
+    external_name: str = ""
+    """Of a service that is an alias of a name elsewhere."""
+    is_local: bool = False
+    """internalTrafficPolicy: only endpoints on the client's own node."""
+    publishes_not_ready: bool = False
+
+    @property
+    def fqn(self) -> str:
+        return f"{self.name}.{self.namespace}.svc.{CLUSTER_DOMAIN}"
+
+    def port(self, number: int) -> ServicePort | None:
+        return next((port for port in self.ports if port.port == number), None)
+
+
+def read(document: Document) -> Service:
+    spec = document.body.need("spec")
+    ports = tuple(map(_port, (port for port in spec.items("ports") if port.text_of("protocol", "TCP") == "TCP")))
+    return Service(
+        *document.meta.key,
+        _cluster_ips(spec),
+        ports,
+        tuple(sorted(spec.texts("selector").items())),
+        annotation.opaque_ports_or_default(document.meta, ((port.name, port.port) for port in ports)),
+        _accrual(document.meta),
+        spec.text_of("externalName") if spec.text_of("type") == "ExternalName" else "",
+        spec.text_of("internalTrafficPolicy") == "Local",
+        _is_set(spec.get("publishNotReadyAddresses")),
+    )
+
+
+def _is_set(value: Value | None) -> bool:
+    return value is not None and value.flag()
+
+
+def _port(value: Value) -> ServicePort:
+    number = value.need("port").port()
+    target = value.get("targetPort")
+    return ServicePort(
+        value.text_of("name"),
+        number,
+        number if target is None else target_port(target),
+        value.text_of("appProtocol"),
+    )
+
+
+def target_port(value: Value) -> int | str:
+    """A number, also one in quotes, or a name."""
+    if value.tag == "int":
+        return value.port()
+    text = value.text()
+    return annotation.port_number(value) if text.isdigit() else text
+
+
+def _cluster_ips(spec: Value) -> tuple[str, ...]:
+    values = list(spec.items("clusterIPs"))
+    single = spec.get("clusterIP")
+    if single is not None:
+        values.insert(0, single)
+    return tuple(dict.fromkeys(value.ip() for value in values if value.text() not in _NO_ADDRESS))
+
+
+def _accrual(meta: Metadata) -> FailureAccrual | None:
+    """Linkerd's annotations of a circuit breaker (reference: balancing)."""
+    mode = meta.annotations.get(_ACCRUAL)
+    if mode is None:
+        return None
+    if mode.text() != "consecutive":
+        raise mode.error(f"{mode.text()[:80]!r} is unknown: only `consecutive` is")
+    failures = meta.annotations.get(f"{_ACCRUAL}-consecutive-max-failures")
+    jitter = meta.annotations.get(f"{_ACCRUAL}-consecutive-jitter-ratio")
+    low = meta.annotations.get(f"{_ACCRUAL}-consecutive-min-penalty")
+    high = meta.annotations.get(f"{_ACCRUAL}-consecutive-max-penalty")
+    return FailureAccrual(
+        7 if failures is None else annotation.whole(failures, 1, _U32),
+        1.0 if low is None else annotation.duration_s(low),
+        60.0 if high is None else annotation.duration_s(high),
+        0.5 if jitter is None else annotation.ratio(jitter, 0.0, 100.0),
+    )
+
+
+PROTOCOL: Final = Text("TCP", "UDP", "SCTP")
+TARGET_PORT: Final = Either(int=PORT, str=TEXT)
+_CLUSTER_IP: Final = TEXT
+_PORTS: Final = ListOf(
+    Record(
+        {
+            "name": TEXT,
+            "protocol": PROTOCOL,
+            "port": PORT,
+            "targetPort": TARGET_PORT,
+            "nodePort": ANYTHING,
+            "appProtocol": TEXT,
+        },
+        "port",
+    )
+)
+_SPEC: Final = Record(
+    {
+        "type": Text("ClusterIP", "NodePort", "LoadBalancer", "ExternalName"),
+        "clusterIP": _CLUSTER_IP,
+        "clusterIPs": ListOf(_CLUSTER_IP),
+        "externalName": NAME,
+        "internalTrafficPolicy": Text("Cluster", "Local"),
+        "ports": _PORTS,
+        "publishNotReadyAddresses": FLAG,
+        "selector": TEXTS,
+        **dict.fromkeys(
+            (
+                "allocateLoadBalancerNodePorts", "externalIPs", "externalTrafficPolicy", "healthCheckNodePort",
+                "ipFamilies", "ipFamilyPolicy", "loadBalancerClass", "loadBalancerIP", "loadBalancerSourceRanges",
+                "sessionAffinity", "sessionAffinityConfig", "topologyKeys", "trafficDistribution",
+            ),
+            ANYTHING,
+        ),
+    }
+)  # fmt: skip
+
+BY_ADDRESS: Final[Table[Service]] = Table("services by address", lambda service: service.cluster_ips)
+BY_SELECTOR: Final[Table[Service]] = Table(
+    "services by selector", lambda service: [(service.namespace, *service.selector[0])] if service.selector else ()
+)
+"""Under (namespace, label, value) of one of the selector's labels."""
+
+SERVICE: Final = Kind("", "Service", {"v1": Record({"spec": _SPEC}, "spec")}, read, (BY_ADDRESS, BY_SELECTOR))

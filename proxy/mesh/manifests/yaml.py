@@ -1,0 +1,177 @@
+"""YAML into Values, by libyaml's events.
+
+YAML 1.1, as Kubernetes' tools read it: plain scalars are typed, `<<` merges. What a small text could blow up into is
+bounded: depth, and the number of values once all aliases are written out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import yaml
+
+from proxy.mesh.manifests.value import Fault, ManifestError, Value, plain_tag, short_tag
+
+_DEPTH: Final = 64
+_VALUES: Final = 2_000_000
+"""With aliases written out: what a walk over a document may have to visit."""
+
+_MERGE: Final = "<<"
+
+
+def documents(text: str) -> Iterator[Value]:
+    """The documents of a text that are not empty; ManifestError where it is no YAML."""
+    try:
+        parser: Any = yaml.CSafeLoader(text)
+        while True:
+            event = parser.get_event()
+            if event is None or isinstance(event, yaml.StreamEndEvent):
+                return
+            if isinstance(event, yaml.DocumentStartEvent):
+                value = _Builder(parser).build()
+                if not value.is_null:
+                    yield value
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise ManifestError(Fault(mark.line + 1 if mark else 1, "", f"no YAML: {error.problem}")) from None
+    except (yaml.YAMLError, UnicodeError) as error:
+        raise ManifestError(Fault(1, "", f"no YAML: {' '.join(str(error).split())}")) from None
+
+
+class _Open:
+    """A mapping or list whose end has not come yet."""
+
+    __slots__ = ("value", "key", "merged", "anchor", "size")
+
+    def __init__(self, value: Value, anchor: str | None) -> None:
+        self.value = value
+        self.key: str | None = None
+        """Of the mapping's next value."""
+        self.merged: list[Value] = []
+        self.anchor = anchor
+        self.size = 1
+
+
+class _Builder:
+    """One document, from its first event to its last."""
+
+    __slots__ = ("_parser", "_stack", "_anchors", "_root")
+
+    def __init__(self, parser: Any) -> None:
+        self._parser = parser
+        self._stack: list[_Open] = []
+        self._anchors: dict[str, tuple[Value, int] | None] = {}
+        """Value and size; None while the value is still open."""
+        self._root: Value | None = None
+
+    def build(self) -> Value:
+        get_event, stack = self._parser.get_event, self._stack
+        while True:
+            event = get_event()
+            kind = event.__class__
+            if kind is yaml.ScalarEvent:
+                top = stack[-1] if stack else None
+                if top is not None and top.key is None and isinstance(top.value.raw, dict):
+                    self._take_key(top, event)
+                    continue
+                tag = event.tag
+                if tag is None or tag == "!":
+                    tag = plain_tag(event.value) if event.implicit[0] else "str"
+                else:
+                    tag = short_tag(tag)
+                self._place(self._value(event.value, tag, event), event.anchor, 1)
+            elif kind is yaml.MappingStartEvent:
+                self._open(self._value({}, "map", event), event.anchor)
+            elif kind is yaml.SequenceStartEvent:
+                self._open(self._value([], "seq", event), event.anchor)
+            elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+                self._close()
+            elif kind is yaml.AliasEvent:
+                self._alias(event)
+            elif kind is yaml.DocumentEndEvent:
+                assert self._root is not None
+                return self._root
+
+    def _value(self, raw: Any, tag: str, event: Any) -> Value:
+        line = event.start_mark.line + 1
+        if not self._stack:
+            return Value(raw, tag, line, None, "")
+        top = self._stack[-1]
+        if isinstance(top.value.raw, list):
+            return Value(raw, tag, line, top.value, f"[{len(top.value.raw)}]")
+        if top.key is None:
+            raise ManifestError(Fault(line, top.value.path, "a key must be a string"))
+        return Value(raw, tag, line, top.value, f".{top.key}")
+
+    def _take_key(self, top: _Open, event: Any) -> None:
+        key = event.value
+        raw = top.value.raw
+        if key in raw and key != _MERGE:
+            raise ManifestError(Fault(event.start_mark.line + 1, top.value.path, f"{key} is given twice"))
+        if event.anchor:
+            self._anchors[event.anchor] = (Value(key, "str", event.start_mark.line + 1, top.value, ""), 1)
+        top.key = key
+
+    def _open(self, value: Value, anchor: str | None) -> None:
+        if len(self._stack) >= _DEPTH:
+            raise value.error(f"nested more than {_DEPTH} deep")
+        if anchor:
+            self._anchors[anchor] = None
+        self._stack.append(_Open(value, anchor))
+
+    def _close(self) -> None:
+        done = self._stack.pop()
+        raw = done.value.raw
+        if done.merged:
+            assert isinstance(raw, dict)
+            for source in done.merged:
+                assert isinstance(source.raw, dict)
+                for key, value in source.raw.items():
+                    raw.setdefault(key, value)
+        self._place(done.value, done.anchor, done.size)
+
+    def _alias(self, event: Any) -> None:
+        line = event.start_mark.line + 1
+        if event.anchor not in self._anchors:
+            raise ManifestError(Fault(line, "", f"no YAML: found undefined alias {event.anchor}"))
+        known = self._anchors[event.anchor]
+        if known is None:
+            raise ManifestError(Fault(line, "", f"the alias {event.anchor} stands within what it means"))
+        top = self._stack[-1] if self._stack else None
+        if top is not None and top.key is None and isinstance(top.value.raw, dict):
+            event.value = known[0].raw
+            if not isinstance(event.value, str):
+                raise ManifestError(Fault(line, top.value.path, "a key must be a string"))
+            event.anchor = None
+            self._take_key(top, event)
+            return
+        self._place(known[0], None, known[1])
+
+    def _place(self, value: Value, anchor: str | None, size: int) -> None:
+        """A value that is complete goes where it stands."""
+        if anchor:
+            self._anchors[anchor] = (value, size)
+        if not self._stack:
+            self._root = value
+            return
+        top = self._stack[-1]
+        top.size += size
+        if top.size > _VALUES:
+            raise value.error(f"more than {_VALUES} values, with aliases written out")
+        raw = top.value.raw
+        if isinstance(raw, list):
+            raw.append(value)
+            return
+        assert isinstance(raw, dict)
+        key, top.key = top.key, None
+        if key is None:
+            raise ManifestError(Fault(value.line, top.value.path, "a key must be a string"))
+        if key == _MERGE and value.tag in ("map", "seq"):
+            sources = value.raw if isinstance(value.raw, list) else [value]
+            for source in sources:
+                if not isinstance(source.raw, dict):
+                    raise value.error("only mappings can be merged")
+                top.merged.append(source)
+            return
+        raw[key] = value

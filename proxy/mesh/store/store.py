@@ -1,0 +1,153 @@
+"""Store: what all files say together, with the last good state kept for every single object.
+
+An object is kept as it was while its manifest is broken, and while the file that it stood in has parts that cannot be
+made out, since it may still be among them. Where two documents claim to be one object, the first by file and line is it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from proxy.mesh.manifests.kind import ObjectId
+from proxy.mesh.store.file import FileRead, Placed
+from proxy.mesh.store.snapshot import EMPTY, Entry, Facet, Snapshot, Source
+
+
+class Said(NamedTuple):
+    """A complaint, as it is told."""
+
+    source: Source
+    text: str
+    is_error: bool
+    of: ObjectId | None = None
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.text}" if self.source.line else f"{self.source.file}: {self.text}"
+
+
+class Update(NamedTuple):
+    """What a change of files made of the state."""
+
+    snapshot: Snapshot
+    touched: frozenset[Facet]
+    faults: tuple[Said, ...]
+    """All that is wrong now, by file and line."""
+    may_restrict: bool
+    """Something that could not be used may forbid something."""
+
+
+class _Claims(NamedTuple):
+    """The documents of one file that say to be one object."""
+
+    lines: tuple[tuple[int, Any], ...]
+    """Line and model, which is None if something is wrong with it."""
+
+
+class Store:
+    __slots__ = ("snapshot", "_now", "_files", "_claims", "_held", "_duplicates")
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        """`now`: Unix seconds."""
+        self.snapshot = EMPTY
+        self._now = now
+        self._files: dict[str, FileRead] = {}
+        self._claims: dict[ObjectId, dict[str, list[tuple[int, Any]]]] = {}
+        self._held: dict[str, set[ObjectId]] = {}
+        """File → objects that are kept only because parts of it cannot be made out."""
+        self._duplicates: dict[ObjectId, tuple[Said, ...]] = {}
+
+    def update(self, files: Mapping[str, FileRead | None]) -> Update:
+        """The state after these files were read, or (None) have gone."""
+        affected: set[ObjectId] = set()
+        for file, read in files.items():
+            affected |= self._replace(file, read)
+        changes: dict[ObjectId, Entry | None] = {}
+        for of in affected:
+            old, new = self.snapshot.entries.get(of), self._resolve(of)
+            if new != old:
+                changes[of] = new
+        touched: frozenset[Facet] = frozenset()
+        if changes:
+            self.snapshot, touched = self.snapshot.after(changes)
+        restricts = any(placed.read.may_restrict for read in self._files.values() for placed in read.chunks)
+        return Update(self.snapshot, touched, self._faults(), restricts)
+
+    def _replace(self, file: str, read: FileRead | None) -> set[ObjectId]:
+        """Take a file's new claims for its old ones; the objects that this may change."""
+        before = self._files.pop(file, None)
+        if read is not None:
+            self._files[file] = read
+        old, new = _placed(before), _placed(read)
+        affected = self._held.pop(file, set())
+        for placed in old.keys() - new.keys():
+            for claim in old[placed].read.claims:
+                claims = self._claims[claim.id][file]
+                claims.remove((placed[0] + claim.line, claim.model))
+                affected.add(claim.id)
+        for placed in new.keys() - old.keys():
+            for claim in new[placed].read.claims:
+                self._claims.setdefault(claim.id, {}).setdefault(file, []).append((placed[0] + claim.line, claim.model))
+                affected.add(claim.id)
+        return affected
+
+    def _resolve(self, of: ObjectId) -> Entry | None:
+        old = self.snapshot.entries.get(of)
+        placed = self._places(of)
+        if not placed:
+            return self._missing(of, old)
+        source, model = placed[0]
+        if len(placed) > 1:
+            text = f"{of} is already defined at {source}"
+            self._duplicates[of] = tuple(Said(other, text, True, of) for other, _ in placed[1:])
+        else:
+            self._duplicates.pop(of, None)
+        if model is None:
+            return old._replace(is_stale=True) if old is not None else None
+        if old is not None and old.model == model:
+            return Entry(of, old.model, source, old.since)
+        return Entry(of, model, source, self._now())
+
+    def _places(self, of: ObjectId) -> list[tuple[Source, Any]]:
+        """Where an object is claimed, in order; forgets files that claim it no more."""
+        by_file = self._claims.get(of)
+        if by_file is None:
+            return []
+        for file in [file for file, claims in by_file.items() if not claims]:
+            del by_file[file]
+        if not by_file:
+            del self._claims[of]
+        found = [(Source(file, line), model) for file, claims in by_file.items() for line, model in claims]
+        return sorted(found, key=lambda pair: pair[0])
+
+    def _missing(self, of: ObjectId, old: Entry | None) -> Entry | None:
+        """Nobody claims it: is it gone, or only not to be made out?"""
+        self._duplicates.pop(of, None)
+        if old is None:
+            return None
+        read = self._files.get(old.source.file)
+        if read is None or read.is_whole:
+            return None
+        self._held.setdefault(read.file, set()).add(of)
+        return old._replace(is_stale=True)
+
+    def _faults(self) -> tuple[Said, ...]:
+        found = [said for read in self._files.values() for said in _faults_of(read)]
+        found += [said for faults in self._duplicates.values() for said in faults]
+        return tuple(sorted(found, key=lambda said: (said.source, said.text)))
+
+
+def _placed(read: FileRead | None) -> dict[tuple[int, int], Placed]:
+    """The chunks of a file by place and identity: what is the same in two readings has the same key."""
+    return {} if read is None else {(placed.offset, id(placed.read)): placed for placed in read.chunks}
+
+
+def _faults_of(read: FileRead) -> Iterable[Said]:
+    if read.fault:
+        yield Said(Source(read.file, 0), read.fault, True)
+    for offset, chunk in read.chunks:
+        for of, fault in chunk.faults:
+            yield Said(Source(read.file, offset + fault.line), str(fault), fault.is_error, of)
+
+
+FIRST: Final = Update(EMPTY, frozenset(), (), False)
