@@ -104,7 +104,7 @@ def test_an_object_may_move_to_another_file(tmp_path: Path) -> None:
 def test_of_two_documents_that_are_one_object_the_first_counts_and_the_second_follows_it(tmp_path: Path) -> None:
     files = Directory(tmp_path, a=workload("web-0", 5000), b=workload("web-0", 6000))
     (said,) = files.update.faults
-    assert str(said).endswith(f"b.yaml:1: ExternalWorkload default/web-0 is already defined at {tmp_path}/a.yaml:1")
+    assert str(said).endswith(f"b.yaml:2: ExternalWorkload default/web-0 is already defined at {tmp_path}/a.yaml:2")
     files.write(a=None)
     assert files.entry(WEB_0).model.ports == (("http", 6000),)
     assert not files.update.faults

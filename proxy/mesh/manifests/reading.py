@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from proxy.mesh.manifests.kind import STATUS, Document, Kind, Metadata, ObjectId
-from proxy.mesh.manifests.schema import ANYTHING, NAME, TEXTS, Record, Text, is_dns_name, likely, unknown_key
+from proxy.mesh.manifests.schema import ANYTHING, NAME, TEXTS, Record, is_dns_name, likely, unknown_key
 from proxy.mesh.manifests.value import Fault, ManifestError, Value
 from proxy.mesh.manifests.yaml import documents
 
@@ -237,5 +237,3 @@ def _texts(labels: Value | None) -> Mapping[str, str]:
         return {}
     return {key: value.raw for key, value in labels.raw.items() if isinstance(value.raw, str) and value.tag == "str"}
 
-
-KIND_NAME: Final = Text(pattern="[A-Z][A-Za-z0-9]*", means="name of a kind")

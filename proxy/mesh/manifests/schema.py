@@ -41,9 +41,11 @@ class Anything:
 class Text:
     """A string, of a closed list or of a pattern if one is given (with the words for what the pattern means)."""
 
-    def __init__(self, *one_of: str, pattern: str = "", means: str = "", longest: int = 0) -> None:
+    def __init__(
+        self, *one_of: str, pattern: re.Pattern[str] | None = None, means: str = "", longest: int = 0
+    ) -> None:
         self._one_of: Final = one_of
-        self._pattern: Final = re.compile(pattern) if pattern else None
+        self._pattern: Final = pattern
         self._means: Final = means
         self._longest: Final = longest
 
@@ -222,7 +224,7 @@ FLAG: Final = Flag()
 IP: Final = Ip()
 TEXTS: Final = MapOf(TEXT)
 PORT: Final = Number(1, 65535)
-NAME: Final = Text(pattern=_NAME.pattern, means="DNS name", longest=253)
+NAME: Final = Text(pattern=_NAME, means="DNS name", longest=253)
 
 _TAG_NAMES: Final = {"int": "a whole number", "str": "a string", "bool": "true or false", "map": "a mapping"}
 
