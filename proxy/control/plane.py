@@ -107,12 +107,12 @@ class ControlPlane:
         return Channel(self._reactor, settings, dial_to(self._reactor, target, self._credentials), self.names, scope)
 
     def _streams(self, target: ControlAddr) -> StreamSettings:
+        """The limits hold for a controller on loopback too, which can hang like any other (Linkerd exempts it)."""
         config = self._config
-        if target.is_loopback:
-            return StreamSettings(config.inbound_connect_backoff)
         limits = StreamLimits(
             config.control_stream_initial_timeout_s,
             config.control_stream_idle_timeout_s,
             config.control_stream_lifetime_s,
         )
-        return StreamSettings(config.outbound_connect_backoff, limits)
+        backoff = config.inbound_connect_backoff if target.is_loopback else config.outbound_connect_backoff
+        return StreamSettings(backoff, limits)

@@ -35,7 +35,7 @@ A = TypeVar("A", bound=Message)
 
 
 class StreamLimits(NamedTuple):
-    """None stands for no limit. Not for controllers on loopback."""
+    """None stands for no limit."""
 
     initial_s: float | None = None
     """Until the first message; `idle_s` if unset. Passing it is a failure (DEADLINE_EXCEEDED)."""

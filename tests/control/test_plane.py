@@ -102,6 +102,25 @@ def test_everything_that_a_sidecar_asks(controller: Controller, tmp_path: Path) 
     run(story)
 
 
+def test_a_controller_on_loopback_that_says_nothing_is_asked_again(controller: Controller, tmp_path: Path) -> None:
+    """Row B45: the limits of control streams did not hold there, so that a controller that hung was waited for without end."""
+    profiles = controller.feed(services.GET_PROFILE)
+    key_and_csr = make_key_and_csr(NAME)
+    config = config_for(controller, tmp_path / "token", CONTROL_STREAM_INITIAL_TIMEOUT="100ms")
+    credentials = Credentials(config.identity_server_name, config.identity_trust_anchors)
+
+    async def story(ticking: Ticking) -> None:
+        plane = ControlPlane(ticking.reactor, config, credentials, key_and_csr, None)
+        profile = plane.destinations.profile("10.43.0.31:80")
+        await until(lambda: profiles.opened >= 2 and profiles.closed >= 1)
+        profiles.say(destination_pb2.DestinationProfile(opaque_protocol=True))
+        await until(lambda: profile.value == Profile(is_opaque=True))
+        plane.close()
+        await until(lambda: profiles.closed == profiles.opened)
+
+    run(story)
+
+
 def test_spire_is_refused_by_name(controller: Controller, tmp_path: Path) -> None:
     config = config_for(
         controller,
