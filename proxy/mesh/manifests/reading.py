@@ -236,4 +236,3 @@ def _texts(labels: Value | None) -> Mapping[str, str]:
     if labels is None or not isinstance(labels.raw, dict):
         return {}
     return {key: value.raw for key, value in labels.raw.items() if isinstance(value.raw, str) and value.tag == "str"}
-

@@ -41,9 +41,7 @@ class Anything:
 class Text:
     """A string, of a closed list or of a pattern if one is given (with the words for what the pattern means)."""
 
-    def __init__(
-        self, *one_of: str, pattern: re.Pattern[str] | None = None, means: str = "", longest: int = 0
-    ) -> None:
+    def __init__(self, *one_of: str, pattern: re.Pattern[str] | None = None, means: str = "", longest: int = 0) -> None:
         self._one_of: Final = one_of
         self._pattern: Final = pattern
         self._means: Final = means
