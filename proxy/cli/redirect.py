@@ -1,0 +1,226 @@
+"""Send an application's connections to its sidecar, or stop doing so.
+
+sponson redirect install            # iptables, the rules of Linkerd's init container
+sponson redirect install --nftables # one table of nftables; --dry-run only prints it
+sponson redirect show
+sponson redirect remove
+
+The flags of `install` are those of Linkerd's init container, which this is in
+Sponson's image. Installing again replaces the rules; a failure leaves them as
+they were. It takes root, or the capabilities NET_ADMIN and NET_RAW.
+
+Exit status: 0, 1 if it cannot be done (of `show`: if nothing is installed).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any, Final, NoReturn
+
+from proxy.redirect import firewall, nftables
+from proxy.redirect.firewall import FirewallError, Shell, Where
+from proxy.redirect.iptables import MODES
+from proxy.redirect.log import FORMATS, Log, parse_level
+from proxy.redirect.plan import Plan, PortRange, parse_port, parse_port_range, parse_subnet
+
+_BINARIES: Final = {"iptables-legacy": "legacy", "iptables-nft": "nft", "iptables": "plain"}
+"""What --firewall-bin-path may say, as the mode that it stands for."""
+_BOOLS: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+_DEFAULT_UID: Final = 2102
+
+
+class _ProxyInitParser(argparse.ArgumentParser):
+    """A command line that is none ends with 1, as Linkerd's does; argparse would say 2."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"Error: {message}", file=sys.stderr)
+        raise SystemExit(1)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="install | remove | show")
+    install = actions.add_parser("install", help="redirect both directions", allow_abbrev=False)
+    _add_plan(install)
+    _add_where(install)
+    install.add_argument("--nftables", action="store_true", help="a table of nftables instead of rules of iptables")
+    install.add_argument("--dry-run", action="store_true", help="only print the rules")
+    install.set_defaults(incoming_proxy_port=4143, outgoing_proxy_port=4140, iptables_mode="nft", log_level="warning")
+    remove = actions.add_parser("remove", help="remove the rules, whoever installed them", allow_abbrev=False)
+    _add_where(remove)
+    remove.set_defaults(log_level="warning")
+    actions.add_parser("show", help="print the rules that are installed", allow_abbrev=False)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        return {"install": _install, "remove": _remove, "show": _show}[arguments.action](arguments)
+    except (FirewallError, ValueError) as error:
+        print(f"sponson redirect: {error}", file=sys.stderr)
+        return 1
+
+
+def proxy_init(arguments: Sequence[str]) -> int:
+    """Linkerd's `linkerd2-proxy-init`: the exit status of its command line."""
+    parser = _ProxyInitParser(
+        prog="linkerd2-proxy-init", description="Redirect a pod's connections to its proxy.", allow_abbrev=False
+    )
+    _add_plan(parser)
+    _add_where(parser)
+    parser.set_defaults(nftables=False, dry_run=False)
+    try:
+        return _install(parser.parse_args(arguments))
+    except (FirewallError, ValueError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+
+
+# ---- the command line
+
+
+def _add_plan(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("-p", "--incoming-proxy-port", type=int, default=-1, help="port that incoming traffic is redirected to")
+    add("-o", "--outgoing-proxy-port", type=int, default=-1, help="port that outgoing traffic is redirected to")
+    add("-u", "--proxy-uid", type=int, default=None, help="the proxy's user, whose traffic is left alone")
+    add("-g", "--proxy-gid", type=int, default=None, help="the proxy's group, whose traffic is left alone")
+    add("-r", "--ports-to-redirect", **_LIST, help="the incoming ports to redirect (all)")
+    add("--inbound-ports-to-ignore", **_LIST, help="incoming ports and ranges, as in 22,1000-2000, to leave alone")
+    add("--outbound-ports-to-ignore", **_LIST, help="outgoing ports and ranges to leave alone")
+    add("--subnets-to-ignore", **_LIST, help="subnets whose incoming connections are left alone")
+    add("--timeout-close-wait-secs", type=int, default=0, help="set nf_conntrack_tcp_timeout_close_wait")
+
+
+def _add_where(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--iptables-mode", default="", help="legacy, nft or plain; decides before --firewall-bin-path")
+    add("--firewall-bin-path", default="", help="iptables-legacy, iptables-nft or iptables (iptables-legacy)")
+    add("--firewall-save-bin-path", default="", help="accepted; the programs are those of --firewall-bin-path")
+    add("--ipv6", **_FLAG, default=True, help="IPv6 as well as IPv4 (true)")
+    add("--netns", default="", help="path of the network namespace to work in (nsenter enters it)")
+    add(
+        "-w", "--use-wait-flag", **_FLAG, default=False, help="wait for other users of iptables for as long as it takes"
+    )
+    add("--simulate", **_FLAG, default=False, help="run nothing, only log what would be run")
+    add("--log-format", default="plain", help="plain or json")
+    add("--log-level", default="info", help="panic, fatal, error, warning, info, debug or trace")
+
+
+def _bool(text: str) -> bool:
+    try:
+        return _BOOLS[text.lower()]
+    except KeyError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false") from None
+
+
+_FLAG: Final[dict[str, Any]] = {"nargs": "?", "const": True, "type": _bool}
+"""As Go's flags: `--ipv6`, `--ipv6=false`."""
+_LIST: Final[dict[str, Any]] = {"action": "append", "default": None, "metavar": "LIST"}
+"""As Go's flags: separated by commas, or given again."""
+
+
+# ---- what it says
+
+
+def _install(arguments: argparse.Namespace) -> int:
+    log = _log_of(arguments)
+    plan = _plan_of(arguments, log)
+    where = _where_of(arguments)
+    if arguments.dry_run and arguments.nftables:
+        print(nftables.ruleset(plan, where.families), end="")
+        return 0
+    shell = Shell(log, where.netns, only_tells=arguments.simulate or arguments.dry_run)
+    if arguments.timeout_close_wait_secs and not shell.only_tells:
+        firewall.set_close_wait_timeout(arguments.timeout_close_wait_secs, log)
+    if arguments.nftables:
+        firewall.install_table(plan, where.families, shell)
+    else:
+        firewall.install(plan, where, shell)
+    return 0
+
+
+def _remove(arguments: argparse.Namespace) -> int:
+    """Of the mode that was asked for, or everything that is there."""
+    where = _where_of(arguments)
+    shell = Shell(_log_of(arguments), where.netns, arguments.simulate)
+    if arguments.iptables_mode or arguments.firewall_bin_path:
+        was_there = firewall.remove(where, shell)
+    else:
+        was_there = firewall.remove_table(shell)
+        for mode in firewall.modes_in_use(shell):
+            was_there |= firewall.remove(where._replace(mode=mode), shell)
+    if not was_there:
+        print("nothing was installed")
+    return 0
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    shell = Shell(Log(level="error"))
+    table = firewall.installed_table(shell)
+    if table:
+        print(table, end="")
+    found = firewall.installed(shell)
+    for program, ours in found:
+        print(f"# {program} -t nat{'' if ours.is_whole else ': not whole, install again or remove'}")
+        print("\n".join([*ours.jumps, *ours.lines]))
+    if not table and not found:
+        print("nothing is installed", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _log_of(arguments: argparse.Namespace) -> Log:
+    # Linkerd's takes every format that it does not know for the plain one.
+    return Log(arguments.log_format if arguments.log_format in FORMATS else "plain", parse_level(arguments.log_level))
+
+
+def _where_of(arguments: argparse.Namespace) -> Where:
+    mode = arguments.iptables_mode
+    if mode and mode not in MODES:
+        raise ValueError('--iptables-mode valid values are only "legacy", "nft" and "plain"')
+    if not mode:
+        mode = _BINARIES.get(arguments.firewall_bin_path or "iptables-legacy", "")
+        if not mode:
+            raise ValueError(
+                '--firewall-bin-path valid values are only "iptables-legacy", "iptables-nft" and "iptables"'
+            )
+    families = (False, True) if arguments.ipv6 else (False,)
+    return Where(mode, families, arguments.netns, arguments.use_wait_flag)
+
+
+def _plan_of(arguments: argparse.Namespace, log: Log) -> Plan:
+    for flag, port in (
+        ("incoming", arguments.incoming_proxy_port),
+        ("outgoing", arguments.outgoing_proxy_port),
+    ):
+        if not 0 <= port <= 65535:
+            raise ValueError(f"--{flag}-proxy-port must be a valid TCP port number")
+    uid, gid = arguments.proxy_uid, arguments.proxy_gid
+    if uid is None and gid is None:
+        uid = _DEFAULT_UID  # with neither, the proxy's own connections would come back to it
+    return Plan(
+        arguments.incoming_proxy_port,
+        arguments.outgoing_proxy_port,
+        uid if uid is None or uid >= 0 else None,
+        gid if gid is None or gid >= 0 else None,
+        tuple(parse_port(text) for text in _listed(arguments.ports_to_redirect)),
+        _ranges(arguments.inbound_ports_to_ignore, log),
+        _ranges(arguments.outbound_ports_to_ignore, log),
+        tuple(parse_subnet(text) for text in _listed(arguments.subnets_to_ignore)),
+    )
+
+
+def _listed(given: list[str] | None) -> list[str]:
+    return [item for text in given or [] for item in text.split(",") if item]
+
+
+def _ranges(given: list[str] | None, log: Log) -> tuple[PortRange, ...]:
+    """What cannot be read is an error in the log and no more, as with Linkerd: a pod with a typing error still starts."""
+    found = []
+    for text in _listed(given):
+        try:
+            found.append(parse_port_range(text))
+        except ValueError as error:
+            log.error(f'invalid port configuration of "{text}": {error}')
+    return tuple(found)

@@ -1,0 +1,241 @@
+"""Installed rules, proved by connections: who arrives at the sidecar and who does not, over IPv4 and IPv6.
+
+The arguments are those that Linkerd's injector gives its init container, from the recording of what it makes of
+a pod. Where Linkerd's own program is at hand (SPONSON_TEST_PROXY_INIT names it), its rules must be ours, word for word.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.redirect.place import NEIGHBOUR, OUTSIDE, POD, Place, arrives, why_not
+
+pytestmark = [pytest.mark.netns, pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")]
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = json.loads((ROOT / "tests/data/injected-pods.json").read_text())
+PROXY_INIT = os.environ.get("SPONSON_TEST_PROXY_INIT", "")
+SPONSON = [sys.executable, "-m", "proxy", "redirect"]
+OURS = [
+    sys.executable,
+    "-c",
+    "import sys; from proxy.cli.redirect import proxy_init; sys.exit(proxy_init(sys.argv[1:]))",
+]
+
+
+def _init_arguments() -> dict[str, list[str]]:
+    """Every distinct command line of an init container, by the first variation that has it."""
+    found: dict[str, list[str]] = {}
+    pods = {"default": GOLDEN["default"], **GOLDEN["variations"]}
+    for name, pod in pods.items():
+        for container in pod.get("initContainers", []):
+            if container["name"] == "linkerd-init" and container["args"] not in found.values():
+                found[name] = container["args"]
+    return found
+
+
+ARGUMENTS = _init_arguments()
+MORE = {
+    "ports-to-redirect": ["-p", "4143", "-o", "4140", "-u", "2102", "-r", "8080", "--iptables-mode", "nft"],
+    "plain": ["-p", "4143", "-o", "4140", "-u", "2102", "--iptables-mode", "plain"],
+    "many-ports": [
+        "-p", "4143", "-o", "4140", "-u", "2102", "--iptables-mode", "nft",
+        "--inbound-ports-to-ignore", ",".join(str(port) for port in range(7000, 7020)), "--inbound-ports-to-ignore", "25",
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with Place() as made:
+        for port, name in ((4143, "inbound"), (4140, "outbound"), (5143, "inbound"), (5140, "outbound")):
+            made.listen(made.pod, port, name)
+        for port in (8080, 25, 1500, 4191, 7019):
+            made.listen(made.pod, port, "app")
+        for port in (80, 3306, 4567):
+            made.listen(made.outside, port, "outside")
+        yield made
+
+
+def install(place: Place, *arguments: str, command: list[str] = OURS) -> subprocess.CompletedProcess[str]:
+    # /proc/sys belongs to the whole machine, so that no test sets it.
+    kept = list(arguments)
+    if "--timeout-close-wait-secs" in kept:
+        at = kept.index("--timeout-close-wait-secs")
+        del kept[at : at + 2]
+    return subprocess.run(place.command(*command, *kept), capture_output=True, text=True, cwd=ROOT)
+
+
+def option(arguments: list[str], name: str, default: str = "") -> list[str]:
+    return [
+        item for flag, value in zip(arguments, arguments[1:], strict=False) if flag == name for item in value.split(",")
+    ] or [item for item in [default] if item]
+
+
+@pytest.mark.parametrize("name", [*ARGUMENTS, *MORE])
+def test_who_arrives_where(place: Place, name: str) -> None:
+    arguments = (ARGUMENTS | MORE)[name]
+    done = install(place, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    uid = int((option(arguments, "--proxy-uid") or option(arguments, "-u"))[0])
+    gid = int(option(arguments, "--proxy-gid", "-1")[0])
+    is_skipped_in = ",".join(option(arguments, "--inbound-ports-to-ignore"))
+    is_skipped_out = ",".join(option(arguments, "--outbound-ports-to-ignore"))
+    for is_ipv6 in (False, True):
+        is_on = not is_ipv6 or "--ipv6=false" not in arguments
+        pod, outside = POD[is_ipv6], OUTSIDE[is_ipv6]
+        assert arrives(place.outside, (pod, 8080)) == ("inbound" if is_on else "app")
+        only_8080 = "-r" in arguments
+        for port in (25, 1500, 4191, 7019):
+            skips = only_8080 or any(_covers(text, port) for text in is_skipped_in.split(",") if text)
+            assert arrives(place.outside, (pod, port)) == ("inbound" if is_on and not skips else "app"), port
+        for port in (80, 3306, 4567):
+            skips = any(_covers(text, port) for text in is_skipped_out.split(",") if text)
+            assert arrives(place.pod, (outside, port)) == ("outbound" if is_on and not skips else "outside"), port
+        assert arrives(place.pod, (outside, 80), uid=uid) == "outside"
+        if gid >= 0:
+            assert arrives(place.pod, (outside, 80), gid=gid) == "outside"
+        # The pod's own loopback, and its own address, which the kernel reaches over lo.
+        assert arrives(place.pod, ("::1" if is_ipv6 else "127.0.0.1", 8080)) == "app"
+        assert arrives(place.pod, (pod, 8080)) == "app"
+
+
+def _covers(text: str, port: int) -> bool:
+    low, _, high = text.partition("-")
+    return int(low) <= port <= int(high or low)
+
+
+@pytest.mark.parametrize("how", [["--iptables-mode", "nft"], ["--nftables"]])
+def test_skipped_subnets_of_both_families(place: Place, how: list[str]) -> None:
+    subnets = ["--subnets-to-ignore", "10.98.0.0/16,fd98::/16"]
+    done = install(place, "install", *how, *subnets, command=SPONSON)
+    assert done.returncode == 0, done.stderr
+    for is_ipv6 in (False, True):
+        assert arrives(place.outside, (POD[is_ipv6], 8080), source=NEIGHBOUR[is_ipv6]) == "app"
+        assert arrives(place.outside, (POD[is_ipv6], 8080), source=OUTSIDE[is_ipv6]) == "inbound"
+
+
+def test_a_table_of_nftables_does_the_same_and_goes_without_a_trace(place: Place) -> None:
+    before = subprocess.run(place.command("nft", "list", "ruleset"), capture_output=True, text=True).stdout
+    skips = ["--inbound-ports-to-ignore", "25,1000-2000", "--outbound-ports-to-ignore", "3306"]
+    for _ in range(2):
+        assert install(place, "install", "--nftables", *skips, command=SPONSON).returncode == 0
+    for is_ipv6 in (False, True):
+        pod, outside = POD[is_ipv6], OUTSIDE[is_ipv6]
+        assert arrives(place.outside, (pod, 8080)) == "inbound"
+        assert [arrives(place.outside, (pod, port)) for port in (25, 1500)] == ["app", "app"]
+        assert [arrives(place.pod, (outside, port)) for port in (80, 3306)] == ["outbound", "outside"]
+        assert arrives(place.pod, (outside, 80), uid=2102) == "outside"
+    shown = install(place, "show", command=SPONSON)
+    assert shown.returncode == 0 and "redirect to :4143" in shown.stdout
+    assert install(place, "remove", command=SPONSON).returncode == 0
+    assert subprocess.run(place.command("nft", "list", "ruleset"), capture_output=True, text=True).stdout == before
+    assert install(place, "show", command=SPONSON).returncode == 1
+
+
+def test_installing_again_changes_nothing_and_other_ports_replace_the_old(place: Place) -> None:
+    arguments = ARGUMENTS["default"]
+    install(place, *arguments)
+    once = place.saved("iptables-nft")
+    assert install(place, *arguments).returncode == 0
+    assert place.saved("iptables-nft") == once
+    assert install(place, *ARGUMENTS["a-ports"]).returncode == 0
+    now = place.saved("iptables-nft")
+    assert "--to-ports 5143" in now and "--to-ports 4143" not in now
+    assert now.count("-j PROXY_INIT_REDIRECT") == 1
+
+
+def test_removing_leaves_other_peoples_rules(place: Place) -> None:
+    nat = [*place.command("iptables-nft"), "-t", "nat"]
+    subprocess.run([*nat, "-N", "THEIRS"], check=True)
+    subprocess.run([*nat, "-A", "OUTPUT", "-p", "tcp", "--dport", "81", "-j", "THEIRS"], check=True)
+    before = place.saved("iptables-nft")
+    install(place, *ARGUMENTS["v-ipv6"])
+    assert place.saved("iptables-nft") != before and "PROXY_INIT" in place.saved("ip6tables-nft")
+    done = install(place, "remove", command=SPONSON)
+    assert done.returncode == 0, done.stderr
+    assert place.saved("iptables-nft") == before
+    assert "PROXY_INIT" not in place.saved("ip6tables-nft")
+    assert "nothing was installed" in install(place, "remove", command=SPONSON).stdout
+
+
+@pytest.mark.parametrize("earlier", ["nothing", "other rules"])
+def test_a_failure_in_the_second_family_puts_the_first_one_back(place: Place, earlier: str, tmp_path: Path) -> None:
+    if earlier == "other rules":
+        install(place, *ARGUMENTS["a-ports"])
+    before = place.saved("iptables-nft")
+    broken = tmp_path / "ip6tables-nft-restore"
+    broken.write_text("#!/bin/sh\necho 'line 3 failed' >&2; exit 2\n")
+    broken.chmod(0o755)
+    command = ["env", f"PATH={tmp_path}:{os.environ['PATH']}", *OURS]
+    done = install(place, *ARGUMENTS["v-ipv6"], command=command)
+    assert done.returncode == 1
+    assert "Error: ip6tables-nft-restore: exit status 2: line 3 failed" in done.stderr
+    assert place.saved("iptables-nft") == before
+
+
+def test_without_the_capability_the_error_says_what_it_takes(place: Place) -> None:
+    unprivileged = ["setpriv", "--reuid=1000", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all", *OURS]
+    if (
+        not os.access(sys.executable, os.X_OK)
+        or subprocess.run(
+            ["setpriv", "--reuid=1000", "--clear-groups", sys.executable, "-c", "import proxy"],
+            cwd=ROOT,
+            capture_output=True,
+        ).returncode
+    ):
+        pytest.skip("another user cannot run this checkout's Python")
+    done = install(place, *ARGUMENTS["default"], command=unprivileged)
+    assert done.returncode == 1
+    assert "NET_ADMIN" in done.stderr
+    assert "PROXY_INIT" not in place.saved("iptables-nft")
+
+
+def test_simulating_only_tells(place: Place) -> None:
+    done = install(place, *ARGUMENTS["v-ipv6"], "--simulate")
+    assert done.returncode == 0
+    assert "-t nat -N PROXY_INIT_REDIRECT" in done.stdout and "ip6tables-nft" in done.stdout
+    assert "PROXY_INIT" not in place.saved("iptables-nft")
+
+
+def test_a_namespace_by_its_path(place: Place) -> None:
+    command = [*OURS, *ARGUMENTS["default"], "--netns", f"/run/netns/{place.pod}"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert "PROXY_INIT" in place.saved("iptables-nft")
+
+
+def test_the_validator_sees_whether_connections_are_redirected(place: Place) -> None:
+    check = [sys.executable, "-m", "proxy", "validate-network", "--timeout", "300ms", "--connect-addr"]
+    for target, listen in (("10.97.0.9:20001", "127.0.0.1:4141"), ("[fd97::9]:20001", "[::]:4141")):
+        command = place.command(*check, target, "--listen-addr", listen)
+        subprocess.run(place.command(*SPONSON, "remove"), cwd=ROOT, check=True, capture_output=True)
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+        assert done.returncode == 95
+        assert "Failed to validate networking configuration" in done.stdout, done.stdout
+        assert install(place, "install", "-o", "4141", command=SPONSON).returncode == 0
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+        assert done.returncode == 0, done.stdout
+        assert " INFO linkerd_network_validator: Validated\n" in done.stdout
+
+
+@pytest.mark.skipif(not PROXY_INIT, reason="SPONSON_TEST_PROXY_INIT names no linkerd2-proxy-init")
+@pytest.mark.parametrize("name", [*ARGUMENTS, *MORE])
+def test_linkerds_own_program_makes_the_same_rules(place: Place, name: str) -> None:
+    arguments = (ARGUMENTS | MORE)[name]
+    kinds = ("iptables-legacy", "ip6tables-legacy") if "legacy" in name else ("iptables-nft", "ip6tables-nft")
+    install(place, *arguments)
+    ours = [place.saved(kind) for kind in kinds]
+    install(place, "remove", command=SPONSON)
+    done = install(place, *arguments, command=[PROXY_INIT])
+    assert done.returncode == 0, done.stdout + done.stderr
+    theirs = [place.saved(kind) for kind in kinds]
+    assert [sorted(text.splitlines()) for text in ours] == [sorted(text.splitlines()) for text in theirs]
+    assert "PROXY_INIT_REDIRECT" in theirs[0]
