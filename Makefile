@@ -8,7 +8,10 @@ COMPILED := .venv-compiled
 
 # Plugins by name: found by themselves, pytest would rewrite all of hypothesis, which some builds of CPython 3.11 now and
 # then answer with "AST constructor recursion depth mismatch".
-PYTEST := -m pytest -q -p pytest_timeout -p pytest_benchmark.plugin -p _hypothesis_pytestplugin
+PYTEST := -m pytest -q -p pytest_timeout -p pytest_benchmark.plugin -p _hypothesis_pytestplugin -p xdist.plugin
+# One worker a core; a part of the suite (ARGS names one) is sooner done in one process. tests/conftest.py says what stays together.
+WORKERS ?= $(if $(ARGS),0,auto)
+PARALLEL = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 export PYTEST_DISABLE_PLUGIN_AUTOLOAD := 1
 
 .DEFAULT_GOAL := help
@@ -34,7 +37,7 @@ demo: $(VENV)/.runs  ## a whole mesh in the terminal: make demo ARGS="--duration
 	@$(BIN)/sponson demo $(ARGS)
 
 test: $(VENV)/.ready  ## the whole suite
-	$(BIN)/python $(PYTEST) $(ARGS)
+	$(BIN)/python $(PYTEST) $(PARALLEL) $(ARGS)
 
 $(COMPILED)/.ready: $(VENV)/.ready $(shell find proxy -name '*.py' -not -name '*_pb2.py') setup.py pyproject.toml
 	rm -rf build/compiled && mkdir -p build/compiled
@@ -52,7 +55,7 @@ compile: $(COMPILED)/.ready  ## the hot packages by mypyc, as a wheel in .venv-c
 test-compiled: $(COMPILED)/.ready  ## the same tests on the compiled wheel, away from the sources, which would shadow it
 	rm -rf build/tested && mkdir -p build/tested
 	cp -r tests pyproject.toml build/tested/
-	cd build/tested && $(CURDIR)/$(COMPILED)/bin/python $(PYTEST) --ignore=tests/architecture $(ARGS)
+	cd build/tested && $(CURDIR)/$(COMPILED)/bin/python $(PYTEST) --ignore=tests/architecture $(PARALLEL) $(ARGS)
 
 h2spec: $(VENV)/.ready  ## the real h2spec against a mesh's ports: make h2spec H2SPEC=/path/to/h2spec
 	@test -n "$(H2SPEC)" || { echo 'make h2spec H2SPEC=/path/to/h2spec' >&2; exit 2; }
