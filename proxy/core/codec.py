@@ -11,6 +11,7 @@ from typing import Protocol
 
 from proxy.core.meter import Meter
 from proxy.core.reason import Reason
+from proxy.core.turns import Steps
 
 
 class Wire(Protocol):
@@ -28,6 +29,12 @@ class Wire(Protocol):
 
     def abort(self, reason: Reason) -> None:
         """Close now; `lost` follows, once, after the current callback."""
+
+    def ask_turn(self, target: Steps) -> None:
+        """Call `target.step` in a later turn of the loop, when others have had theirs; also if the wire is lost by then.
+
+        For a codec that has more at hand than its share of one turn. `step` ends its own connection if it meets a fault.
+        """
 
     def hand_over(self, codec: Codec) -> None:
         """All later events go to this codec: how a detected connection becomes what it was found to be."""

@@ -1,4 +1,4 @@
-"""Reactor: the four things of one worker that whatever waits or writes is given.
+"""Reactor: the things of one worker that whatever waits, writes or takes turns is given.
 
 Law: made once by the worker and passed down; nobody below asks for a global
 loop. `loop` is typed Any because core knows no event loop: only transport,
@@ -12,16 +12,22 @@ from typing import Any
 
 from proxy.core.flusher import Flusher
 from proxy.core.timers import Wheel
+from proxy.core.turns import Turns
 
 Clock = Callable[[], float]
 """Monotonic seconds."""
 
 
 class Reactor:
-    __slots__ = ("loop", "flusher", "wheel", "clock")
+    __slots__ = ("loop", "flusher", "wheel", "clock", "turns", "handshakes")
 
     def __init__(self, loop: Any, flusher: Flusher, wheel: Wheel, clock: Clock) -> None:
         self.loop = loop
         self.flusher = flusher
         self.wheel = wheel
         self.clock = clock
+        self.turns = Turns(loop, clock)
+        """Connections, and updates of the control plane, that have more at hand than their share of one turn."""
+        self.handshakes = Turns(loop, clock)
+        """A line of their own: a step of a handshake is dear (1.5 ms of signing or verifying), and a thousand clients may
+        be ready in one wake-up, behind whom no open connection should have to wait."""

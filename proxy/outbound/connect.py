@@ -17,6 +17,7 @@ from proxy.core.addr import Addr
 from proxy.core.codec import Codec, Wire
 from proxy.core.dial import DialOptions
 from proxy.core.reason import Reason
+from proxy.core.turns import Steps
 from proxy.metrics.transport import TransportMetrics
 from proxy.outbound import labels
 from proxy.outbound.given import Given
@@ -118,6 +119,10 @@ class _Refused:
     def end(self) -> None: ...
 
     def abort(self, reason: Reason) -> None: ...
+
+    def ask_turn(self, target: Steps) -> None:
+        """Nothing is ever read here; what is left to be told at the end may be told at once."""
+        target.step()
 
     def hand_over(self, codec: Codec) -> None:
         self.codec = codec

@@ -22,6 +22,7 @@ from proxy.core.errors import report_fault
 from proxy.core.meter import Meter
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
+from proxy.core.turns import Steps
 from proxy.tls.context import is_cut, ssl_reason
 
 MakeCodec = Callable[[Wire], Codec]
@@ -168,6 +169,9 @@ class Session:
                 self._linger(reason)
             else:
                 self._close(reason)
+
+    def ask_turn(self, target: Steps) -> None:
+        self._reactor.turns.ask(target)
 
     def hand_over(self, codec: Codec) -> None:
         self.codec = codec

@@ -22,7 +22,6 @@ from proxy.core.reason import Reason
 from proxy.tls.connection import MakeCodec, Session
 from proxy.tls.context import is_cut, refusal_of, ssl_reason
 from proxy.tls.peer import TlsPeer, TlsTarget, identities, normalise
-from proxy.tls.turns import turns_of
 
 __all__ = ["MakeCodec", "Session", "dial_tls", "serve_tls"]
 
@@ -36,7 +35,7 @@ class Handshake:
 
     __slots__ = (
         "session", "_reactor", "_loop", "_context", "_target", "_first_bytes", "_on_verified", "_on_failed",
-        "_connecting", "_tls", "_fd", "_deadline", "_turns",
+        "_connecting", "_tls", "_fd", "_deadline",
     )  # fmt: skip
 
     def __init__(
@@ -58,7 +57,6 @@ class Handshake:
         self._tls: ssl.SSLSocket | None = None
         self._fd = -1
         self._deadline: set[Any] | None = None
-        self._turns = turns_of(reactor.loop)
         self.session = Session(reactor, meter, self._abandon)
 
     def connect(self, addr: Addr, options: DialOptions) -> None:
@@ -108,11 +106,11 @@ class Handshake:
             return
         self._tls = tls
         self._fd = tls.fileno()
-        self._turns.ask(self._loop, self)
+        self._reactor.handshakes.ask(self)
 
     def _on_ready(self) -> None:
         self._unwatch()
-        self._turns.ask(self._loop, self)
+        self._reactor.handshakes.ask(self)
 
     def step(self) -> None:
         """Of the line: it is our turn."""

@@ -22,6 +22,7 @@ from proxy.core.errors import report_fault
 from proxy.core.meter import Meter
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
+from proxy.core.turns import Steps
 
 MakeCodec = Callable[[Wire], Codec]
 
@@ -191,6 +192,9 @@ class PlainConnection:
             reset_on_close(sock)
         transport.abort()
 
+    def ask_turn(self, target: Steps) -> None:
+        self.reactor.turns.ask(target)
+
     def hand_over(self, codec: Codec) -> None:
         self.codec = codec
 
@@ -262,7 +266,7 @@ class PlainConnection:
             return
         transport.set_write_buffer_limits(limits.WRITE_HIGH_BYTES, limits.WRITE_LOW_BYTES)
         self.flush()
-        if self._is_full and not transport.get_write_buffer_size() > limits.WRITE_LOW_BYTES:
+        if transport.get_write_buffer_size() <= limits.WRITE_LOW_BYTES:
             self.resume_writing()
         on_made = self._on_made
         if on_made is not None:
@@ -308,9 +312,8 @@ class PlainConnection:
             self.reactor.loop.call_soon(self._read_on)
 
     def _read_on(self) -> None:
-        transport = self._transport
-        if transport is not None and self._reason is None and not self._is_paused and not self._has_eof:
-            transport.resume_reading()
+        if self._reason is None and not self._is_paused:
+            self.resume_reading()
 
     def _miss(self, data: bytes) -> None:
         # uvloop begins to read after connection_made, whatever was asked there: one read may come.
@@ -325,23 +328,20 @@ class PlainConnection:
                 self.data_received(data)
             else:
                 self.eof_received()
-        if not self._is_paused and self._reason is None:
-            self.resume_reading()
+        self._read_on()
 
     def pause_writing(self) -> None:
-        if not self._is_full:
-            self._is_full = True
-            self._say_writable(False)
+        self._say_writable(False)
 
     def resume_writing(self) -> None:
-        if self._is_full:
-            self._is_full = False
-            self._say_writable(True)
+        self._say_writable(True)
 
     def _say_writable(self, is_writable: bool) -> None:
-        if self._reason is None:
+        if self._is_full is is_writable:
+            self._is_full = not is_writable
             try:
-                self.codec.writable(is_writable)
+                if self._reason is None:
+                    self.codec.writable(is_writable)
             except Exception:
                 self._give_up()
 

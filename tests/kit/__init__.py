@@ -8,10 +8,14 @@ from collections.abc import Callable, Iterator
 
 from proxy.core.codec import Codec
 from proxy.core.reason import Reason
+from proxy.core.turns import Steps
 
 
 class ListWire:
-    """A Wire on a list. `codec` is told `lost` when it aborts, as a connection would."""
+    """A Wire on a list. `codec` is told `lost` when it aborts, as a connection would.
+
+    A turn that was asked for comes when somebody looks at what was written (`take`), or calls `give_turns`.
+    """
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
@@ -19,6 +23,10 @@ class ListWire:
         self.is_paused = False
         self.has_ended = False
         self.aborted: Reason | None = None
+        self.waiting: list[Steps] = []
+        """Who asked for a turn, in order."""
+        self.turns = 0
+        """How many turns were given."""
 
     def write(self, data: bytes) -> None:
         assert not self.has_ended, "written after the end"
@@ -37,6 +45,14 @@ class ListWire:
         if self.aborted is None:
             self.aborted = reason
 
+    def ask_turn(self, target: Steps) -> None:
+        self.waiting.append(target)
+
+    def give_turns(self) -> None:
+        while self.waiting:
+            self.turns += 1
+            self.waiting.pop(0).step()
+
     def hand_over(self, codec: Codec) -> None:
         self.codec = codec
 
@@ -50,6 +66,7 @@ class ListWire:
         return "<RST>" if self.aborted is Reason.CONNECTION_RESET else "<FIN>" if self.is_over else "<OPEN>"
 
     def take(self) -> bytes:
+        self.give_turns()
         data = b"".join(self.written)
         self.written.clear()
         return data
