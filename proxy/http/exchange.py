@@ -16,7 +16,7 @@ from proxy.core.timers import Expires
 from proxy.http.head import TUNNEL, RequestHead, ResponseHead
 from proxy.http.headers import Field
 from proxy.http.replies import answer
-from proxy.http.stream import OTHER_SIDE_FULL, WAITING, ClientStream, ServerStream
+from proxy.http.stream import OTHER_SIDE_FULL, WAITING, ClientStream, ServerStream, keep
 
 _ANSWERS: Final[dict[Reason, tuple[int, int]]] = {
     Reason.CONNECT_TIMEOUT: (504, 4),
@@ -69,7 +69,7 @@ class Exchange:
     __slots__ = (
         "server", "client", "request", "response", "request_ended", "response_ended", "reason",
         "started_at", "sent_at", "observer", "editor", "rescue", "context", "reset_code", "deadline", "has_begun", "trailers",
-        "_held", "_held_trailers",
+        "_held", "_held_trailers", "_is_server_full",
     )  # fmt: skip
 
     def __init__(self, server: ServerStream, request: RequestHead, started_at: float) -> None:
@@ -99,6 +99,8 @@ class Exchange:
         """The wheel's bucket, while a stage wants a response head in time."""
         self._held: list[bytes] | None = None
         self._held_trailers: list[Field] | None = None
+        self._is_server_full = False
+        """The client's side takes no more, which an endpoint that is attached late must hear too."""
 
     # ---- the server stream
 
@@ -120,10 +122,10 @@ class Exchange:
             if end and self.response_ended:
                 self._end(Reason.COMPLETE)  # a tunnel, whose other way ended first
         elif self.reason is None:
-            # At most what one read brought, since reading is paused.
+            # At most what one read or one window brought, since reading is paused.
             if self._held is None:
                 self._held = []
-            self._held.append(data)
+            keep(self._held, data)
 
     def request_trailers(self, fields: list[Field]) -> None:
         self.request_ended = True
@@ -202,6 +204,8 @@ class Exchange:
             client.reset(Reason.CANCELLED)
             return
         self.client = client
+        if self._is_server_full:
+            client.pause_reading(OTHER_SIDE_FULL)
         held = self._held
         trailers = self._held_trailers
         if held is None and trailers is None:
@@ -251,11 +255,13 @@ class Exchange:
         self.server.resume_reading(OTHER_SIDE_FULL)
 
     def server_blocked(self) -> None:
+        self._is_server_full = True
         client = self.client
         if client is not None and not self.response_ended:
             client.pause_reading(OTHER_SIDE_FULL)
 
     def server_ready(self) -> None:
+        self._is_server_full = False
         client = self.client
         if client is not None and not self.response_ended:
             client.resume_reading(OTHER_SIDE_FULL)

@@ -7,6 +7,7 @@ holds and goes on when none does; credit for the bytes goes back only then.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final, Protocol
 
 from proxy.core.reason import Reason
@@ -20,6 +21,17 @@ WAITING: Final = 2
 """No client stream is attached yet."""
 READ_AHEAD: Final = 4
 """More was read behind an open exchange than we keep."""
+
+
+_SMALL: Final = 4096
+
+
+def keep(pieces: list[bytes] | deque[bytes], data: bytes) -> None:
+    """Keep data that must wait behind what waits already; small pieces are joined, or one octet would cost fifty."""
+    if pieces and len(pieces[-1]) + len(data) <= _SMALL:
+        pieces[-1] += data
+    else:
+        pieces.append(data)
 
 
 class Stream(Protocol):

@@ -1,9 +1,8 @@
 """Plain connections: a socket on a uvloop transport, seen by its codec as a Wire.
 
-Law: output gathers and leaves once per loop iteration, as one buffer.
-Both directions end on their own (half-close); when both have, or on abort,
-the codec hears `lost` once. A connection may be written to before it is made.
-No exception of a codec passes here: it ends this connection, with INTERNAL.
+Output gathers and leaves once per loop iteration, as one buffer. Both directions
+end on their own (half-close); when both have, or on abort, the codec hears
+`lost` once. No exception of a codec passes here: it ends this connection.
 """
 
 from __future__ import annotations
@@ -102,6 +101,8 @@ class PlainConnection:
             if sock is not None:
                 sock.close()
             self._fail(Reason.CONNECT_FAILED, str(error))
+        elif self._is_paused and self._reason is None and self._transport is not None:
+            self._transport.pause_reading()  # the loop has begun to read, whatever was asked before
 
     def _on_connect_error(self, error: OSError) -> None:
         self._fail(Reason.CONNECT_FAILED, f"{error.strerror} ({errno_name(error)})")
@@ -172,8 +173,7 @@ class PlainConnection:
             self.reactor.loop.call_soon(self._fail, reason, "")
 
     def _close_gently(self, transport: Transport) -> None:
-        # Not `abort`: what is written (a GOAWAY, a 400) should still leave.
-        transport.close()
+        transport.close()  # not `abort`: what is written (a GOAWAY, a 400) should still leave
         if transport.get_write_buffer_size():
             self._deadline = self.reactor.wheel.arm(self, self.reactor.wheel.ticks(_LINGER_S))
 

@@ -11,7 +11,7 @@ from proxy.core.faults import Faults
 from proxy.core.reason import Reason
 from proxy.http.h2 import frame
 from proxy.http.h2.settings import H2Settings
-from tests.http.h2kit import GET, POST, Client, bare, goaway_code, raw, reset_codes
+from tests.http.h2kit import GET, POST, Client, Frame, Server, bare, goaway_code, raw, reset_codes
 
 CALM = 11
 
@@ -28,8 +28,7 @@ def test_rapid_reset() -> None:
     faults = Faults()
     client = Client(H2Settings(faults=faults))
     assert goaway_code(client.send(pairs(client, 1, 990))) is None
-    assert goaway_code(client.send(pairs(client, 1981, 20))) is None, "each stream that ended gave one of two back"
-    got = client.send(pairs(client, 2021, 1100))
+    got = client.send(pairs(client, 1981, 20))
     assert goaway_code(got) == CALM
     assert not faults.counts, "its meter counts a connection"
     assert client.wire.aborted is Reason.RESET_FLOOD
@@ -137,12 +136,142 @@ def test_data_and_time_settle_what_carries_nothing() -> None:
     client = Client()
     client.head(1, POST, end=False)
     pings = raw(6, 0, 0, bytes(8)) * 9000
+    progress = limits.PROGRESS_BYTES * 9000
     for _ in range(3):
         assert goaway_code(client.send(pings)) is None
-        client.send(raw(0, 0, 1, b"x"))
+        for _ in range(0, progress, 16000):
+            client.send(raw(0, 0, 1, bytes(16000)))
     for _ in range(3):
         assert goaway_code(client.send(pings)) is None
         client.pass_time(limits.FLOOD_PERIOD_S + 1)
+
+
+def test_an_octet_settles_nothing() -> None:
+    client = Client()
+    client.head(1, POST, end=False)
+    got = []
+    for _ in range(12):
+        got += client.send(raw(6, 0, 0, bytes(8)) * 900)
+        got += client.send(raw(0, 0, 1, b"x"))
+    assert goaway_code(got) == CALM and client.wire.aborted is Reason.CONTROL_FLOOD
+
+
+def held_streams(client: Client, count: int, size: int) -> None:
+    """Requests whose answers, of `size` octets each, wait for a window that the client has not opened."""
+    client.send(frame.settings([(4, 0)]))
+    for stream in range(1, 2 * count, 2):
+        client.head(stream)
+        client.stage.exchanges[-1].response_head(bare(), False)
+        client.stage.exchanges[-1].response_data(bytes(size), True)
+    client.take()
+
+
+def data_frames(got: list[Frame]) -> list[Frame]:
+    return [one for one in got if one.kind == frame.DATA]
+
+
+def test_settings_that_let_one_octet_out_of_many_streams() -> None:
+    client = Client()
+    held_streams(client, 300, 10_000)
+    got = []
+    for turn in range(2000):
+        got += client.send(frame.settings([(4, 1 + turn)]))
+        if client.wire.aborted is not None:
+            break
+    assert goaway_code(got) == CALM and client.wire.aborted is Reason.CONTROL_FLOOD
+    assert len(data_frames(got)) <= limits.CONTROL_FRAMES + 300, "each octet was paid for"
+
+
+def test_settings_of_a_server_that_let_one_octet_out_of_many_streams() -> None:
+    server = Server()
+    server.send(frame.settings([(4, 0), (3, 1000)]))
+    for _ in range(300):
+        server.request(b"POST", False).exchange.request_data(bytes(10_000), True)
+    server.take()
+    got = []
+    for turn in range(2000):
+        got += server.send(frame.settings([(4, 1 + turn)]))
+        if server.wire.aborted is not None:
+            break
+    assert goaway_code(got) == CALM and server.wire.aborted is Reason.CONTROL_FLOOD
+    assert len(data_frames(got)) <= limits.CONTROL_FRAMES + 300
+
+
+@pytest.mark.parametrize("where", ["of streams", "of the connection", "of one stream"])
+def test_windows_that_open_by_one_octet(where: str) -> None:
+    client = Client()
+    held_streams(client, 300, 10_000)
+    if where == "of the connection":
+        client.send(frame.settings([(4, 1 << 20)]))
+    client.take()
+    got = []
+    for number in range(10_000):
+        stream = {"of the connection": 0, "of one stream": 1, "of streams": 1 + 2 * (number % 300)}[where]
+        got += client.send(frame.window_update(stream, 1))
+        if client.wire.aborted is not None:
+            break
+    assert goaway_code(got) == CALM and client.wire.aborted is Reason.CONTROL_FLOOD
+    assert len(data_frames(got)) <= limits.CONTROL_FRAMES
+
+
+def test_what_one_octet_of_window_costs_does_not_depend_on_what_waits_behind_it() -> None:
+    client = Client()
+    held_streams(client, 1, 4 << 20)
+    tracemalloc.start()
+    for _ in range(1000):
+        client.send(frame.window_update(1, 1))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 500_000, "the rest was copied for each octet"
+
+
+def test_a_reader_of_small_messages_that_opens_its_windows_for_each_owes_nothing() -> None:
+    client = Client()
+    client.head(1)
+    exchange = client.stage.exchanges[0]
+    exchange.response_head(bare(), False)
+    for _ in range(20_000):
+        exchange.response_data(b"0123456789", False)
+        assert client.wire.aborted is None
+        client.send(frame.window_update(0, 10) + frame.window_update(1, 10))
+    toll = client.server.control
+    assert toll is not None and toll.spent < 10
+
+
+def test_a_slow_reader_of_a_long_answer_owes_little() -> None:
+    client = Client()
+    client.head(1)
+    client.stage.exchanges[0].response_head(bare(), False)
+    client.stage.exchanges[0].response_data(bytes(2_000_000), True)
+    client.take()
+    for _ in range(15_000):
+        client.send(frame.window_update(0, 100) + frame.window_update(1, 100))
+    assert client.wire.aborted is None
+
+
+def test_resets_that_are_provoked_are_not_forgiven_by_requests_that_finish_between() -> None:
+    client = Client(answers=True)
+    got = []
+    for stream in range(1, 20_000, 4):
+        got += client.head(stream)
+        got += client.head(stream + 2, POST, end=False)
+        got += client.send(frame.window_update(stream + 2, 0))
+        if client.wire.aborted is not None:
+            break
+    assert goaway_code(got) == CALM and client.wire.aborted is Reason.RESET_FLOOD
+    assert stream <= 4 * 2 * limits.EARLY_RESETS + 4
+
+
+def test_a_server_that_makes_us_reset_is_left() -> None:
+    server = Server(H2Settings(max_early_resets=10))
+    got = []
+    for turn in range(100):
+        server.request()
+        got += server.send(frame.window_update(1 + 2 * turn, 0))
+        if server.wire.aborted is not None:
+            break
+    assert goaway_code(got) == CALM and server.wire.aborted is Reason.RESET_FLOOD
+    assert turn <= 12
 
 
 def test_settings_that_move_many_windows_pay_for_it() -> None:

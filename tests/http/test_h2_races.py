@@ -146,7 +146,7 @@ def test_a_client_that_resets_a_blocked_body_leaves_nothing_of_it() -> None:
     client.send(frame.rst_stream(1, CANCEL))
     assert client.stage.sinks[0].reset_for is Reason.PEER_RESET
     assert not client.send(frame.settings([(4, 65535)]) + frame.window_update(0, 100))[0].stream
-    assert list(client.server.streams) == [3] and not client.server.blocked
+    assert list(client.server.streams) == [3] and not client.server.backlog.waiting
     client.stage.exchanges[0].response_data(b"late", True)
     assert all(one.stream != 1 for one in client.take())
 

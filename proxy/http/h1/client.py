@@ -21,6 +21,7 @@ from proxy.http.h1.body import LAST_CHUNK, BodyReader, last_chunk, write_chunk
 from proxy.http.head import HTTP_1_0, TUNNEL, UNKNOWN, RequestHead, ResponseHead
 from proxy.http.headers import Field
 from proxy.http.pool import Pool
+from proxy.http.stream import keep
 
 _IDLE: Final = 0
 _HEAD: Final = 1
@@ -258,7 +259,7 @@ class H1Client:
 
     def _hold_early(self, early: list[bytes], data: bytes, end: bool) -> None:
         if data:
-            early.append(data)
+            keep(early, data)
         if end:
             early.append(b"")
         elif self._exchange is not None:

@@ -26,6 +26,9 @@ from proxy.http.head import HTTP_2, TUNNEL, RequestHead, ResponseHead
 from proxy.http.headers import Field, field
 from proxy.http.pool import Pool
 
+_ELSEWHERE: Final = -1
+"""Instead of a code: refused, and to be served by another connection."""
+
 
 class H2Client(H2Connection):
     __slots__ = ("_pool", "_heads", "_parked")
@@ -104,16 +107,14 @@ class H2Client(H2Connection):
         self.retire()
         for stream in list(self.streams.values()):
             if stream.id > last_id:
-                exchange = stream.exchange
                 stream.close()
                 self.forget(stream)
-                if last_id and exchange is not None and _is_at_hand(exchange):
-                    stream.exchange = None
-                    exchange.client = None
-                    self._pool.open(exchange)
-                else:
-                    stream.deliver_reset(Reason.PEER_REFUSED, REFUSED_STREAM)
+                self.ending.append((stream, Reason.PEER_REFUSED, _ELSEWHERE if last_id else REFUSED_STREAM))
         self.end_if_idle()
+        control.tell_ends(self)
+
+    def open_elsewhere(self, exchange: Exchange) -> None:
+        self._pool.open(exchange)
 
     def receive_block(self, block: bytes, flags: int, stream_id: int) -> None:
         end = flags & END_STREAM != 0
@@ -227,6 +228,8 @@ class H2ClientStream(H2Stream):
         connection.wire.write(frame.header_frames(self.id, block, end))
         if end:
             self.sent_end()
+        elif connection.backlog.held_bytes > limits.BACKLOG_BYTES:
+            connection.backlog.silence(self)
 
     def _may_send_tunnel(self, head: RequestHead) -> bool:
         """Sets `_is_tunnel` if it goes as one; False if it does not go now."""
@@ -287,6 +290,17 @@ class H2ClientStream(H2Stream):
         self.exchange = None
         if exchange is not None:
             exchange.response_trailers(fields)
+
+    def deliver_end(self, reason: Reason, code: int) -> None:
+        exchange = self.exchange
+        if code == _ELSEWHERE and exchange is not None and _is_at_hand(exchange):
+            connection = self.connection
+            assert isinstance(connection, H2Client)
+            self.exchange = None
+            exchange.client = None
+            connection.open_elsewhere(exchange)
+        else:
+            self.deliver_reset(reason, REFUSED_STREAM if code == _ELSEWHERE else code)
 
     def deliver_reset(self, reason: Reason, code: int) -> None:
         exchange = self.exchange

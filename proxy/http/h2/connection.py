@@ -1,14 +1,14 @@
 """H2Connection: frames in, streams found, and everything that belongs to stream 0.
 
-Law: a fault of one stream resets that stream; only a fault of the
-connection ends the connection. A header block is always decoded, even for a
-stream that is gone, or the table would fall out of step. Work per frame is
-O(1), but for SETTINGS, which pays for the streams it touches.
+A fault of one stream resets that stream; only a fault of the connection ends
+the connection. A header block is always decoded, even for a stream that is
+gone, or the table would fall out of step. Work per frame is O(1), but for
+SETTINGS, which pays for the streams it touches. What one read brought beyond
+the connection's share of a turn waits in `_buffer`, with reading paused.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Final
 
 from proxy.core import limits
@@ -19,9 +19,10 @@ from proxy.core.reason import Reason
 from proxy.core.timers import Wheel
 from proxy.http.h2 import alarms, control, frame
 from proxy.http.h2.alarms import Alarms
+from proxy.http.h2.backlog import Backlog
 from proxy.http.h2.codes import NO_ERROR, code_of
 from proxy.http.h2.flow import Credit, overrun
-from proxy.http.h2.frame import ACK, END_HEADERS, END_STREAM, PADDED, PRIORITY_FLAG, header_struct, u32_struct
+from proxy.http.h2.frame import ACK, END_HEADERS, END_STREAM, PADDED, PRIORITY_FLAG, header_struct
 from proxy.http.h2.hpack import Decoder, Encoder
 from proxy.http.h2.settings import H2Settings, PeerSettings
 from proxy.http.h2.stream import REMOTE_ENDED, H2Stream
@@ -32,18 +33,19 @@ _unpack_header: Final = header_struct.unpack_from
 SELF_DEPENDENT: Final = 256
 """Beside the flags of a HEADERS frame: its stream depends on itself (RFC 9113 section 5.3.2 keeps the rule's form)."""
 
+_HEAD_SHARE: Final = limits.TURN_FRAMES // limits.TURN_HEADS - 1
+"""What a head takes of a turn's share beside one frame's."""
 _FRAMING_FLAGS: Final = END_HEADERS | PADDED | PRIORITY_FLAG
-_NO_BLOCK: Final = 0
 _NO_SETTINGS: Final = -1
-"""`_block_id` until the peer's SETTINGS, which must come first (RFC 9113 section 3.4)."""
+"""`block_id` until the peer's SETTINGS, which must come first (RFC 9113 section 3.4)."""
 
 
 class H2Connection:
     __slots__ = (
         "wire", "settings", "peer", "is_client", "is_writable", "is_over", "is_going_away", "last_id", "send_window",
-        "peer_window", "stream_window", "streams", "blocked", "encoder", "decoder", "control", "resets", "is_full",
-        "alarms", "has_heard",
-        "_buffer", "_preface", "_max_frame_bytes", "_credit", "_block", "_block_id", "_block_flags", "_block_frames", "_clock",
+        "peer_window", "stream_window", "streams", "backlog", "ending", "encoder", "decoder", "control", "resets", "is_full",
+        "alarms", "has_heard", "sent_messages", "ended_streams", "allowed_bytes", "_is_waiting", "_is_stopped",
+        "_buffer", "_preface", "_max_frame_bytes", "_credit", "block", "block_id", "_clock",
     )  # fmt: skip
 
     def __init__(
@@ -65,29 +67,33 @@ class H2Connection:
         self.stream_window = max(settings.stream_window_bytes, frame.DEFAULT_WINDOW)
         """What the peer may send on a new stream: the protocol's default until it acknowledged a smaller one."""
         self.streams: dict[int, H2Stream] = {}
-        self.blocked: OrderedDict[H2Stream, None] = OrderedDict()
-        """Streams with unsent data that only the connection's window or the socket holds up, longest waiting first."""
+        self.backlog = Backlog()
+        self.ending: list[tuple[H2Stream, Reason, int]] = []
+        """Streams that are over and whose exchanges have yet to hear why, and with which code."""
         self.encoder = Encoder()
         self.decoder = Decoder()
         self.control: Toll | None = None
-        """Made by the first frame that carries nothing, settled (dropped) by the next that does or a stream that ends."""
         self.resets: Toll | None = None
-        """Made by the first stream that ends early; two for each, one back for every stream that ends (servers)."""
+        """What the peer owes for frames that carry nothing, and for streams that end early by its doing; made when it does."""
         self.is_full = False
         self.alarms = Alarms(self, wheel)
         self.has_heard = False
         """Bytes came since keepalive last looked."""
+        self.sent_messages = 0
+        """Pieces of bodies that left as the other side said them."""
+        self.ended_streams = 0
+        self._is_waiting = False
+        self._is_stopped = False
+        """Reading is paused: until our next turn, or until the peer reads what we sent."""
         self._buffer = b""
         self._max_frame_bytes = settings.max_frame_bytes
         self._preface = b"" if is_client else frame.PREFACE
-        """What must come before the first frame."""
         window_bytes = max(settings.connection_window_bytes, frame.DEFAULT_WINDOW)
         self._credit = Credit(window_bytes, window_bytes)
-        self._block = b""
-        self._block_id = _NO_SETTINGS
-        """A stream whose header block goes on in CONTINUATION, or _NO_BLOCK."""
-        self._block_flags = 0
-        self._block_frames = 0
+        self.allowed_bytes = frame.DEFAULT_WINDOW + window_bytes
+        """What each has let the other send so far, less what of it was of no use."""
+        self.block: control.OpenBlock | None = None
+        self.block_id = _NO_SETTINGS
         self._clock: Clock | None = wheel.now if clock is None and wheel is not None else clock
         wire.write(settings.opening(is_client))
         if settings.keepalive_interval_s is not None:
@@ -101,6 +107,9 @@ class H2Connection:
         self.has_heard = True
         if self._buffer:
             data = self._buffer + data
+            if self._is_waiting or self._is_stopped:
+                self._buffer = data
+                return
         try:
             self._buffer = self._read_frames(data)
         except ProtocolError as error:
@@ -114,7 +123,10 @@ class H2Connection:
     def writable(self, is_writable: bool) -> None:
         self.is_writable = is_writable
         if is_writable:
-            self.pump_blocked()
+            self.backlog.pump_waiting(self)
+            if self._is_stopped:
+                self._is_stopped = False
+                self.wait_turn()
 
     def lost(self, reason: Reason) -> None:
         self.is_over = True
@@ -130,15 +142,18 @@ class H2Connection:
         credit = self._credit
         credit.taken += size
         if credit.taken >= credit.batch:
-            self.wire.write(frame.window_update(0, credit.give_back()))
+            increment = credit.give_back()
+            self.allowed_bytes += increment
+            self.wire.write(frame.window_update(0, increment))
 
     def forget(self, stream: H2Stream) -> None:
         """The stream is closed."""
         self.streams.pop(stream.id, None)
-        if stream.queue is not None or stream.held:
-            self.blocked.pop(stream, None)
+        backlog = self.backlog
+        if stream.queue is not None or stream.held or backlog.silenced:
+            backlog.forget(stream)
             self.take(stream.discard())
-        self.control = None
+        self.ended_streams += 1
         if self.resets is not None and self.resets.spent > 0:
             self.resets.spent -= 1
         if self.is_full:
@@ -151,6 +166,33 @@ class H2Connection:
 
     def alarm(self, kind: int) -> None:
         control.alarm(self, kind)
+
+    # ---- turns
+
+    def wait_turn(self) -> None:
+        """More is at hand than one turn's share: everyone else comes first."""
+        if not self._is_waiting:
+            self._is_waiting = True
+            self.wire.pause_reading()
+            self.wire.ask_turn(self)
+
+    def step(self) -> None:
+        """Of the line of turns."""
+        self._is_waiting = False
+        try:
+            control.tell_ends(self)
+            self.backlog.pump_waiting(self)
+            if not self._is_waiting:
+                self.feed(b"")
+            if not self._is_waiting and not self._is_stopped:
+                self.wire.resume_reading()
+        except Exception:
+            report_fault()
+            self.wire.abort(Reason.INTERNAL)
+
+    def moved_bytes(self) -> int:
+        """DATA both ways so far."""
+        return self.allowed_bytes - self.send_window - self._credit.window
 
     # ---- what the roles add
 
@@ -181,9 +223,6 @@ class H2Connection:
     def closed_stream(self, stream_id: int) -> None:
         """DATA on a stream that is over."""
 
-    def charge_reset(self) -> None:
-        """A stream ended early, by the peer's doing."""
-
     # ---- frames
 
     def _read_frames(self, data: bytes) -> bytes:
@@ -196,7 +235,11 @@ class H2Connection:
                 return data
             position = len(self._preface)
             self._preface = b""
+        share = limits.TURN_FRAMES
         while size - position >= 9 and not self.is_over:
+            if share <= 0:
+                self.wait_turn()
+                break
             length_and_kind, flags, stream_id = _unpack_header(data, position)
             length = length_and_kind >> 8
             if length > self._max_frame_bytes:
@@ -207,28 +250,32 @@ class H2Connection:
                 break
             kind = length_and_kind & 255
             stream_id &= 0x7FFFFFFF
-            if self._block_id:
+            if self.block_id:
                 self._check_order(kind, flags, stream_id)
+            share -= 1
             if kind == frame.DATA:
                 self._receive_data(data, start, end, flags, stream_id)
-            elif kind == frame.HEADERS and flags & _FRAMING_FLAGS == END_HEADERS and stream_id:
-                self.receive_block(data[start:end], flags, stream_id)
             elif kind == frame.HEADERS:
-                self._receive_headers(data[start:end], flags, stream_id)
-            elif kind == frame.WINDOW_UPDATE:
-                self._receive_window_update(data, start, length, stream_id)
+                if not self.is_writable and len(self.streams) >= limits.UNREAD_STREAMS and not self.is_client:
+                    self._stop()
+                    break
+                share -= _HEAD_SHARE
+                if flags & _FRAMING_FLAGS == END_HEADERS and stream_id:
+                    self.receive_block(data[start:end], flags, stream_id)
+                else:
+                    self._receive_headers(data[start:end], flags, stream_id)
             else:
-                self._receive_rare(kind, flags, stream_id, data[start:end])
+                share -= self._receive_rare(kind, flags, stream_id, data[start:end])
             position = end
         return data[position:] if position < size else b""
 
     def _check_order(self, kind: int, flags: int, stream_id: int) -> None:
-        if self._block_id == _NO_SETTINGS:
+        if self.block_id == _NO_SETTINGS:
             if kind != frame.SETTINGS or flags & ACK:
                 raise ProtocolError("the first frame is not SETTINGS")
-            self._block_id = _NO_BLOCK
+            self.block_id = control.NO_BLOCK
             self.alarms.disarm(alarms.OPENING)
-        elif kind != frame.CONTINUATION or stream_id != self._block_id:
+        elif kind != frame.CONTINUATION or stream_id != self.block_id:
             raise ProtocolError("header block interrupted")
 
     def _receive_data(self, data: bytes, start: int, end: int, flags: int, stream_id: int) -> None:
@@ -242,8 +289,8 @@ class H2Connection:
         stream = self.streams.get(stream_id)
         if stream is None:
             self.check_known(stream_id)
-            if not payload:
-                control.charge(self, 1)
+            self.allowed_bytes -= size  # thrown away: no progress
+            control.charge_silent(self, 1)
             self.take(size)
             self.closed_stream(stream_id)
             return
@@ -252,9 +299,7 @@ class H2Connection:
             self.reset_stream(stream, Reason.STREAM_CLOSED)
             return
         if not payload and not flags & END_STREAM:
-            control.charge(self, 1)
-        else:
-            self.control = None
+            control.charge_silent(self, 1)
         try:
             stream.receive_data(payload, size, flags & END_STREAM != 0)
         except ProtocolError as error:
@@ -274,59 +319,29 @@ class H2Connection:
         if flags & END_HEADERS:
             self.receive_block(payload, flags, stream_id)
         else:
-            self._block = payload
-            self._block_id = stream_id
-            self._block_flags = flags
-            self._block_frames = 0
+            self.block = control.OpenBlock(payload, flags)
+            self.block_id = stream_id
             self.alarms.arm(alarms.OPENING, limits.OPENING_S)
 
-    def _receive_continuation(self, payload: bytes, flags: int, stream_id: int) -> None:
-        if self._block_id != stream_id or not stream_id:
-            raise ProtocolError("CONTINUATION without HEADERS")
-        self._block_frames += 1
-        if len(self._block) + len(payload) > limits.HEADER_BLOCK_BYTES or self._block_frames > limits.CONTINUATIONS:
-            raise ProtocolError("header block without end", Reason.HEADER_FLOOD)
-        self._block += payload
-        if flags & END_HEADERS:
-            block = self._block
-            self._block = b""
-            self._block_id = _NO_BLOCK
-            self.alarms.disarm(alarms.OPENING)
-            self.receive_block(block, self._block_flags, stream_id)
-
-    def _receive_window_update(self, data: bytes, start: int, length: int, stream_id: int) -> None:
-        if length != 4:
-            raise ProtocolError("WINDOW_UPDATE is not 4 octets", Reason.FRAME_SIZE)
-        increment: int = u32_struct.unpack_from(data, start)[0] & frame.WINDOW_LIMIT
-        if stream_id == 0:
-            self.send_window += increment
-            if not increment:
-                raise ProtocolError("window increment of 0")
-            if self.send_window > frame.WINDOW_LIMIT:
-                raise ProtocolError("window over 2^31-1", Reason.FLOW_CONTROL)
-            self.pump_blocked()
-            return
-        stream = self.streams.get(stream_id)
-        if stream is None:
-            self.check_known(stream_id)
-            control.charge(self, 1)
-            return
-        stream.send_window += increment
-        if not increment:
-            self.reset_stream(stream, Reason.PROTOCOL_ERROR)
-        elif stream.send_window > frame.WINDOW_LIMIT:
-            self.reset_stream(stream, Reason.FLOW_CONTROL)
-        elif stream.has_unsent():
-            self.pump(stream)
-
-    def _receive_rare(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
-        if kind == frame.RST_STREAM:
+    def _receive_rare(self, kind: int, flags: int, stream_id: int, payload: bytes) -> int:
+        """Neither DATA nor HEADERS. What it takes of the share beside one frame's."""
+        sent_frames = self.backlog.frames
+        if kind == frame.WINDOW_UPDATE:
+            control.receive_window_update(self, payload, stream_id)
+        elif kind == frame.RST_STREAM:
             control.receive_rst_stream(self, payload, stream_id)
+            return _HEAD_SHARE
         elif kind == frame.CONTINUATION:
-            self._receive_continuation(payload, flags, stream_id)
+            control.receive_continuation(self, payload, flags, stream_id)
+            return _HEAD_SHARE if self.block is not None else limits.TURN_FRAMES
         else:
             control.charge(self, 1)
             control.receive(self, kind, flags, stream_id, payload)
+        return self.backlog.frames - sent_frames
+
+    def _stop(self) -> None:
+        self._is_stopped = True
+        self.wire.pause_reading()
 
     # ---- faults and pumping
 
@@ -341,7 +356,7 @@ class H2Connection:
     def reset_stream(self, stream: H2Stream, reason: Reason) -> None:
         """The stream is at fault."""
         stream.fail(reason)
-        self.charge_reset()
+        control.charge_reset(self)
 
     def fail(self, reason: Reason) -> None:
         """The connection is at fault, or silent."""
@@ -366,17 +381,3 @@ class H2Connection:
                 self.wire.write(frame.goaway(0, NO_ERROR))
             self.wire.end()
             self.alarms.arm(alarms.CLOSING, limits.GOAWAY_S)
-
-    def pump_blocked(self) -> None:
-        blocked = self.blocked
-        while blocked and self.send_window > 0 and self.is_writable:
-            self.pump(blocked.popitem(False)[0])
-
-    def pump(self, stream: H2Stream) -> None:
-        if stream.pump():
-            self.blocked.pop(stream, None)
-            stream.tell_ready()
-        elif stream.send_window > 0:
-            self.blocked[stream] = None
-        else:
-            self.blocked.pop(stream, None)

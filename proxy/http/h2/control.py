@@ -1,6 +1,6 @@
-"""The rare frames (SETTINGS, PING, PRIORITY, GOAWAY, RST_STREAM), and what time brings.
+"""The rare frames (all but DATA and HEADERS), what they cost their sender, and what time brings.
 
-Law: every frame that `receive` gets has been charged for.
+Every frame that `receive` gets has been charged for; the others charge for themselves.
 """
 
 from __future__ import annotations
@@ -8,18 +8,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy.core import limits
-from proxy.core.errors import ProtocolError
+from proxy.core.errors import ProtocolError, report_fault
 from proxy.core.reason import Reason
 from proxy.http.h2 import alarms, frame
 from proxy.http.h2.codes import code_of, reason_of
-from proxy.http.h2.frame import ACK, LAST_ID, goaway_struct, u32_struct
+from proxy.http.h2.frame import ACK, END_HEADERS, LAST_ID, goaway_struct, u32_struct
 from proxy.http.h2.toll import Toll
 
 if TYPE_CHECKING:
     from proxy.http.h2.connection import H2Connection
 
+NO_BLOCK: Final = 0
+"""`block_id` of a connection on which no header block is open; else it is the stream whose block goes on in CONTINUATION."""
+_RESET_COST: Final = 3
+"""One of them comes back at once, since the stream has ended."""
 _KEEPALIVE: Final = b"sponson?"
 """What our keepalive PINGs carry; any frame at all answers them."""
+
+
+class OpenBlock:
+    """A header block whose end has not come."""
+
+    __slots__ = ("octets", "flags", "frames")
+
+    def __init__(self, octets: bytes, flags: int) -> None:
+        self.octets = octets
+        self.flags = flags
+        """Of its HEADERS frame."""
+        self.frames = 0
 
 
 def receive(connection: H2Connection, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
@@ -42,22 +58,66 @@ def receive(connection: H2Connection, kind: int, flags: int, stream_id: int, pay
 
 
 def charge(connection: H2Connection, cost: int) -> None:
-    """The peer sent what carries nothing; dearer while it does not read our answers."""
+    """The peer sent what carries nothing and wants an answer; dearer while it does not read our answers."""
+    charge_silent(connection, cost if connection.is_writable else cost * 10)
+
+
+def charge_silent(connection: H2Connection, cost: int) -> None:
+    """The peer sent what carries nothing and is answered by nothing. What it owes is reckoned here alone: progress costs
+    nothing while it is made."""
     now = connection.now()
     toll = connection.control
     if toll is None:
-        toll = connection.control = Toll(limits.CONTROL_FRAMES, Reason.CONTROL_FLOOD, now)
-    toll.charge(cost if connection.is_writable else cost * 10, now)
+        toll = connection.control = Toll(limits.CONTROL_FRAMES, Reason.CONTROL_FLOOD, now, _progress(connection))
+    toll.settle(_progress(connection))
+    toll.charge(cost, now)
+
+
+def charge_reset(connection: H2Connection) -> None:
+    """A stream ended early by the peer's doing: it was reset without need, or the peer made us reset it."""
+    now = connection.now()
+    resets = connection.resets
+    if resets is None:
+        resets = connection.resets = Toll(2 * connection.settings.max_early_resets, Reason.RESET_FLOOD, now)
+    resets.charge(_RESET_COST, now)
+
+
+def _progress(connection: H2Connection) -> int:
+    """All that was done for this peer so far, in units of the toll."""
+    return (
+        connection.moved_bytes() // limits.PROGRESS_BYTES
+        + connection.sent_messages * limits.PROGRESS_MESSAGE
+        + connection.ended_streams * limits.PROGRESS_STREAM
+        - connection.backlog.frames
+    )
 
 
 def end_streams(connection: H2Connection, reason: Reason) -> None:
-    """All of them, since the connection ends."""
+    """All of them, since the connection ends; their exchanges hear of it a share at a time."""
     streams = list(connection.streams.values())
     connection.streams.clear()
-    connection.blocked.clear()
+    connection.backlog.clear()
+    code = code_of(reason)
     for stream in streams:
         stream.close()
-        stream.deliver_reset(reason, code_of(reason))
+    connection.ending += [(stream, reason, code) for stream in streams]
+    tell_ends(connection)
+
+
+def tell_ends(connection: H2Connection) -> None:
+    """Tell the exchanges of streams that are over, as many as one turn allows; the rest in later turns."""
+    ending = connection.ending
+    if not ending:
+        return
+    share = ending[: limits.TURN_HEADS]
+    del ending[: limits.TURN_HEADS]
+    if ending:
+        connection.wait_turn()
+    for stream, reason, code in share:
+        try:
+            stream.deliver_end(reason, code)
+        except Exception:
+            report_fault()
 
 
 def receive_rst_stream(connection: H2Connection, payload: bytes, stream_id: int) -> None:
@@ -75,8 +135,51 @@ def receive_rst_stream(connection: H2Connection, payload: bytes, stream_id: int)
     stream.close()
     connection.forget(stream)
     stream.deliver_reset(reason_of(code), code)
-    if is_rapid:
-        connection.charge_reset()
+    if is_rapid and not connection.is_client:
+        charge_reset(connection)
+
+
+def receive_window_update(connection: H2Connection, payload: bytes, stream_id: int) -> None:
+    if len(payload) != 4:
+        raise ProtocolError("WINDOW_UPDATE is not 4 octets", Reason.FRAME_SIZE)
+    increment: int = u32_struct.unpack(payload)[0] & frame.WINDOW_LIMIT
+    charge_silent(connection, 1)
+    if stream_id == 0:
+        connection.send_window += increment
+        connection.allowed_bytes += increment
+        if not increment:
+            raise ProtocolError("window increment of 0")
+        if connection.send_window > frame.WINDOW_LIMIT:
+            raise ProtocolError("window over 2^31-1", Reason.FLOW_CONTROL)
+        connection.backlog.pump_waiting(connection)
+        return
+    stream = connection.streams.get(stream_id)
+    if stream is None:
+        connection.check_known(stream_id)
+        return
+    stream.send_window += increment
+    if not increment:
+        connection.reset_stream(stream, Reason.PROTOCOL_ERROR)
+    elif stream.send_window > frame.WINDOW_LIMIT:
+        connection.reset_stream(stream, Reason.FLOW_CONTROL)
+    elif stream.has_unsent():
+        connection.backlog.pump(stream)
+
+
+def receive_continuation(connection: H2Connection, payload: bytes, flags: int, stream_id: int) -> None:
+    block = connection.block
+    if block is None or connection.block_id != stream_id:
+        raise ProtocolError("CONTINUATION without HEADERS")
+    block.frames += 1
+    if len(block.octets) + len(payload) > limits.HEADER_BLOCK_BYTES or block.frames > limits.CONTINUATIONS:
+        raise ProtocolError("header block without end", Reason.HEADER_FLOOD)
+    charge_silent(connection, 1)
+    block.octets += payload
+    if flags & END_HEADERS:
+        connection.block = None
+        connection.block_id = NO_BLOCK
+        connection.alarms.disarm(alarms.OPENING)
+        connection.receive_block(block.octets, block.flags, stream_id)
 
 
 def dependency(payload: bytes, start: int) -> int:
@@ -107,16 +210,19 @@ def _receive_settings(connection: H2Connection, flags: int, stream_id: int, payl
 
 
 def _shift_windows(connection: H2Connection, change: int) -> None:
-    """SETTINGS_INITIAL_WINDOW_SIZE changed; windows may become negative (RFC 9113 section 6.9.2)."""
-    streams = list(connection.streams.values())
-    charge(connection, len(streams) >> 4)
-    for stream in streams:
+    """SETTINGS_INITIAL_WINDOW_SIZE changed; windows may become negative (RFC 9113 section 6.9.2).
+
+    What the change lets out is sent in turn and a share at a time, like all that waits.
+    """
+    charge(connection, len(connection.streams) >> 4)
+    backlog = connection.backlog
+    for stream in connection.streams.values():
         stream.send_window += change
         if stream.send_window > frame.WINDOW_LIMIT:
             raise ProtocolError("window over 2^31-1", Reason.FLOW_CONTROL)
-    for stream in streams:
-        if stream.has_unsent():
-            connection.pump(stream)
+        if stream.has_unsent() and stream.send_window > 0:
+            backlog.waiting[stream] = None
+    backlog.pump_waiting(connection)
 
 
 def _receive_ping(connection: H2Connection, flags: int, stream_id: int, payload: bytes) -> None:

@@ -27,9 +27,9 @@ from proxy.http.h2.frame import END_STREAM, LAST_ID
 from proxy.http.h2.heads import is_answered, request_of, travelling
 from proxy.http.h2.settings import DEFAULT, UNLIMITED, H2Settings
 from proxy.http.h2.stream import CLOSED, REMOTE_ENDED, H2Stream
-from proxy.http.h2.toll import Toll
 from proxy.http.head import HTTP_2, TUNNEL, RequestHead, ResponseHead
 from proxy.http.headers import Field, field
+from proxy.http.stream import keep
 
 _DRAIN: Final = b"draining"
 """What the PING behind the first GOAWAY carries."""
@@ -98,7 +98,8 @@ class H2Server(H2Connection):
         if flags & SELF_DEPENDENT:
             self._refuse(stream_id, end, ProtocolError("stream depends on itself"))
             return
-        if len(self.streams) >= self._max_streams:
+        is_crowded = self.backlog.held_bytes > limits.BACKLOG_BYTES
+        if len(self.streams) >= self._max_streams or (is_crowded and self.backlog.is_over()):
             control.charge(self, 1)
             self.refuse_stream(stream_id, REFUSED_STREAM)
             return
@@ -116,6 +117,8 @@ class H2Server(H2Connection):
         except Exception:
             report_fault()
             self.reset_stream(stream, Reason.INTERNAL)
+        if is_crowded and stream.state != CLOSED:
+            self.backlog.silence(stream)
 
     def note_reset(self, stream_id: int) -> None:
         ids = self._reset_ids
@@ -128,14 +131,7 @@ class H2Server(H2Connection):
     def closed_stream(self, stream_id: int) -> None:
         if self._reset_ids is None or stream_id not in self._reset_ids:
             self.refuse_stream(stream_id, STREAM_CLOSED)
-            self.charge_reset()
-
-    def charge_reset(self) -> None:
-        now = self._now()
-        resets = self.resets
-        if resets is None:
-            resets = self.resets = Toll(2 * self.settings.max_early_resets, Reason.RESET_FLOOD, now)
-        resets.charge(2, now)
+            control.charge_reset(self)
 
     def refuse_stream(self, stream_id: int, code: int) -> None:
         """A stream that we never made, or that is over."""
@@ -176,7 +172,7 @@ class H2Server(H2Connection):
                 self.refuse_stream(stream_id, NO_ERROR)
         else:
             self.refuse_stream(stream_id, code_of(error.reason))
-            self.charge_reset()
+            control.charge_reset(self)
 
     def _judge(self, block: bytes, fields: list[Field]) -> RequestHead:
         steady = self.decoder.steady
@@ -323,7 +319,7 @@ class H2ServerStream(H2Stream):
         if exchange is None:
             return
         if self.is_tunnel and self.early is not None and exchange.response is None:
-            self.early.append(data)
+            keep(self.early, data)
         else:
             exchange.request_data(data, end)
 

@@ -1,9 +1,9 @@
 """H2Stream: what both roles share of one stream: its state, its windows, its unsent data.
 
-Law: data leaves in order; what the windows or the socket do not let out
-waits in a queue that is never longer than the other side's window, because
-the exchange is told to stop when the queue begins and to go on when it is
-empty.
+Data leaves in order; what the windows or the socket do not let out waits in a
+queue that is never longer than the other side's window, or than one read of
+its socket, because the exchange is told to stop when the queue begins and to
+go on when it is empty. What all queues of a connection hold is its Backlog's.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from proxy.core.reason import Reason
 from proxy.http.exchange import Exchange
 from proxy.http.h2 import frame
 from proxy.http.h2.alarms import STALL
+from proxy.http.h2.backlog import STREAM_BYTES
 from proxy.http.h2.codes import code_of
 from proxy.http.h2.flow import Credit, overrun
 from proxy.http.h2.frame import END_STREAM, header_struct
 from proxy.http.head import UNKNOWN
 from proxy.http.headers import CONTENT_LENGTH, COOKIE, HEAD_ONLY, HOST, L5D, Field
+from proxy.http.stream import keep
 
 if TYPE_CHECKING:
     from proxy.http.h2.connection import H2Connection
@@ -45,7 +47,7 @@ _NO_WINDOW: Final = -(1 << 40)
 class H2Stream:
     __slots__ = (
         "id", "state", "send_window", "connection", "exchange", "is_stalled", "is_tunnel", "has_head", "is_head_request", "early", "body_left",
-        "queue", "_queue_ends", "_trailers", "_credit", "held", "_pauses",
+        "queue", "_queue_start", "_queue_ends", "_trailers", "_credit", "held", "_pauses",
     )  # fmt: skip
 
     def __init__(self, connection: H2Connection, stream_id: int) -> None:
@@ -65,6 +67,8 @@ class H2Stream:
         self.early: list[bytes] | None = None
         """Bytes for a tunnel that came before it was accepted, no more than the stream's window (servers)."""
         self.queue: deque[bytes] | None = None
+        self._queue_start = 0
+        """How much of the queue's first piece has left."""
         self._queue_ends = False
         self._trailers: list[Field] | None = None
         self._credit: Credit | None = None
@@ -88,6 +92,7 @@ class H2Stream:
             and connection.is_writable
         ):
             if size or end:
+                connection.sent_messages += 1
                 self._send_frame(data, size, end)
         elif self.state != CLOSED:
             self._enqueue(data, end)
@@ -156,23 +161,25 @@ class H2Stream:
         else:
             connection.wire.write(start)
             connection.wire.write(data)
-        if size:
-            connection.control = None
         if end:
             self.sent_end()
 
     def _enqueue(self, data: bytes, end: bool) -> None:
+        backlog = self.connection.backlog
         queue = self.queue
         is_new = queue is None
         if queue is None:
             queue = self.queue = deque()
-        queue.append(data)
+            self._queue_start = 0
+            backlog.held_bytes += STREAM_BYTES
+        keep(queue, data)
+        backlog.held_bytes += len(data)
         self._queue_ends = end
         if is_new:
             self.pump()
             if self.queue is not None:
                 if self.send_window > 0:
-                    self.connection.blocked[self] = None
+                    backlog.waiting[self] = None
                 self.connection.alarms.arm(STALL, limits.STALL_S / 2)
                 self.tell_blocked()
 
@@ -180,23 +187,30 @@ class H2Stream:
         """Send what may be sent; True if nothing is left."""
         queue = self.queue
         connection = self.connection
+        backlog = connection.backlog
         while queue:
             data = queue[0]
-            size = len(data)
+            start = self._queue_start
+            size = len(data) - start
             room = min(self.send_window, connection.send_window, limits.FRAME_BYTES)
             if size and (room <= 0 or not connection.is_writable):
                 return False
             self.is_stalled = False
+            backlog.frames += 1
             if size > room:
-                queue[0] = data[room:]
-                self._send_frame(data[:room], room, False)
+                # The rest stays where it is: what one octet of window costs must not depend on what waits behind it.
+                self._queue_start = start + room
+                self._send_frame(data[start : start + room], room, False)
+                backlog.let_go(room)
                 continue
             queue.popleft()
+            self._queue_start = 0
             ends = not queue and self._queue_ends
+            backlog.let_go(size if queue else size + STREAM_BYTES)
             if not queue:
                 self.queue = None
             if size or ends:
-                self._send_frame(data, size, ends)
+                self._send_frame(data[start:] if start else data, size, ends)
         trailers = self._trailers
         if trailers is not None:
             self._trailers = None
@@ -269,6 +283,9 @@ class H2Stream:
     def discard(self) -> int:
         """The stream is gone; the credit that its connection is owed for it."""
         held = self.held
+        queue = self.queue
+        if queue is not None:
+            self.connection.backlog.let_go(sum(map(len, queue)) - self._queue_start + STREAM_BYTES)
         self.held = 0
         self.queue = None
         self._trailers = None
@@ -294,6 +311,10 @@ class H2Stream:
     def deliver_reset(self, reason: Reason, code: int) -> None:
         """`code` is the peer's, or the one that stands for `reason`."""
         raise NotImplementedError
+
+    def deliver_end(self, reason: Reason, code: int) -> None:
+        """The stream ended with its connection, or by the peer's GOAWAY."""
+        self.deliver_reset(reason, code)
 
     def tell_blocked(self) -> None:
         raise NotImplementedError
