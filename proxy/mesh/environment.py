@@ -16,8 +16,9 @@ import time
 from typing import Final, NamedTuple
 
 from proxy.core.addr import Addr
-from proxy.mesh.identity.authority import open_ca
-from proxy.mesh.identity.tokens import Account, open_tokens
+from proxy.mesh.identity.authority import utc_now
+from proxy.mesh.identity.issuers import ensure_anchors
+from proxy.mesh.identity.tokens import Account, Binding, open_tokens
 from proxy.mesh.model import CLUSTER_DOMAIN, DEFAULT_OPAQUE_PORTS, SERVER_IDENTITY, identity_of
 from proxy.mesh.net import LOOPBACK_NETWORKS, PRIVATE_NETWORKS
 from proxy.mesh.state import State, StateError, write_file
@@ -44,10 +45,10 @@ class Workload(NamedTuple):
 
 def workload_environment(state: State, server: Addr, workload: Workload) -> dict[str, str]:
     """The variables of one workload, whose token is written into the state directory; StateError if that fails."""
-    open_ca(state)
+    ensure_anchors(state, utc_now())
     account = workload.account
     directory = state.directory / "workloads" / account.namespace / account.service_account / workload.name
-    token = open_tokens(state).issue(account, time.time(), workload.token_ttl_s)
+    token = open_tokens(state).issue(account, time.time(), workload.token_ttl_s, Binding(workload.name))
     write_file(directory / "token", token.encode())
     variables = {f"LINKERD2_PROXY_{name}": value for name, value in _linkerd(server, workload).items()}
     variables["LINKERD2_PROXY_IDENTITY_DIR"] = str(directory)

@@ -26,10 +26,12 @@ from proxy.mesh.answers.inbound_policy import InboundPolicies
 from proxy.mesh.answers.outbound_policy import policy_for
 from proxy.mesh.answers.profile import profile_of
 from proxy.mesh.answers.topics import Topics
+from proxy.mesh.callers import Callers, RefusalLog, current_caller
 from proxy.mesh.front import Front
-from proxy.mesh.identity.authority import CertificateAuthority, open_ca
+from proxy.mesh.identity.authority import CertificateAuthority
+from proxy.mesh.identity.issuers import Brought
+from proxy.mesh.identity.keys import Keys, Upkeep, open_keys
 from proxy.mesh.identity.service import Identity
-from proxy.mesh.identity.tokens import Tokens, open_tokens
 from proxy.mesh.kinds.catalog import CATALOG
 from proxy.mesh.model import DEFAULT_POLICIES, SERVER_IDENTITY
 from proxy.mesh.rpc import Feed, asking, calling, watching
@@ -46,8 +48,14 @@ _OPTIONS: Final = (
     ("grpc.so_reuseport", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.server.max_pending_requests", 100_000),
+    ("grpc.server.max_pending_requests_hard_limit", 100_000),
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 300_000),
 )
-"""A port that is taken is an error; idle proxies may ping."""
+"""A port that is taken is an error; idle proxies may ping. As many streams may be opened at once as there are proxies
+that come back after a restart: beyond its limit of pending requests grpcio cancels at random. Who connects and says
+nothing, or asks nothing for long, makes room."""
 
 
 class ServeError(Exception):
@@ -62,14 +70,9 @@ class Settings(NamedTuple):
     default_policy: str = DEFAULT_POLICIES[0]
     always_tls: bool = False
     """Speak TLS on loopback too, where proxies expect plain text."""
+    brought: Brought | None = None
+    """The files of a CA that somebody else runs; None for one that is made here."""
     rules: Rules = Rules()
-
-
-class Keys(NamedTuple):
-    """What the identity service signs with and verifies by."""
-
-    authority: CertificateAuthority
-    tokens: Tokens
 
 
 class Served(NamedTuple):
@@ -96,13 +99,14 @@ def run(settings: Settings) -> None:
 
 async def start(settings: Settings, topics: Topics, keys: Keys) -> Served:
     """Serve a state as it changes, and write the address into the state directory; ServeError if the port is taken."""
-    server = grpc.aio.server(options=_OPTIONS)
+    callers = Callers(RefusalLog(), keys.why_not)
+    server = grpc.aio.server(options=_OPTIONS, interceptors=(callers,))
     feed = Feed(topics)
     server.add_generic_rpc_handlers(_handlers(feed, keys, settings.default_policy))
     if settings.addr.is_loopback and not settings.always_tls:
         served = await _start_plain(server, feed, settings.addr)
     else:
-        served = await _start_fronted(server, feed, settings, keys.authority)
+        served = await _start_fronted(server, feed, settings, keys.authority, callers)
     settings.state.write("address", f"{served.addr}\n".encode(), 0o644)
     return served
 
@@ -129,14 +133,14 @@ def _check_free(addr: Addr) -> None:
 
 
 async def _start_fronted(
-    server: grpc.aio.Server, feed: Feed, settings: Settings, authority: CertificateAuthority
+    server: grpc.aio.Server, feed: Feed, settings: Settings, authority: CertificateAuthority, callers: Callers
 ) -> Served:
     inside = settings.state.directory / "grpc.sock"
     if len(str(inside)) > _SOCKET_PATH_BYTES:
         raise ServeError(f"{inside} is too long for a socket's path: choose a shorter state directory")
     try:
         server.add_insecure_port(f"unix:{inside}")
-        front = Front(asyncio.get_running_loop(), settings.addr, authority, SERVER_IDENTITY, inside)
+        front = Front(asyncio.get_running_loop(), settings.addr, authority, SERVER_IDENTITY, inside, callers)
     except (RuntimeError, OSError) as error:
         raise ServeError(str(error)) from None
     await server.start()
@@ -152,10 +156,12 @@ async def _run(settings: Settings) -> None:
     topics = await _first(manifests, stop)
     if topics is None:
         return
-    keys = Keys(open_ca(settings.state), open_tokens(settings.state))
+    keys = open_keys(settings.state, settings.brought)
     served = await start(settings, topics, keys)
     _log.info("serving at %s, state in %s", served.addr, settings.state.directory)
+    upkeep = asyncio.create_task(keep(served, keys).run(stop))
     await manifests.follow(topics.apply, stop)
+    await upkeep
     await served.stop()
     _log.info("stopped")
 
@@ -171,9 +177,24 @@ async def _first(manifests: Manifests, stop: asyncio.Event) -> Topics | None:
     return Topics(reading.result())
 
 
+def keep(served: Served, keys: Keys) -> Upkeep:
+    """What keeps a server's keys as the files and the time say."""
+    front = served.front
+
+    def on_trust() -> None:
+        if front is not None:
+            front.trust_anew()
+
+    def on_revoked() -> None:
+        if front is not None:
+            front.turn_out(keys.revocations)
+
+    return Upkeep(keys, on_trust, on_revoked)
+
+
 def _handlers(feed: Feed, keys: Keys, default_policy: str) -> tuple[grpc.GenericRpcHandler[Any, Any], ...]:
     inbound = InboundPolicies(default_policy)
-    identity = Identity(keys.authority, keys.tokens, time.time)
+    identity = Identity(keys, time.time)
     return tuple(
         _generic(
             {
@@ -183,7 +204,9 @@ def _handlers(feed: Feed, keys: Keys, default_policy: str) -> tuple[grpc.Generic
                 services.OUTBOUND_GET.path: asking(services.OUTBOUND_GET, feed, policy_for),
                 services.INBOUND_WATCH_PORT.path: watching(services.INBOUND_WATCH_PORT, feed, inbound.ask),
                 services.INBOUND_GET_PORT.path: asking(services.INBOUND_GET_PORT, feed, inbound.ask),
-                services.CERTIFY.path: calling(services.CERTIFY, identity.certify),
+                services.CERTIFY.path: calling(
+                    services.CERTIFY, lambda request: identity.certify(request, current_caller())
+                ),
             }
         )
     )

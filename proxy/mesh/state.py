@@ -1,11 +1,14 @@
 """State: the control plane's directory, with its keys, its trust anchors and the address that it serves at.
 
-Law: made on first use, by one process at a time; a secret is 0600 from its
-first byte, and one that others could read is refused. `sponson mesh token` and
-`sponson mesh env` work on the same directory as the server.
+Made on first use, by one process at a time. A secret is 0600 from its first byte; one that others can read, or that
+is not a file of ours, is refused, and so is a directory that others own or may write to. Links are not followed.
+`sponson mesh token` and `sponson mesh env` work on the same directory as the server.
 
-    ca.key  ca.crt     the root (PEM); ca.crt is the trust anchor of every workload
-    token.key          what workload tokens are signed with
+    ca.crt             the trust anchors of every workload (PEM)
+    ca.key             of the root among them, if it was made here
+    issuer.pem         the certificate under it that signs those of workloads, with its key; issuer-previous.pem before it
+    issued.jsonl       which certificates were signed;  revoked.json, crl.pem: which of them count no longer
+    token.key          what workload tokens are signed with;  token.pub verifies them
     address            `ip:port` of the running server
     grpc.sock          where it is reached from inside, when its port is not on loopback
     workloads/NAMESPACE/ACCOUNT/NAME  token and key of a workload set up by `sponson mesh env`
@@ -13,13 +16,15 @@ first byte, and one that others could read is refused. `sponson mesh token` and
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
-from stat import S_IMODE
+from stat import S_IMODE, S_ISREG
 from typing import Final
 
 from proxy.core.addr import Addr, parse_addr
@@ -47,17 +52,26 @@ class State:
         return self.directory / "ca.crt"
 
     def create(self) -> None:
-        """Make the directory, for its owner alone; StateError if that cannot be."""
+        """Make the directory, for its owner alone; StateError if that cannot be, or if others own it or may write to it."""
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            status = self.directory.stat()
         except OSError as error:
             raise StateError(f"{self.directory}: {error.strerror}") from None
+        if status.st_uid != os.geteuid():
+            raise StateError(f"{self.directory}: belongs to user {status.st_uid}, not to user {os.geteuid()}")
+        mode = S_IMODE(status.st_mode)
+        if mode & 0o022:
+            raise StateError(f"{self.directory}: mode {mode:04o} lets others write to it; chmod 700 it")
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Alone among processes: whoever comes second finds what the first has made."""
         self.create()
-        descriptor = os.open(self.directory / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            descriptor = os.open(self.directory / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise StateError(f"{self.directory / 'lock'}: {error.strerror}") from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
@@ -65,15 +79,19 @@ class State:
             os.close(descriptor)
 
     def read_secret(self, name: str) -> bytes | None:
-        """A secret's bytes, None if there is none yet; StateError if others may read it."""
+        """A secret's bytes, None if there is none yet; StateError if it is not ours alone."""
+        return read_secret(self.directory / name)
+
+    def append(self, name: str, line: bytes) -> None:
+        """Add a line to a private file, in one write; StateError if that cannot be."""
         path = self.directory / name
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            mode = S_IMODE(path.stat().st_mode)
-            if mode & 0o077:
-                raise StateError(f"{path}: mode {mode:04o} lets others read it; chmod 600 it or start anew")
-            return path.read_bytes()
-        except FileNotFoundError:
-            return None
+            descriptor = os.open(path, flags, 0o600)
+            try:
+                os.write(descriptor, line)
+            finally:
+                os.close(descriptor)
         except OSError as error:
             raise StateError(f"{path}: {error.strerror}") from None
 
@@ -96,17 +114,54 @@ class State:
         return found
 
 
+def read_secret(path: Path) -> bytes | None:
+    """A secret's bytes, None if there is none; StateError if it is no plain file, not ours, or others can read it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        reason = "is a symbolic link" if error.errno == errno.ELOOP else error.strerror
+        raise StateError(f"{path}: {reason}") from None
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        mode = S_IMODE(status.st_mode)
+        if not S_ISREG(status.st_mode):
+            raise StateError(f"{path}: is no file")
+        if status.st_uid != os.geteuid():
+            raise StateError(f"{path}: belongs to user {status.st_uid}, not to user {os.geteuid()}")
+        if mode & 0o077:
+            raise StateError(f"{path}: mode {mode:04o} lets others read it; chmod 600 it or start anew")
+        try:
+            return file.read()
+        except OSError as error:
+            raise StateError(f"{path}: {error.strerror}") from None
+
+
+def make_private(directory: Path, below: Path) -> None:
+    """Make `directory` and what is missing between it and `below`, for the owner alone; StateError if that cannot be."""
+    try:
+        for part in [*reversed(directory.relative_to(below).parents), directory.relative_to(below)]:
+            (below / part).mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise StateError(f"{directory}: {error.strerror}") from None
+
+
 def write_file(path: Path, data: bytes, mode: int = 0o600) -> Path:
-    """Write beside and rename; StateError if that cannot be."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    """Write beside, under a name that nobody can guess, and rename; StateError if that cannot be."""
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        beside.unlink(missing_ok=True)
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, mode)
-            file.write(data)
-        beside.rename(path)
+        descriptor = os.open(beside, flags, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                os.fchmod(descriptor, mode)
+            beside.rename(path)
+        except OSError:
+            beside.unlink(missing_ok=True)
+            raise
     except OSError as error:
         raise StateError(f"{path}: {error.strerror}") from None
     return path

@@ -40,6 +40,8 @@ class TlsPeer(NamedTuple):
     """The first usable SAN of the peer's certificate; empty without one."""
     alpn: str
     """The protocol that was negotiated; empty for none."""
+    serial: str = ""
+    """The serial number of the peer's certificate in hexadecimal; empty without one."""
 
 
 class TlsTarget(NamedTuple):

@@ -141,14 +141,16 @@ class Handshake:
     def _verify(self, tls: ssl.SSLSocket) -> None:
         target = self._target
         try:
-            names = identities(tls.getpeercert(), tls.getpeercert(True))
+            certificate = tls.getpeercert()
+            names = identities(certificate, tls.getpeercert(True))
             if target is not None and normalise(target.server_id) not in names:
                 raise ValueError("certificate does not match TLS identity")
         except (OSError, ValueError) as error:
             self._fail(Reason.CONNECT_FAILED, _text_of(error))
             return
         alpn = tls.selected_alpn_protocol() or ""
-        peer = TlsPeer((names[0] if names else "") if target is None else normalise(target.server_id), alpn)
+        serial = str(certificate.get("serialNumber", "")) if certificate else ""
+        peer = TlsPeer((names[0] if names else "") if target is None else normalise(target.server_id), alpn, serial)
         self._open(tls, peer)
 
     def _open(self, tls: ssl.SSLSocket, peer: TlsPeer) -> None:

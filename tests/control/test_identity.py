@@ -389,7 +389,7 @@ def test_over_tls_the_first_call_has_no_client_certificate_and_the_next_has_ours
         )
         identity.start()
         await until(lambda: len(front.peers) >= 2)
-        assert front.peers[:2] == [TlsPeer("", ""), TlsPeer(NAME, "")]
+        assert [peer._replace(serial="") for peer in front.peers[:2]] == [TlsPeer("", ""), TlsPeer(NAME, "")]
         identity.close()
         front.listener.close()
 

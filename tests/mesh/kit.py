@@ -18,11 +18,10 @@ from google.protobuf.message import Message
 from proxy.api.services import Method
 from proxy.core.addr import Addr
 from proxy.mesh.answers.topics import Topics
-from proxy.mesh.identity.authority import open_ca
-from proxy.mesh.identity.tokens import open_tokens
+from proxy.mesh.identity.keys import open_keys
 from proxy.mesh.kinds.catalog import CATALOG
 from proxy.mesh.rpc import Feed
-from proxy.mesh.serve import Keys, Settings, start
+from proxy.mesh.serve import Settings, keep, start
 from proxy.mesh.state import State
 from proxy.mesh.store.manifests import Manifests
 from proxy.mesh.store.snapshot import Snapshot
@@ -59,11 +58,11 @@ class Asker:
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._channel = channel
 
-    def stream(self, method: Method[Any, Any], request: Message) -> Any:
+    def stream(self, method: Method[Any, Any], request: Message, timeout_s: float = 10) -> Any:
         call: Callable[..., Any] = self._channel.unary_stream(
             method.path, lambda message: message.SerializeToString(), method.response.FromString
         )
-        return call(request, timeout=10)
+        return call(request, timeout=timeout_s)
 
     async def first(self, method: Method[Any, Any], request: Message) -> dict[str, Any]:
         stream = self.stream(method, request)
@@ -112,10 +111,10 @@ async def mesh(directory: Path, text: str = SERVICE, port: int = 0) -> AsyncIter
     settings = Settings(manifests, State(directory / "state"), Addr("127.0.0.1", port))
     followed = Manifests(manifests, CATALOG, settings.rules)
     topics = Topics(await followed.open())
-    keys = Keys(open_ca(settings.state), open_tokens(settings.state))
+    keys = open_keys(settings.state)
     served = await start(settings, topics, keys)
     stop = asyncio.Event()
-    following = asyncio.create_task(followed.follow(topics.apply, stop))
+    following = asyncio.gather(followed.follow(topics.apply, stop), keep(served, keys).run(stop))
     async with grpc.aio.insecure_channel(str(served.addr)) as channel:
         try:
             yield Mesh(manifests, settings._replace(addr=served.addr), topics, served.feed, Asker(channel))

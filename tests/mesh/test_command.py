@@ -151,7 +151,7 @@ def test_a_token_is_printed_and_lives_as_long_as_asked(tmp_path: Path) -> None:
     )
     now = (tmp_path / "token.key").stat().st_mtime
     # As it stands, so that `sponson mesh token ... > FILE` makes a file that a proxy can use.
-    assert open_tokens(State(tmp_path)).verify(done.stdout.encode(), now) == Account("web", "blue")
+    assert open_tokens(State(tmp_path)).verify(done.stdout.encode(), now).account == Account("web", "blue")
 
 
 def test_an_address_or_a_duration_that_cannot_be_is_said_plainly(tmp_path: Path) -> None:

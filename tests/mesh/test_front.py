@@ -3,58 +3,90 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import resource
+import signal
 import ssl
 import struct
+import subprocess
+import sys
+import time
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
 from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.events import DataReceived, StreamEnded
+from h2.events import DataReceived, ResponseReceived, StreamEnded, TrailersReceived
 
-from proxy.api import outbound_pb2, services
+from proxy.api import identity_pb2, outbound_pb2, services
 from proxy.core.addr import Addr
 from proxy.mesh.answers.topics import Topics
 from proxy.mesh.identity.authority import open_ca
-from proxy.mesh.identity.tokens import open_tokens
+from proxy.mesh.identity.certificates import certificate_pem, private_pem
+from proxy.mesh.identity.keys import open_keys
+from proxy.mesh.identity.revoked import revoke
+from proxy.mesh.identity.tokens import Account, Binding, open_tokens
 from proxy.mesh.kinds.catalog import CATALOG
 from proxy.mesh.model import SERVER_IDENTITY
-from proxy.mesh.serve import Keys, Served, ServeError, Settings, start
+from proxy.mesh.serve import Served, ServeError, Settings, keep, start
 from proxy.mesh.state import State
 from proxy.mesh.store.manifests import load
-from tests.mesh.kit import SERVICE, within
+from tests.mesh.identity.test_authority import csr
+from tests.mesh.kit import SERVICE, WEB, until, within
+
+METHOD = services.OUTBOUND_GET
+QUESTION = outbound_pb2.TrafficSpec(authority="web.default.svc.cluster.local:80").SerializeToString()
+UNAUTHENTICATED, PERMISSION_DENIED, INVALID_ARGUMENT = "16", "7", "3"
 
 
 @asynccontextmanager
 async def serving(directory: Path) -> AsyncIterator[Served]:
     (directory / "mesh.yaml").write_text(SERVICE)
     state = State(directory)
-    keys = Keys(open_ca(state), open_tokens(state))
+    keys = open_keys(state)
     settings = Settings(directory, state, Addr("127.0.0.1", 0), always_tls=True)
     served = await start(settings, Topics(load(directory, CATALOG)), keys)
+    stop = asyncio.Event()
+    upkeep = asyncio.create_task(keep(served, keys).run(stop))
     try:
         yield served
     finally:
+        stop.set()
+        await upkeep
         await served.stop(0)
 
 
-async def connect(directory: Path, addr: Addr) -> tuple[StreamReader, StreamWriter]:
+def certificate(directory: Path, name: str = WEB) -> Path:
+    """A file with a certificate of the mesh's CA, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    signed = open_ca(State(directory)).sign(csr(name, key=key), name)
+    chain = (x509.load_der_x509_certificate(der) for der in (signed.leaf_der, *signed.intermediates_der))
+    path = directory / "workload.pem"
+    path.write_bytes(certificate_pem(*chain) + private_pem(key))
+    return path
+
+
+async def connect(directory: Path, addr: Addr, shown: Path | None = None) -> tuple[StreamReader, StreamWriter]:
     context = ssl.create_default_context(cafile=str(directory / "ca.crt"))
     context.set_alpn_protocols(["h2"])
+    if shown is not None:
+        context.load_cert_chain(shown)
     return await asyncio.open_connection(addr.ip, addr.port, ssl=context, server_hostname=SERVER_IDENTITY)
 
 
-async def call(reader: StreamReader, writer: StreamWriter, path: str, request: bytes) -> bytes:
-    """One unary gRPC call by hand: the response message."""
+async def call(reader: StreamReader, writer: StreamWriter, path: str, request: bytes) -> tuple[str, bytes]:
+    """One unary gRPC call by hand: its status and the response message."""
     h2 = H2Connection(H2Configuration(header_encoding="utf-8"))
     h2.initiate_connection()
     head = [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "mesh"), ("te", "trailers")]
     h2.send_headers(1, [*head, ("content-type", "application/grpc")])
     h2.send_data(1, struct.pack("!BI", 0, len(request)) + request, end_stream=True)
-    body = b""
+    body, status = b"", ""
     while True:
         writer.write(h2.data_to_send())
         data = await reader.read(65536)
@@ -62,20 +94,20 @@ async def call(reader: StreamReader, writer: StreamWriter, path: str, request: b
         for event in h2.receive_data(data):
             if isinstance(event, DataReceived):
                 body += event.data
+            elif isinstance(event, ResponseReceived | TrailersReceived):
+                status = next((str(value) for name, value in event.headers or () if str(name) == "grpc-status"), status)
             elif isinstance(event, StreamEnded):
-                return body[5:]
+                return status, body[5:]
 
 
 def test_a_call_over_mesh_tls_is_answered_and_no_protocol_is_selected(tmp_path: Path) -> None:
     async def run() -> None:
         async with serving(tmp_path) as served:
-            reader, writer = await within(connect(tmp_path, served.addr))
+            reader, writer = await within(connect(tmp_path, served.addr, certificate(tmp_path)))
             session = writer.get_extra_info("ssl_object")
             assert (session.version(), session.selected_alpn_protocol()) == ("TLSv1.3", None)
-            spec = outbound_pb2.TrafficSpec(authority="web.default.svc.cluster.local:80")
-            method = services.OUTBOUND_GET
-            answer = await within(call(reader, writer, method.path, spec.SerializeToString()))
-            assert method.response.FromString(answer).metadata.resource.name == "web"
+            status, answer = await within(call(reader, writer, METHOD.path, QUESTION))
+            assert (status, METHOD.response.FromString(answer).metadata.resource.name) == ("0", "web")
             writer.close()
 
     asyncio.run(run())
@@ -105,3 +137,136 @@ def test_a_state_directory_whose_socket_has_no_room_is_refused(tmp_path: Path) -
                 raise AssertionError("it was served")
 
     asyncio.run(run())
+
+
+def certify(directory: Path, binding: Binding | None = None) -> bytes:
+    """A request for a certificate, encoded."""
+    token = open_tokens(State(directory)).issue(Account("web", "default"), time.time(), 60, binding or Binding())
+    return identity_pb2.CertifyRequest(
+        identity=WEB, token=token.encode(), certificate_signing_request=csr(WEB)
+    ).SerializeToString()
+
+
+def test_b35_who_has_no_certificate_gets_one_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """And the refusal ends that connection, so that the next one shows the certificate that is there by then."""
+
+    async def run() -> None:
+        async with serving(tmp_path) as served:
+            reader, writer = await within(connect(tmp_path, served.addr))
+            status, answer = await within(call(reader, writer, services.CERTIFY.path, certify(tmp_path)))
+            assert status == "0"
+            assert identity_pb2.CertifyResponse.FromString(answer).leaf_certificate
+            writer.close()
+            reader, writer = await within(connect(tmp_path, served.addr))
+            for method in (METHOD, services.DESTINATION_GET, services.GET_PROFILE, services.INBOUND_WATCH_PORT):
+                reader, writer = await within(connect(tmp_path, served.addr))
+                assert await within(call(reader, writer, method.path, QUESTION)) == (UNAUTHENTICATED, b"")
+                await within(until_closed(reader))
+                writer.close()
+
+    with caplog.at_level(logging.INFO, "sponson.mesh"):
+        asyncio.run(run())
+    said = "\n".join(caplog.messages)
+    assert f"certified {WEB}, workload not named, at 127.0.0.1: serial " in said
+    assert "refused WatchPort to 127.0.0.1: only workloads of the mesh are answered" in said
+
+
+async def until_closed(reader: StreamReader) -> None:
+    try:
+        while await reader.read(65536):
+            pass
+    except OSError:
+        pass
+
+
+def test_b35_a_certificate_of_another_ca_ends_the_handshake(tmp_path: Path) -> None:
+    async def run() -> None:
+        other = tmp_path / "other"
+        other.mkdir()
+        async with serving(tmp_path) as served:
+            with pytest.raises((OSError, AssertionError)):
+                reader, writer = await within(connect(tmp_path, served.addr, certificate(other)))
+                await within(call(reader, writer, METHOD.path, QUESTION))
+
+    asyncio.run(run())
+
+
+def test_b35_a_message_that_cannot_be_read_is_an_invalid_argument_and_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        async with serving(tmp_path) as served:
+            shown = certificate(tmp_path)
+            for path in (METHOD.path, services.DESTINATION_GET.path, services.CERTIFY.path):
+                reader, writer = await within(connect(tmp_path, served.addr, shown))
+                assert await within(call(reader, writer, path, b"\xff\xff\xff\xff junk")) == (INVALID_ARGUMENT, b"")
+                writer.close()
+
+    asyncio.run(run())
+    lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(lines) == 3
+    assert all("the message cannot be read" in line and f"{WEB} at 127.0.0.1" in line for line in lines)
+    assert not any(record.exc_info for record in caplog.records)
+
+
+def test_a_token_that_is_bound_to_an_address_is_good_from_there_alone(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with serving(tmp_path) as served:
+            for addresses, expected in ((("10.0.0.7",), PERMISSION_DENIED), (("10.0.0.7", "127.0.0.1"), "0")):
+                reader, writer = await within(connect(tmp_path, served.addr))
+                request = certify(tmp_path, Binding("web-0", addresses))
+                status, _ = await within(call(reader, writer, services.CERTIFY.path, request))
+                assert status == expected
+                writer.close()
+
+    asyncio.run(run())
+
+
+def test_whoever_is_revoked_is_turned_out_and_not_let_in_again(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with serving(tmp_path) as served:
+            shown = certificate(tmp_path)
+            reader, writer = await within(connect(tmp_path, served.addr, shown))
+            assert (await within(call(reader, writer, METHOD.path, QUESTION)))[0] == "0"
+            old_request = certify(tmp_path)
+            revoke(State(tmp_path), time.time(), WEB)
+            await within(until_closed(reader))
+            writer.close()
+            reader, writer = await within(connect(tmp_path, served.addr))
+            assert (await within(call(reader, writer, services.CERTIFY.path, old_request)))[0] == PERMISSION_DENIED
+            reader, writer = await within(connect(tmp_path, served.addr, shown))
+            assert (await within(call(reader, writer, METHOD.path, QUESTION)))[0] == PERMISSION_DENIED
+            writer.close()
+
+    asyncio.run(run())
+
+
+def test_b35_idle_clients_cannot_lock_others_out(tmp_path: Path) -> None:
+    """With `ulimit -n 256`: 120 clients that have finished their handshake and say nothing; then one with a certificate."""
+    (tmp_path / "mesh.yaml").write_text(SERVICE)
+    program = (
+        "import asyncio, sys; from pathlib import Path; from proxy.core.addr import Addr; from proxy.mesh.serve import *;"
+        "from proxy.mesh.state import State; d = Path(sys.argv[1]);"
+        "run(Settings(d, State(d), Addr('127.0.0.1', 0), always_tls=True))"
+    )
+
+    def few_descriptors() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+
+    async def ask(addr: Addr) -> None:
+        idle = [await within(connect(tmp_path, addr)) for _ in range(120)]
+        reader, writer = await within(connect(tmp_path, addr, certificate(tmp_path)))
+        assert (await within(call(reader, writer, METHOD.path, QUESTION)))[0] == "0"
+        for _, each in (*idle, (reader, writer)):
+            each.close()
+
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, preexec_fn=few_descriptors, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            asyncio.run(until((tmp_path / "address").exists, 20))
+            asyncio.run(ask(State(tmp_path).serving_addr()))
+        finally:
+            process.send_signal(signal.SIGTERM)
+            _, errors = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "Traceback" not in errors

@@ -172,3 +172,17 @@ def test_a_stream_that_its_client_cancels_is_forgotten(tmp_path: Path) -> None:
             await until(lambda: not served.feed.streams)
 
     asyncio.run(run())
+
+
+def test_b49_two_thousand_streams_at_once_are_all_answered(tmp_path: Path) -> None:
+    """As after a restart, when every proxy comes back."""
+
+    async def run() -> None:
+        async with mesh(tmp_path, SERVICE + workload("web-0", 5000)) as served:
+            streams = [served.ask.stream(services.DESTINATION_GET, GET, 60) for _ in range(2000)]
+            answers = await asyncio.gather(*(stream.read() for stream in streams))
+            assert all(added(answer) == [5000] for answer in answers)
+            for stream in streams:
+                stream.cancel()
+
+    asyncio.run(run())

@@ -16,6 +16,8 @@ ACTIONS: Final = {
     "serve": "serve the control plane",
     "token": "print a signed token that proves a service account",
     "env": "print a workload's environment, or run a command with it",
+    "revoke": "make what was issued to an identity count no longer",
+    "rotate": "replace the root, step by step",
 }
 """Each is a file of this folder, imported when it is asked for: `add_arguments(parser)`, `run(arguments) -> int`, and
 `FAILURES`, the exceptions whose text is all that a person needs to read."""

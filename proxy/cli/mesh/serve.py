@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from proxy.cli.mesh.arguments import add_state, an_addr
+from proxy.mesh.identity.issuers import Brought
 from proxy.mesh.model import DEFAULT_POLICIES
 from proxy.mesh.serve import ServeError, Settings
 from proxy.mesh.serve import run as serve
@@ -32,13 +33,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-unenforced", action="store_true", help="start although a policy cannot be used: more will be let in"
     )
+    brought = parser.add_argument_group("a CA of your own", "all three or none; the files are watched for changes")
+    brought.add_argument("--trust-anchors-file", type=Path, help="PEM: the roots that workloads trust")
+    brought.add_argument(
+        "--issuer-certificate-file", type=Path, help="PEM: what signs, then what is between it and its root"
+    )
+    brought.add_argument("--issuer-key-file", type=Path, help="PEM: the issuer's key")
     add_state(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    files = (arguments.trust_anchors_file, arguments.issuer_certificate_file, arguments.issuer_key_file)
+    if any(files) and not all(files):
+        raise ServeError("--trust-anchors-file, --issuer-certificate-file and --issuer-key-file go together")
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("watchfiles").setLevel(logging.WARNING)
     rules = Rules(arguments.strict, arguments.allow_unenforced)
-    state = State(arguments.state_dir)
-    serve(Settings(arguments.dir, state, arguments.addr, arguments.default_policy, rules=rules))
+    settings = Settings(
+        arguments.dir, State(arguments.state_dir), arguments.addr, arguments.default_policy, rules=rules
+    )
+    serve(settings._replace(brought=Brought(*files) if all(files) else None))
     return 0

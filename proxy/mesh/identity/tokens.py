@@ -1,20 +1,22 @@
 """Tokens: how a workload proves which service account it runs as.
 
-Law: a JWT (RFC 7519) signed with HMAC-SHA256 by a key of the state directory,
-for one audience, one account and a limited time. The only algorithm is the one
-written here, whatever a header claims; signatures are compared in constant
-time. The subject is written as Kubernetes writes it.
+A JWT (RFC 7519) signed with Ed25519 (RFC 8037) by a key of the state directory, for one audience, one account, one
+workload and a limited time, optionally for a list of addresses. The only algorithm is the one written here, whatever a
+header claims. The subject is written as Kubernetes writes it.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
+from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from proxy.mesh.state import State, StateError
 
@@ -22,12 +24,15 @@ AUDIENCE: Final = "identity.l5d.io"
 """That of the tokens which Linkerd projects into pods."""
 
 KEY_FILE: Final = "token.key"
-_KEY_BYTES: Final = 32
+PUBLIC_KEY_FILE: Final = "token.pub"
 _LEEWAY_S: Final = 20.0
 """How far clocks may differ."""
 
 _MAX_BYTES: Final = 4096
+_MAX_ADDRESSES: Final = 16
 _SUBJECT: Final = "system:serviceaccount:"
+_OURS: Final = "sponson.io"
+"""The claim that holds what a token is bound to."""
 
 
 class TokenError(Exception):
@@ -39,57 +44,113 @@ class Account(NamedTuple):
     namespace: str
 
 
+class Binding(NamedTuple):
+    """What a token is good for beside its account."""
+
+    workload: str = ""
+    """The ExternalWorkload's name; empty for any of the account."""
+    addresses: tuple[str, ...] = ()
+    """From where it may be shown; empty for anywhere."""
+
+
+_UNBOUND: Final = Binding()
+
+
+class Proof(NamedTuple):
+    """What a token proves."""
+
+    account: Account
+    binding: Binding
+    issued_at: int
+    """Unix seconds, as `expires_at`."""
+    expires_at: int
+
+
 class Tokens:
-    __slots__ = ("_key",)
+    __slots__ = ("_key", "_public", "_header")
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
+        self._public = key.public_key()
+        self._header = _encode({"alg": "EdDSA", "typ": "JWT"})
 
-    def issue(self, account: Account, now: float, ttl_s: float) -> str:
+    def issue(self, account: Account, now: float, ttl_s: float, binding: Binding = _UNBOUND) -> str:
         """A token for an account from now on (Unix seconds)."""
         claims = {
             "aud": [AUDIENCE],
             "exp": int(now + ttl_s),
             "iat": int(now),
             "iss": "sponson",
+            "jti": secrets.token_hex(8),
             "sub": f"{_SUBJECT}{account.namespace}:{account.service_account}",
+            _OURS: {"workload": binding.workload, "addresses": list(binding.addresses)},
         }
-        signed = f"{_encode({'alg': 'HS256', 'typ': 'JWT'})}.{_encode(claims)}"
-        return f"{signed}.{self._signature(signed.encode())}"
+        signed = f"{self._header}.{_encode(claims)}"
+        return f"{signed}.{_base64(self._key.sign(signed.encode()))}"
 
-    def verify(self, token: bytes, now: float) -> Account:
-        """The account that a token proves at a time (Unix seconds); TokenError otherwise."""
+    def verify(self, token: bytes, now: float) -> Proof:
+        """What a token proves at a time (Unix seconds); TokenError otherwise."""
+        proof = self.read(token)
+        if now > proof.expires_at:
+            raise TokenError(f"it expired {now - proof.expires_at:.0f} s ago")
+        if now + _LEEWAY_S < proof.issued_at:
+            raise TokenError("it is not valid yet")
+        return proof
+
+    def read(self, token: bytes) -> Proof:
+        """What a token of ours says, be it expired or not; TokenError otherwise."""
         if len(token) > _MAX_BYTES:
             raise TokenError("it is too long")
         signed, _, signature = token.rpartition(b".")
-        if not hmac.compare_digest(self._signature(signed).encode(), signature):
+        header, _, body = signed.partition(b".")
+        if header != self._header.encode() or not self._is_signature(signed, signature):
             raise TokenError("its signature is not this control plane's")
-        claims = _decode(signed.partition(b".")[2])
+        claims = _decode(body)
         if claims.get("aud") != [AUDIENCE]:
             raise TokenError("it is for another audience")
         issued, expires = claims.get("iat"), claims.get("exp")
         if not isinstance(expires, int) or not isinstance(issued, int):
             raise TokenError("it has no time limit")
-        if now > expires:
-            raise TokenError(f"it expired {now - expires:.0f} s ago")
-        if now + _LEEWAY_S < issued:
-            raise TokenError("it is not valid yet")
-        return _account(claims.get("sub"))
+        return Proof(_account(claims.get("sub")), _binding(claims.get(_OURS)), issued, expires)
 
-    def _signature(self, signed: bytes) -> str:
-        return _base64(hmac.digest(self._key, signed, hashlib.sha256))
+    def _is_signature(self, signed: bytes, signature: bytes) -> bool:
+        raw = _unbase64(signature)
+        # The last character of base64 has bits to spare: only the one spelling that we write is taken.
+        if raw is None or _base64(raw).encode() != signature:
+            return False
+        try:
+            self._public.verify(raw, signed)
+        except InvalidSignature:
+            return False
+        return True
 
 
 def open_tokens(state: State) -> Tokens:
     """The tokens of a state directory; its key is made on first use. StateError if it cannot be used."""
+    path = state.directory / KEY_FILE
     with state.locked():
-        key = state.read_secret(KEY_FILE)
-        if key is None:
-            key = secrets.token_bytes(_KEY_BYTES)
-            state.write(KEY_FILE, key)
-    if len(key) != _KEY_BYTES:
-        raise StateError(f"{state.directory / KEY_FILE}: is no key of {_KEY_BYTES} bytes")
-    return Tokens(key)
+        pem = state.read_secret(KEY_FILE)
+        if pem is None:
+            key = Ed25519PrivateKey.generate()
+            pkcs8, none = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            state.write(KEY_FILE, key.private_bytes(serialization.Encoding.PEM, pkcs8, none))
+            info = serialization.PublicFormat.SubjectPublicKeyInfo
+            state.write(PUBLIC_KEY_FILE, key.public_key().public_bytes(serialization.Encoding.PEM, info), 0o644)
+            return Tokens(key)
+    try:
+        found = serialization.load_pem_private_key(pem, None)
+    except (ValueError, TypeError) as error:
+        raise StateError(f"{path}: is no Ed25519 key in PEM ({error}); move it away to have one made") from None
+    if not isinstance(found, Ed25519PrivateKey):
+        raise StateError(f"{path}: is no Ed25519 key; move it away to have one made")
+    return Tokens(found)
+
+
+def canonical_address(text: str) -> str:
+    """The one spelling of an IP address that tokens are bound to; ValueError if it is none. Mapped IPv4 is IPv4."""
+    found = ip_address(text)
+    mapped = getattr(found, "ipv4_mapped", None)
+    return str(found if mapped is None else mapped)
 
 
 def _account(subject: Any) -> Account:
@@ -99,8 +160,28 @@ def _account(subject: Any) -> Account:
     return Account(parts[1], parts[0])
 
 
+def _binding(claim: Any) -> Binding:
+    """A binding that cannot be read must not count as none."""
+    if claim is None:
+        return _UNBOUND
+    workload = claim.get("workload", "") if isinstance(claim, dict) else None
+    addresses = claim.get("addresses", []) if isinstance(claim, dict) else None
+    if not isinstance(workload, str) or not isinstance(addresses, list) or len(addresses) > _MAX_ADDRESSES:
+        raise TokenError("what it is bound to cannot be read")
+    if not all(isinstance(one, str) for one in addresses):
+        raise TokenError("what it is bound to cannot be read")
+    return Binding(workload, tuple(addresses))
+
+
 def _base64(data: bytes) -> str:
     return urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _unbase64(text: bytes) -> bytes | None:
+    try:
+        return urlsafe_b64decode(text + b"=" * (-len(text) % 4))
+    except (Base64Error, ValueError):
+        return None
 
 
 def _encode(value: dict[str, Any]) -> str:
@@ -109,9 +190,9 @@ def _encode(value: dict[str, Any]) -> str:
 
 def _decode(text: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(urlsafe_b64decode(text + b"=" * (-len(text) % 4)))
-    except (Base64Error, ValueError):
-        raise TokenError("its claims cannot be read") from None
+        value = json.loads(_unbase64(text) or b"")
+    except ValueError:
+        value = None
     if not isinstance(value, dict):
         raise TokenError("its claims cannot be read")
     return value

@@ -10,21 +10,24 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from proxy.mesh.identity.authority import CsrError, MalformedCsrError, open_ca
+from proxy.mesh.identity.authority import open_ca
+from proxy.mesh.identity.csr import CsrError, MalformedCsrError, UnsupportedKeyError
 from proxy.mesh.state import State, StateError
 from tests.mesh.kit import WEB
 
 
-def csr(*names: str, key: ec.EllipticCurvePrivateKey | None = None, common_name: str = "") -> bytes:
+def csr(*names: str, key: CertificateIssuerPrivateKeyTypes | None = None, common_name: str = "") -> bytes:
     key = key or ec.generate_private_key(ec.SECP256R1())
     subject = [x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)] if common_name else []
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(subject))
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(name) for name in names]), False)
-    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.DER)
+    digest = None if isinstance(key, ed25519.Ed25519PrivateKey) else hashes.SHA256()
+    return builder.sign(key, digest).public_bytes(serialization.Encoding.DER)
 
 
 def test_keys_and_directory_are_their_owners_alone(tmp_path: Path) -> None:
@@ -132,3 +135,45 @@ def test_a_request_that_was_tampered_with_is_refused(tmp_path: Path) -> None:
     der[-1] ^= 1
     with pytest.raises(MalformedCsrError):
         open_ca(State(tmp_path)).sign(bytes(der), WEB)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        ec.generate_private_key(ec.SECP256R1()),
+        ec.generate_private_key(ec.SECP384R1()),
+        ec.generate_private_key(ec.SECP521R1()),
+        ed25519.Ed25519PrivateKey.generate(),
+        rsa.generate_private_key(65537, 2048),
+    ],
+    ids=["P-256", "P-384", "P-521", "Ed25519", "RSA 2048"],
+)
+def test_b44_keys_that_tls_can_use_are_signed(key: CertificateIssuerPrivateKeyTypes, tmp_path: Path) -> None:
+    signed = open_ca(State(tmp_path)).sign(csr(WEB, key=key), WEB)
+    assert x509.load_der_x509_certificate(signed.leaf_der).public_key() == key.public_key()
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (ec.generate_private_key(ec.SECP192R1()), "on the curve secp192r1"),
+        (ec.generate_private_key(ec.SECP224R1()), "on the curve secp224r1"),
+        (ec.generate_private_key(ec.SECP256K1()), "on the curve secp256k1"),
+        (rsa.generate_private_key(65537, 1024), "an RSA key of 1024 bits"),
+    ],
+    ids=["secp192r1", "secp224r1", "secp256k1", "RSA 1024"],
+)
+def test_b44_other_keys_are_refused(key: CertificateIssuerPrivateKeyTypes, text: str, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedKeyError, match=text):
+        open_ca(State(tmp_path)).sign(csr(WEB, key=key), WEB)
+
+
+def test_a_request_without_end_is_not_parsed(tmp_path: Path) -> None:
+    with pytest.raises(MalformedCsrError, match="16384 at most"):
+        open_ca(State(tmp_path)).sign(csr(WEB) + bytes(20_000), WEB)
+
+
+def test_an_issuer_outlives_the_process_that_made_it(tmp_path: Path) -> None:
+    first, second = (open_ca(State(tmp_path)).sign(csr(WEB), WEB) for _ in range(2))
+    assert first.issuer_key_id == second.issuer_key_id
+    assert (tmp_path / "issuer.pem").stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,179 @@
+"""Who asks the control plane, who is answered, and what becomes of a message that cannot be read.
+
+On loopback everybody on this machine is answered. Off loopback only workloads of the mesh are: whoever shows a
+certificate of ours that has not been revoked. Certify is for those who have none yet. A workload may have connected
+before it had its certificate: the refusal ends that connection, so that its next one shows it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import grpc
+import grpc.aio
+
+from proxy.api import services
+from proxy.mesh.answers.question import INVALID_ARGUMENT, PERMISSION_DENIED, Refusal
+
+_log: Final = logging.getLogger("sponson.mesh")
+
+UNAUTHENTICATED: Final = grpc.StatusCode.UNAUTHENTICATED
+
+FOR_EVERYBODY: Final = frozenset((services.CERTIFY.path,))
+_LINES_A_SECOND: Final = 10
+_SHOWN_CHARACTERS: Final = 300
+
+
+if TYPE_CHECKING:
+    Interceptor = grpc.aio.ServerInterceptor[Any, Any]
+else:
+    Interceptor = grpc.aio.ServerInterceptor
+
+
+class Caller(NamedTuple):
+    ip: str
+    """Empty for a connection over the state directory's own socket."""
+    identity: str = ""
+    """As its certificate proves; empty without one."""
+    serial: int = 0
+    is_local: bool = False
+    """It needs no certificate: it is on this machine, where the control plane serves in plain text."""
+
+
+_caller: ContextVar[Caller] = ContextVar("caller")
+
+
+def current_caller() -> Caller:
+    """Who made the call that is being answered."""
+    return _caller.get()
+
+
+class RefusalLog:
+    """One line for each refusal, and one for all that come in the same second beyond the first few."""
+
+    __slots__ = ("_clock", "_second", "_count")
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._second = -1
+        self._count = 0
+
+    def say(self, caller: Caller, method: str, text: str) -> None:
+        second = int(self._clock())
+        if second != self._second:
+            if self._count > _LINES_A_SECOND:
+                _log.warning("and %d more refusals", self._count - _LINES_A_SECOND)
+            self._second, self._count = second, 0
+        self._count += 1
+        if self._count <= _LINES_A_SECOND:
+            who = f"{shown(caller.identity)} at {caller.ip}" if caller.identity else caller.ip or "the local socket"
+            _log.warning("refused %s to %s: %s", method.rpartition("/")[2], who, shown(text))
+
+
+class Callers(Interceptor):
+    """Judges each call before its service hears of it."""
+
+    def __init__(self, refusals: RefusalLog, why_not: Callable[[Caller], str]) -> None:
+        """`why_not` says of a caller with a certificate why it is not answered; empty if it is."""
+        self._refusals: Final = refusals
+        self._why_not = why_not
+        self._behind: dict[str, Caller] = {}
+        self._end: dict[str, Callable[[], None]] = {}
+        self._guarded: dict[str, Any] = {}
+
+    def admit(self, name: str, caller: Caller, end: Callable[[], None]) -> None:
+        """A connection from off loopback; `name` is that of its socket toward grpcio, `end` ends it soon."""
+        self._behind[name] = caller
+        self._end[name] = end
+
+    def forget(self, name: str) -> None:
+        self._behind.pop(name, None)
+        self._end.pop(name, None)
+
+    def of(self, peer: str) -> Caller:
+        """Who is at the other end of what grpcio calls `peer`."""
+        kind, _, rest = peer.partition(":")
+        if kind == "unix-abstract":
+            return self._behind.get(rest, Caller(""))
+        if kind == "unix":
+            return Caller("", is_local=True)
+        return Caller(rest.rpartition(":")[0].replace("%5B", "").replace("%5D", ""), is_local=True)
+
+    async def intercept_service(self, continuation: Any, details: Any) -> Any:
+        method = details.method
+        found = self._guarded.get(method)
+        if found is None:
+            handler = await continuation(details)
+            if handler is None:
+                return None
+            found = self._guarded[method] = self._guard(method, handler)
+        return found
+
+    def _guard(self, method: str, handler: Any) -> Any:
+        """The handler that hears of a call only when its caller may make it, and of a message only when it can be read."""
+        read: Callable[[bytes], Any] = handler.request_deserializer
+        if handler.unary_unary is not None:
+            call: Callable[[Any, Any], Awaitable[Any]] = handler.unary_unary
+
+            async def answer(raw: bytes, context: Any) -> Any:
+                return await call(await self._judge(method, read, raw, context), context)
+
+            return grpc.unary_unary_rpc_method_handler(answer, None, handler.response_serializer)
+        if handler.unary_stream is None or handler.request_streaming:
+            return handler
+        follow = handler.unary_stream
+        if inspect.isasyncgenfunction(follow):
+
+            async def stream(raw: bytes, context: Any) -> AsyncIterator[Any]:
+                async for message in follow(await self._judge(method, read, raw, context), context):
+                    yield message
+
+            return grpc.unary_stream_rpc_method_handler(stream, None, handler.response_serializer)
+
+        async def write(raw: bytes, context: Any) -> None:
+            await follow(await self._judge(method, read, raw, context), context)
+
+        return grpc.unary_stream_rpc_method_handler(write, None, handler.response_serializer)
+
+    async def _judge(self, method: str, read: Callable[[bytes], Any], raw: bytes, context: Any) -> Any:
+        """The message, if its sender may send it; ends the call otherwise."""
+        peer = context.peer()
+        caller = self.of(peer)
+        _caller.set(caller)
+        try:
+            self._check(method, caller)
+            return _message(read, raw)
+        except Refusal as refusal:
+            self._refusals.say(caller, method, refusal.text)
+            end = self._end.get(peer.partition(":")[2])
+            if refusal.code is UNAUTHENTICATED and end is not None:
+                end()
+            await context.abort(refusal.code, refusal.text)
+            raise
+
+    def _check(self, method: str, caller: Caller) -> None:
+        if caller.is_local or method in FOR_EVERYBODY:
+            return
+        if not caller.identity:
+            raise Refusal(UNAUTHENTICATED, "only workloads of the mesh are answered: show a certificate of its CA")
+        why_not = self._why_not(caller)
+        if why_not:
+            raise Refusal(PERMISSION_DENIED, why_not)
+
+
+def _message(read: Callable[[bytes], Any], raw: bytes) -> Any:
+    try:
+        return read(raw)
+    except Exception as error:
+        raise Refusal(INVALID_ARGUMENT, f"the message cannot be read: {error}") from None
+
+
+def shown(text: str) -> str:
+    """For a log line: control characters escaped, and not without end."""
+    plain = text if text.isprintable() else text.encode("unicode_escape").decode()
+    return plain if len(plain) <= _SHOWN_CHARACTERS else f"{plain[:_SHOWN_CHARACTERS]}..."
