@@ -45,5 +45,7 @@ class PortSet:
         return any(low <= port <= high for low, high in self.ranges)
 
 
+NO_PORTS: Final = PortSet()
+
 DEFAULT_OPAQUE_PORTS: Final = PortSet(tuple((port, port) for port in (25, 587, 3306, 4444, 5432, 6379, 9300, 11211)))
 """Ports of protocols in which the server speaks first (reference: configuration, section 5)."""

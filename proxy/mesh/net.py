@@ -11,7 +11,7 @@ from typing import Final
 
 from proxy.api import meta_pb2, net_pb2
 from proxy.core.addr import Addr, addr
-from proxy.mesh.kinds.service import Service
+from proxy.mesh.kinds.services.service import Service
 from proxy.mesh.manifests.kind import Key
 from proxy.mesh.model import CLUSTER_DOMAIN
 

@@ -9,7 +9,7 @@ from proxy.api import destination_pb2, services
 from proxy.control.plane import ControlPlane
 from proxy.core.addr import Addr
 from proxy.mesh.answers.outbound_policy import service_policy
-from proxy.mesh.kinds.service import Service, ServicePort
+from proxy.mesh.kinds.services.service import Service, ServicePort
 from proxy.mesh.net import address_message
 from proxy.outbound.given import Lookups
 from proxy.tls.csr import make_key_and_csr

@@ -8,8 +8,8 @@ from pathlib import Path
 from proxy.core.addr import Addr
 from proxy.mesh.answers.endpoints import endpoints
 from proxy.mesh.kinds.catalog import CATALOG
-from proxy.mesh.kinds.external_workload import EXTERNAL_WORKLOAD
-from proxy.mesh.kinds.service import SERVICE
+from proxy.mesh.kinds.services.service import SERVICE
+from proxy.mesh.kinds.workloads.external_workload import EXTERNAL_WORKLOAD
 from proxy.mesh.store.manifests import Rules, load
 from proxy.mesh.store.snapshot import View
 
@@ -21,7 +21,7 @@ def test_the_examples_are_a_mesh_with_an_endpoint_and_a_client() -> None:
     snapshot = load(EXAMPLES, CATALOG, Rules(is_strict=True)).snapshot
     web = snapshot.one(SERVICE, ("default", "web"))
     assert web is not None
-    assert list(endpoints(View(snapshot), web, 80)) == [Addr("127.0.0.1", 8080)]
+    assert [one.addr for one in endpoints(View(snapshot), web, 80)] == [Addr("127.0.0.1", 8080)]
     assert [one.key for one in snapshot.all(EXTERNAL_WORKLOAD)] == [("default", "client"), ("default", "web-0")]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from proxy.api import destination_pb2, inbound_pb2, outbound_pb2, services
-from proxy.mesh.kinds.external_workload import EXTERNAL_WORKLOAD
+from proxy.mesh.kinds.workloads.external_workload import EXTERNAL_WORKLOAD
 from tests.mesh.kit import SERVICE, WEB, mesh, readable, until, within, workload
 
 GET = destination_pb2.GetDestination(path="web.default.svc.cluster.local:80")
@@ -29,10 +29,10 @@ def test_endpoints_come_change_and_go(tmp_path: Path) -> None:
             served.write(SERVICE + workload("web-0", 5000) + workload("web-1", 5001))
             assert added(await within(stream.read())) == [5001]
             served.write(workload("web-2", 5000, annotations='sponson.io/inbound-port: "9"') + "---\n" + SERVICE)
-            removed = readable(await within(stream.read()))["remove"]["addrs"]
-            assert [one["port"] for one in removed] == [5001]
             changed = readable(await within(stream.read()))["add"]["addrs"]
             assert changed[0]["protocol_hint"] == {"h2": {}, "opaque_transport": {"inbound_port": 9}}
+            removed = readable(await within(stream.read()))["remove"]["addrs"]
+            assert [one["port"] for one in removed] == [5001]
             (served.directory / "mesh.yaml").unlink()
             assert len(readable(await within(stream.read()))["remove"]["addrs"]) == 1
             stream.cancel()
@@ -48,7 +48,7 @@ def test_an_endpoint_carries_identity_hint_inbound_port_and_labels(tmp_path: Pat
                 {
                     "addr": {"ip": {"ipv4": "127.0.0.1"}, "port": 5000},
                     "weight": 10000,
-                    "metric_labels": {"external_workload": "web-0", "zone": ""},
+                    "metric_labels": {"external_workload": "web-0", "zone": "", "zone_locality": "unknown"},
                     "tls_identity": {"dns_like_identity": {"name": WEB}, "server_name": {"name": WEB}},
                     "protocol_hint": {"h2": {}, "opaque_transport": {"inbound_port": 4143}},
                 }
@@ -115,7 +115,11 @@ BAD_REQUESTS = [
     (services.INBOUND_WATCH_PORT, inbound_pb2.PortSpec(workload="a:b", port=0), "port 0 is not between 1 and 65535"),
     (services.OUTBOUND_WATCH, outbound_pb2.TrafficSpec(), "target is missing"),
     (services.OUTBOUND_WATCH, outbound_pb2.TrafficSpec(authority=":80"), "invalid authority: ':80' has no host"),
-    (services.GET_PROFILE, destination_pb2.GetDestination(path="a:99999"), "Invalid authority: a:99999"),
+    (
+        services.GET_PROFILE,
+        destination_pb2.GetDestination(path="a:99999"),
+        'invalid authority: "a:99999": "invalid port 99999"',
+    ),
 ]
 
 

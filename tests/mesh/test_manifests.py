@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from proxy.core.addr import Addr
-from proxy.mesh.answers.endpoint import endpoint_at
 from proxy.mesh.answers.endpoints import endpoints
+from proxy.mesh.answers.workload import is_opaque_at, workload_at
 from proxy.mesh.kinds.catalog import CATALOG
-from proxy.mesh.kinds.external_workload import EXTERNAL_WORKLOAD, ExternalWorkload
-from proxy.mesh.kinds.service import SERVICE as SERVICE_KIND
+from proxy.mesh.kinds.services.service import SERVICE as SERVICE_KIND
+from proxy.mesh.kinds.workloads.external_workload import EXTERNAL_WORKLOAD, ExternalWorkload
 from proxy.mesh.store.manifests import ManifestErrors, Rules, load
 from proxy.mesh.store.snapshot import Snapshot, View
 from tests.mesh.kit import SERVICE, WEB, workload
@@ -39,7 +39,7 @@ def test_a_selector_finds_workloads_by_label_and_resolves_named_ports(tmp_path: 
     snapshot = read(tmp_path, SERVICE + workload("web-0", 5000) + other)
     service = snapshot.one(SERVICE_KIND, ("default", "web"))
     assert service is not None and service.cluster_ips == ("10.96.0.10",)
-    (endpoint,) = endpoints(View(snapshot), service, 80).values()
+    (endpoint,) = endpoints(View(snapshot), service, 80)
     assert endpoint.addr == Addr("127.0.0.1", 5000)
     assert endpoint.workload is workload_called(snapshot, "web-0")
     assert endpoint.workload.identity == WEB
@@ -62,15 +62,17 @@ def test_a_workload_that_is_not_ready_is_no_endpoint_of_a_selector(tmp_path: Pat
 
 def test_workloads_that_share_an_address_are_told_apart_by_their_ports(tmp_path: Path) -> None:
     view = View(read(tmp_path, workload("web-0", 5000) + workload("web-1", 5001)))
-    found = endpoint_at(view, Addr("127.0.0.1", 5001)).workload
+    found = workload_at(view, Addr("127.0.0.1", 5001))
     assert found is not None and found.name == "web-1"
-    assert endpoint_at(view, Addr("127.0.0.1", 9)).workload is None
+    assert workload_at(view, Addr("127.0.0.1", 9)) is None
 
 
 def test_opaque_ports_are_numbers_ranges_and_names(tmp_path: Path) -> None:
     annotation = 'config.linkerd.io/opaque-ports: "25, 6000 - 6010,http"'
-    ports = workload_called(read(tmp_path, workload("web-0", 5000, annotations=annotation)), "web-0").opaque_ports
-    assert [port for port in (24, 25, 5000, 5999, 6000, 6010, 6011) if port in ports] == [25, 5000, 6000, 6010]
+    snapshot = read(tmp_path, workload("web-0", 5000, annotations=annotation))
+    web, view = workload_called(snapshot, "web-0"), View(snapshot)
+    opaque = [port for port in (24, 25, 5000, 5999, 6000, 6010, 6011) if is_opaque_at(view, web, port)]
+    assert opaque == [25, 5000, 6000, 6010]
 
 
 def test_kinds_that_concern_no_proxy_are_passed_over_and_others_named_once(tmp_path: Path) -> None:

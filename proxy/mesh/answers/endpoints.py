@@ -9,105 +9,178 @@ from google.protobuf.message import Message
 
 from proxy.api import destination_pb2 as pb
 from proxy.core.addr import Addr
-from proxy.mesh.answers.endpoint import Endpoint, weighted
+from proxy.mesh.answers.authority import read_destination, read_service
+from proxy.mesh.answers.context import read_context
+from proxy.mesh.answers.endpoint import LOCAL, REMOTE, UNKNOWN_ZONE, Endpoint, weighted
 from proxy.mesh.answers.question import INVALID_ARGUMENT, NOT_FOUND, Question, Refusal
-from proxy.mesh.kinds.endpoint_slice import BY_SERVICE, SliceEndpoint
-from proxy.mesh.kinds.external_workload import BY_LABEL, EXTERNAL_WORKLOAD
-from proxy.mesh.kinds.service import SERVICE, Service
+from proxy.mesh.answers.workload import WorkloadName, workload_named
+from proxy.mesh.kinds.node import NODE
+from proxy.mesh.kinds.services.endpoint_slice import BY_SERVICE, EndpointSlice, SliceEndpoint
+from proxy.mesh.kinds.services.endpoints import ENDPOINTS
+from proxy.mesh.kinds.services.service import SERVICE, Service
+from proxy.mesh.kinds.workloads import external_workload, pod
+from proxy.mesh.kinds.workloads.external_workload import EXTERNAL_WORKLOAD
+from proxy.mesh.kinds.workloads.pod import POD, Pod
+from proxy.mesh.kinds.workloads.workload import Workload
 from proxy.mesh.manifests.kind import Key
-from proxy.mesh.net import address_message, read_authority, read_ip, service_key
+from proxy.mesh.net import address_message, read_ip
 from proxy.mesh.store.snapshot import View
+
+_WORKLOADS = (POD.name, EXTERNAL_WORKLOAD.name)
 
 
 def endpoints_of(request: pb.GetDestination) -> Question[Found]:
     """Destination/Get; Refusal if the path is no service's authority."""
-    host, port = authority(request.path)
-    if read_ip(host) is not None:
-        raise Refusal(INVALID_ARGUMENT, f"IP queries not supported by Get API: host={host}")
-    key = service_key(host)
-    if key is None:
-        raise Refusal(INVALID_ARGUMENT, f"Invalid authority: {request.path}")
-    return EndpointsOf(key, port)
-
-
-def authority(path: str) -> tuple[str, int]:
     try:
-        return read_authority(path)
+        host, port = read_destination(request.path)
+        if read_ip(host) is not None:
+            raise Refusal(INVALID_ARGUMENT, f"IP queries not supported by Get API: host={host}")
+        found = read_service(host)
     except ValueError:
-        raise Refusal(INVALID_ARGUMENT, f"Invalid authority: {path}") from None
+        raise Refusal(INVALID_ARGUMENT, f"Invalid authority: {request.path}") from None
+    return EndpointsOf(found.service, port, found.hostname, read_context(request.context_token).node)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The endpoints by address; none at all if there is no such service."""
+    """The endpoints by address; a refusal if there is nothing that could have any."""
 
-    exists: bool
     by_addr: dict[Addr, pb.WeightedAddr]
+    refusal: Refusal | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointsOf(Question[Found]):
     service: Key
     port: int
+    hostname: str
+    """Only the endpoint of this name, if it is not empty."""
+    node: str
+    """Where who asks runs; empty if that is not known."""
 
     def answer(self, view: View) -> Found:
         service = view.one(SERVICE, self.service)
+        namespace, name = self.service
         if service is None:
-            return Found(False, {})
-        return Found(True, {addr: weighted(one) for addr, one in endpoints(view, service, self.port).items()})
+            return Found({}, Refusal(NOT_FOUND, f"Service {name}.{namespace} not found"))
+        if service.external_name:
+            return Found({}, Refusal(INVALID_ARGUMENT, f"Invalid authority: {service.fqn}:{self.port}"))
+        node = view.one(NODE, ("", self.node)) if self.node else None
+        zone = "" if node is None else node.zone
+        chosen = self._chosen(service, endpoints(view, service, self.port), zone)
+        return Found({one.addr: _described(view, one, zone) for one in chosen})
 
     def messages(self, told: Found | None, now: Found | Refusal) -> Iterable[Message]:
         """What was added and removed since; nothing while there is nothing. A stream outlives its service."""
         assert isinstance(now, Found)
         namespace, name = self.service
-        if told is None and not now.exists:
-            raise Refusal(NOT_FOUND, f"Service {name}.{namespace} not found")
+        if told is None and now.refusal is not None:
+            raise now.refusal
         before = {} if told is None else told.by_addr
-        gone = [address_message(addr) for addr in before if addr not in now.by_addr]
-        if gone:
-            yield pb.Update(remove=pb.AddrSet(addrs=gone))
         new = [message for addr, message in now.by_addr.items() if before.get(addr) != message]
         if new:
             labels = {"service": name, "namespace": namespace}
             yield pb.Update(add=pb.WeightedAddrSet(addrs=new, metric_labels=labels))
+        gone = [address_message(addr) for addr in before if addr not in now.by_addr]
+        if gone:
+            yield pb.Update(remove=pb.AddrSet(addrs=gone))
+
+    def _chosen(self, service: Service, known: list[Endpoint], zone: str) -> list[Endpoint]:
+        """Those that who asks from here is to use: by hostname, by node, by the zones that hints are for."""
+        if self.hostname:
+            known = [one for one in known if one.hostname == self.hostname]
+        if service.is_local:
+            return [one for one in known if one.workload is not None and one.node == self.node and self.node]
+        if all(one.for_zones for one in known):
+            return [one for one in known if zone in one.for_zones] or known
+        return known
 
 
-def endpoints(view: View, service: Service, port: int) -> dict[Addr, Endpoint]:
-    """Ready endpoints behind a service's port, each address once.
+def _described(view: View, endpoint: Endpoint, zone: str) -> pb.WeightedAddr:
+    message = weighted(view, endpoint)
+    locality = UNKNOWN_ZONE
+    if zone and endpoint.zone and endpoint.workload is not None:
+        locality = LOCAL if endpoint.zone == zone else REMOTE
+    message.metric_labels["zone_locality"] = locality
+    return message
 
-    A port that the service does not define leads to the same port of its endpoints, as in Linkerd.
+
+def endpoints(view: View, service: Service, port: int) -> list[Endpoint]:
+    """Endpoints behind a service's port, each address once: those that are ready, or else those that still serve.
+
+    A port that the service does not define leads to the same port of its endpoints, as in Linkerd. Of a workload with
+    addresses of both families those of IPv6 are taken.
     """
     found: dict[Addr, Endpoint] = {}
     for endpoint in (*_sliced(view, service, port), *_selected(view, service, port)):
-        found.setdefault(endpoint.addr, endpoint)
-    return found
+        known = found.get(endpoint.addr)
+        if known is None or (endpoint.is_ready and not known.is_ready):
+            found[endpoint.addr] = endpoint
+    ready = [one for one in found.values() if one.is_ready]
+    return _one_family(ready or list(found.values()))
+
+
+def _one_family(known: list[Endpoint]) -> list[Endpoint]:
+    with_v6 = {one.workload.key for one in known if one.workload is not None and ":" in one.addr.ip}
+    if not with_v6:
+        return known
+    return [one for one in known if one.workload is None or one.workload.key not in with_v6 or ":" in one.addr.ip]
 
 
 def _sliced(view: View, service: Service, port: int) -> Iterator[Endpoint]:
-    defined = service.port(port)
-    for piece in view.found(BY_SERVICE, service.key):
-        number = port if defined is None else dict(piece.ports).get(defined.name)
+    for piece in _slices(view, service):
+        number = _slice_port(service, piece, port)
         if number is None:
             continue
         for one in piece.endpoints:
-            if one.is_ready:
+            if one.is_ready or one.is_serving:
                 yield from _slice_endpoints(view, one, number)
 
 
+def _slices(view: View, service: Service) -> tuple[EndpointSlice, ...]:
+    slices = view.found(BY_SERVICE, service.key)
+    if slices:
+        return slices
+    older = view.one(ENDPOINTS, service.key)
+    return () if older is None else older.slices
+
+
+def _slice_port(service: Service, piece: EndpointSlice, port: int) -> int | None:
+    defined = service.port(port)
+    if defined is None:
+        return port if piece.ports else None
+    return dict(piece.ports).get(defined.name)
+
+
 def _slice_endpoints(view: View, one: SliceEndpoint, port: int) -> Iterator[Endpoint]:
-    workload = None
-    if one.target is not None and one.target[0] == EXTERNAL_WORKLOAD.name:
-        workload = view.one(EXTERNAL_WORKLOAD, one.target[1])
+    """An endpoint that names a workload which is not there is none: who would it be?"""
+    workload: Workload | None = None
+    if one.target is not None and one.target[0] in _WORKLOADS:
+        workload = _target(view, one.target)
         if workload is None:
             return
-    yield from (Endpoint(Addr(ip, port), workload, one.zone) for ip in one.ips)
+    node = workload.node if isinstance(workload, Pod) and workload.node else one.node
+    for ip in one.ips:
+        yield Endpoint(Addr(ip, port), workload, one.zone, node, one.hostname, one.for_zones, one.is_ready)
+
+
+def _target(view: View, target: tuple[str, Key]) -> Workload | None:
+    kind, (namespace, name) = target
+    return workload_named(view, WorkloadName(namespace, name, kind == POD.name))
 
 
 def _selected(view: View, service: Service, port: int) -> Iterator[Endpoint]:
+    """Workloads that a selector chooses; pods only where no slice speaks for them, since clusters keep slices."""
     if not service.selector:
         return
     defined = service.port(port)
-    for workload in view.found(BY_LABEL, (service.namespace, *service.selector[0])):
+    label = (service.namespace, *service.selector[0])
+    pods = () if _slices(view, service) else view.found(pod.BY_LABEL, label)
+    for workload in (*view.found(external_workload.BY_LABEL, label), *pods):
         number = workload.target_port(port if defined is None else defined.target)
-        if workload.is_selected(service.selector) and workload.is_ready and number is not None:
-            yield from (Endpoint(Addr(ip, number), workload) for ip in workload.ips)
+        is_up = workload.is_ready or service.publishes_not_ready
+        if number is None or not is_up or not workload.is_selected(service.selector):
+            continue
+        node = workload.node if isinstance(workload, Pod) else ""
+        for ip in workload.ips:
+            yield Endpoint(Addr(ip, number), workload, node=node, hostname=workload.name)

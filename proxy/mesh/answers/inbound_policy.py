@@ -7,7 +7,6 @@ port opaque. Shapes: golden recording of the control plane; reference: inbound, 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -18,8 +17,7 @@ from google.protobuf.message import Message
 from proxy.api import http_route_pb2, meta_pb2
 from proxy.api import inbound_pb2 as pb
 from proxy.mesh.answers.question import INVALID_ARGUMENT, NOT_FOUND, Finished, Question, Refusal
-from proxy.mesh.kinds.external_workload import EXTERNAL_WORKLOAD
-from proxy.mesh.manifests.kind import Key
+from proxy.mesh.answers.workload import WorkloadName, config_of, is_opaque_at, read_workload_name, workload_named
 from proxy.mesh.net import ANYWHERE, CLUSTER_NETWORKS, network_message
 from proxy.mesh.store.snapshot import View
 
@@ -37,22 +35,27 @@ class InboundPolicies:
         """InboundServerPolicies/WatchPort and GetPort; Refusal if workload or port cannot be understood."""
         if not 1 <= request.port <= 65535:
             raise Refusal(INVALID_ARGUMENT, f"port {request.port} is not between 1 and 65535")
-        return InboundPort(_read_workload(request.workload), request.port, self._default_policy)
+        try:
+            workload = read_workload_name(request.workload)
+        except ValueError as error:
+            raise Refusal(INVALID_ARGUMENT, str(error)) from None
+        return InboundPort(workload, request.port, self._default_policy)
 
 
 @dataclass(frozen=True, slots=True)
 class InboundPort(Question[pb.Server]):
     """What a workload's port admits."""
 
-    workload: Key
+    workload: WorkloadName
     port: int
     default_policy: str
 
     def answer(self, view: View) -> pb.Server | Refusal:
-        workload = view.one(EXTERNAL_WORKLOAD, self.workload)
-        if workload is None:
+        workload = workload_named(view, self.workload)
+        if workload is None or not workload.identity:
             return Refusal(NOT_FOUND, "unknown server")
-        return default_server(workload.default_policy or self.default_policy, self.port in workload.opaque_ports)
+        policy = config_of(view, workload).default_policy or self.default_policy
+        return default_server(policy, is_opaque_at(view, workload, self.port))
 
     def messages(self, told: pb.Server | None, now: pb.Server | Refusal) -> Iterable[Message]:
         """A stream whose workload goes ends; its proxy asks anew, and is told that there is none."""
@@ -93,19 +96,3 @@ def _authorization(policy: str) -> pb.Authz:
 
 def _labels(policy: str) -> dict[str, str]:
     return {"group": "", "kind": "default", "name": policy}
-
-
-def _read_workload(text: str) -> Key:
-    """Namespace and name of an ExternalWorkload; a pod, which this control plane has none of, is an unknown server."""
-    try:
-        fields = json.loads(text)
-    except ValueError:
-        fields = dict(zip(("ns", "pod"), text.split(":"), strict=True)) if text.count(":") == 1 else None
-    if not isinstance(fields, dict) or not isinstance(fields.get("ns"), str):
-        raise Refusal(INVALID_ARGUMENT, f"Invalid workload: {text}")
-    name = fields.get("external_workload")
-    if isinstance(name, str):
-        return fields["ns"], name
-    if isinstance(fields.get("pod"), str):
-        raise Refusal(NOT_FOUND, "unknown server")
-    raise Refusal(INVALID_ARGUMENT, f"Invalid workload: {text}")

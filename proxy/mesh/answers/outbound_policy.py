@@ -17,7 +17,8 @@ from proxy.api import destination_pb2, http_route_pb2, meta_pb2, opaque_route_pb
 from proxy.api import outbound_pb2 as pb
 from proxy.core.addr import Addr
 from proxy.mesh.answers.question import INVALID_ARGUMENT, NOT_FOUND, Question, Refusal
-from proxy.mesh.kinds.service import BY_ADDRESS, SERVICE, FailureAccrual, Service
+from proxy.mesh.answers.workload import is_service_opaque
+from proxy.mesh.kinds.services.service import BY_ADDRESS, SERVICE, FailureAccrual, Service
 from proxy.mesh.manifests.kind import Key
 from proxy.mesh.model import CLUSTER_DOMAIN
 from proxy.mesh.net import (
@@ -74,13 +75,13 @@ class OutboundTo(Question[pb.OutboundPolicy]):
         else:
             service = view.one(SERVICE, self.service)
         if service is not None:
-            return service_policy(service, target.port)
+            return service_policy(service, target.port, is_service_opaque(view, service, target.port))
         if not target.ip or is_in(target.ip, CLUSTER_NETWORKS):
             return Refusal(NOT_FOUND, "No such service")
         return egress_policy(target)
 
 
-def service_policy(service: Service, port: int) -> pb.OutboundPolicy:
+def service_policy(service: Service, port: int, is_opaque: bool = False) -> pb.OutboundPolicy:
     """The policy of a service's port that no route speaks of."""
     meta = service_meta(service, port)
     defined = service.port(port)
@@ -90,7 +91,7 @@ def service_policy(service: Service, port: int) -> pb.OutboundPolicy:
     http1 = pb.ProxyProtocol.Http1(routes=[_http_route(backend)], failure_accrual=_accrual(service.accrual))
     http2 = pb.ProxyProtocol.Http2(routes=[_http_route(backend)], failure_accrual=_accrual(service.accrual))
     opaque = _opaque("opaq", backend)
-    if port in service.opaque_ports:
+    if is_opaque:
         protocol = pb.ProxyProtocol(opaque=opaque)
     elif not defined.app_protocol:
         protocol = pb.ProxyProtocol(detect=_detect(opaque, http1, http2))

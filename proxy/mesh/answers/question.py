@@ -59,10 +59,13 @@ class Question(Generic[V]):
         raise NotImplementedError
 
     def messages(self, told: V | None, now: V | Refusal) -> Iterable[Message]:
-        """What to send to one who was told `told` last (None: nothing yet). Refusal or Finished ends the stream."""
+        """What to send to one who was told `told` last (None: nothing yet). Refusal or Finished ends the stream.
+
+        Who is sent nothing has still been told only `told`, unless that was nothing.
+        """
         if isinstance(now, Refusal):
             if told is None:
                 raise now
             return ()
         message: Any = now
-        return (message,)
+        return () if now == told else (message,)

@@ -8,9 +8,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.mesh.kinds.endpoint_slice import ENDPOINT_SLICE
-from proxy.mesh.kinds.external_workload import EXTERNAL_WORKLOAD
-from proxy.mesh.kinds.service import SERVICE
+from proxy.mesh.kinds.namespace import NAMESPACE
+from proxy.mesh.kinds.node import NODE
+from proxy.mesh.kinds.services.endpoint_slice import ENDPOINT_SLICE
+from proxy.mesh.kinds.services.endpoints import ENDPOINTS
+from proxy.mesh.kinds.services.service import SERVICE
+from proxy.mesh.kinds.services.service_profile import SERVICE_PROFILE
+from proxy.mesh.kinds.workloads.external_workload import EXTERNAL_WORKLOAD
+from proxy.mesh.kinds.workloads.owner import JOB, REPLICA_SET
+from proxy.mesh.kinds.workloads.pod import POD
 from proxy.mesh.manifests.reading import Catalog
 
 _IGNORED: Final = frozenset(
@@ -18,9 +24,8 @@ _IGNORED: Final = frozenset(
         *(
             ("", name)
             for name in (
-                "Binding", "ConfigMap", "Event", "LimitRange", "Namespace", "Node", "PersistentVolume",
-                "PersistentVolumeClaim", "Pod", "PodTemplate", "ReplicationController", "ResourceQuota", "Secret",
-                "ServiceAccount", "Endpoints",
+                "Binding", "ConfigMap", "Event", "LimitRange", "PersistentVolume", "PersistentVolumeClaim",
+                "PodTemplate", "ReplicationController", "ResourceQuota", "Secret", "ServiceAccount",
             )
         ),
         *(
@@ -36,7 +41,6 @@ _IGNORED: Final = frozenset(
         ("networking.k8s.io", "IngressClass"),
         ("gateway.networking.k8s.io", "Gateway"),
         ("gateway.networking.k8s.io", "GatewayClass"),
-        ("linkerd.io", "ServiceProfile"),
     }
 )  # fmt: skip
 
@@ -53,4 +57,17 @@ _UNENFORCED: Final = frozenset(
     }
 )
 
-CATALOG: Final = Catalog((SERVICE, ENDPOINT_SLICE, EXTERNAL_WORKLOAD), _IGNORED, _UNENFORCED)
+KINDS: Final = (
+    SERVICE,
+    ENDPOINT_SLICE,
+    ENDPOINTS,
+    EXTERNAL_WORKLOAD,
+    POD,
+    NAMESPACE,
+    NODE,
+    REPLICA_SET,
+    JOB,
+    SERVICE_PROFILE,
+)
+
+CATALOG: Final = Catalog(KINDS, _IGNORED, _UNENFORCED)

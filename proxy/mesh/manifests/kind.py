@@ -39,6 +39,8 @@ class Metadata(NamedTuple):
     name: str
     labels: Mapping[str, str]
     annotations: Mapping[str, Value]
+    owner: tuple[str, str] | None = None
+    """Kind and name of what made it."""
 
     @property
     def key(self) -> Key:

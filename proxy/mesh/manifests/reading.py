@@ -224,7 +224,16 @@ def _metadata(document: Value, kind: Kind[Any]) -> Metadata:
         name.text(),
         _texts(meta.get("labels")),
         {} if annotations is None or not isinstance(annotations.raw, dict) else _present(annotations.raw),
+        _owner(meta.get("ownerReferences")),
     )
+
+
+def _owner(references: Value | None) -> tuple[str, str] | None:
+    """Kind and name of the only owner, as Linkerd takes it."""
+    if references is None or not isinstance(references.raw, list) or len(references.raw) != 1:
+        return None
+    kind, name = references.raw[0].get("kind"), references.raw[0].get("name")
+    return (kind.text(), name.text()) if kind is not None and name is not None else None
 
 
 def _present(annotations: dict[str, Value]) -> Mapping[str, Value]:

@@ -8,7 +8,7 @@ typing error that would otherwise show as a refused request, or as an open door.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from ipaddress import ip_address
 from typing import Any, Final, Protocol
@@ -16,6 +16,9 @@ from typing import Any, Final, Protocol
 from proxy.mesh.manifests.value import Fault, ManifestError, Value
 
 Json = dict[str, Any]
+
+DEFINITIONS: Final[dict[str, Recursive]] = {}
+"""Every schema that holds itself, by name."""
 
 _NAME: Final = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*")
 
@@ -214,6 +217,47 @@ class Record:
         if self.needs:
             found["required"] = list(self.needs)
         return found
+
+
+class Recursive:
+    """A schema that holds itself; `name` is what it is called where it is written out."""
+
+    def __init__(self, name: str, make: Callable[[], Schema]) -> None:
+        self.name: Final = name
+        self._make: Final = make
+        self._made: Schema | None = None
+        DEFINITIONS[name] = self
+
+    @property
+    def schema(self) -> Schema:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def judge(self, value: Value, faults: list[Fault]) -> None:
+        self.schema.judge(value, faults)
+
+    def json(self) -> Json:
+        return {"$ref": f"#/$defs/{self.name}"}
+
+
+class OpenRecord(Record):
+    """A mapping of which only these keys matter."""
+
+    def judge(self, value: Value, faults: list[Fault]) -> None:
+        raw = value.raw
+        if not isinstance(raw, dict):
+            faults.append(value.fault("must be a mapping"))
+            return
+        for key, schema in self.fields.items():
+            item = raw.get(key)
+            if item is not None and item.tag != "null":
+                schema.judge(item, faults)
+            elif key in self.needs:
+                faults.append(value.fault(f"{key} is missing"))
+
+    def json(self) -> Json:
+        return {**super().json(), "additionalProperties": True}
 
 
 ANYTHING: Final = Anything()

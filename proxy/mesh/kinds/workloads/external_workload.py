@@ -6,62 +6,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
 from proxy.mesh.kinds import annotation
-from proxy.mesh.kinds.service import PROTOCOL
-from proxy.mesh.manifests.kind import Document, Kind, Metadata, Resource, Table
-from proxy.mesh.manifests.schema import ANYTHING, IP, PORT, TEXT, ListOf, Record, is_dns_name
+from proxy.mesh.kinds.services.service import PROTOCOL
+from proxy.mesh.kinds.workloads.probe import PROBE, Probe, read_probe
+from proxy.mesh.kinds.workloads.workload import Workload, config_of, label_keys
+from proxy.mesh.manifests.kind import Document, Kind, Metadata, Table
+from proxy.mesh.manifests.schema import IP, PORT, TEXT, ListOf, Record, is_dns_name
 from proxy.mesh.manifests.value import Value
-from proxy.mesh.model import DEFAULT_INBOUND_PORT, DEFAULT_OPAQUE_PORTS, PortSet
+from proxy.mesh.model import DEFAULT_INBOUND_PORT
 
 INBOUND_PORT: Final = "sponson.io/inbound-port"
 _PROXY_PORT_NAME: Final = "linkerd-proxy"
 
 
 @dataclass(frozen=True, slots=True)
-class ExternalWorkload(Resource):
-    """Its addresses and ports, its identity and where its proxy listens."""
-
-    identity: str
-    """A DNS name or a URI."""
-    server_name: str
-    labels: tuple[tuple[str, str], ...] = ()
-    ips: tuple[str, ...] = ()
-    ports: tuple[tuple[str, int], ...] = ()
-    """Name (may be empty) and number, of TCP only."""
-    inbound_port: int = DEFAULT_INBOUND_PORT
-    opaque_ports: PortSet = DEFAULT_OPAQUE_PORTS
-    default_policy: str = ""
-    """Of `default-inbound-policy`; empty for the control plane's own default."""
-    is_ready: bool = True
-
-    def is_selected(self, selector: tuple[tuple[str, str], ...]) -> bool:
-        return set(selector) <= set(self.labels)
-
-    def target_port(self, target: int | str) -> int | None:
-        return target if isinstance(target, int) else dict(self.ports).get(target)
+class ExternalWorkload(Workload):
+    probes: tuple[Probe, ...] = ()
+    """How this control plane finds out whether it is alive."""
 
 
 def read(document: Document) -> ExternalWorkload:
     meta, body = document.meta, document.body
     spec = body.need("spec")
     named = [(port.text_of("name"), port.need("port").port()) for port in spec.items("ports") if _is_tcp(port)]
+    annotation.known_port_names(meta, annotation.OPAQUE_PORTS, named)
     identity, server_name = _mesh_tls(spec.need("meshTls" if document.version == "v1alpha1" else "meshTLS"))
     return ExternalWorkload(
         *meta.key,
-        identity,
-        server_name,
         tuple(sorted(meta.labels.items())),
         tuple(value.need("ip").ip() for value in spec.items("workloadIPs")),
         tuple(named),
+        identity,
+        server_name,
         _inbound_port(meta, dict(named)),
-        annotation.opaque_ports_or_default(meta, named),
-        annotation.default_policy(meta),
+        config_of(meta),
+        meta.owner,
         _is_ready(body.get("status")),
+        tuple(read_probe(value, dict(named)) for value in spec.items("probes")),
     )
 
 
@@ -115,21 +100,14 @@ def _spec(mesh_tls: str) -> Record:
             mesh_tls: Record({"identity": TEXT, "serverName": TEXT}, "identity"),
             "workloadIPs": ListOf(Record({"ip": IP}, "ip")),
             "ports": ListOf(Record({"name": TEXT, "port": PORT, "protocol": PROTOCOL}, "port")),
-            "probes": ListOf(_PROBE),
+            "probes": ListOf(PROBE),
         },
         mesh_tls,
     )
 
 
-_PROBE: Final = ANYTHING
-
-
-def _label_keys(workload: ExternalWorkload) -> Iterable[Hashable]:
-    return ((workload.namespace, *label) for label in workload.labels)
-
-
 BY_ADDRESS: Final[Table[ExternalWorkload]] = Table("external workloads by address", lambda workload: workload.ips)
-BY_LABEL: Final[Table[ExternalWorkload]] = Table("external workloads by label", _label_keys)
+BY_LABEL: Final[Table[ExternalWorkload]] = Table("external workloads by label", label_keys)
 """Under (namespace, label, value)."""
 
 EXTERNAL_WORKLOAD: Final = Kind(

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from proxy.mesh.kinds import annotation
+from proxy.mesh.kinds.annotation import PortNames
 from proxy.mesh.manifests.kind import Document, Kind, Metadata, Resource, Table
 from proxy.mesh.manifests.schema import ANYTHING, FLAG, NAME, PORT, TEXT, TEXTS, Either, ListOf, Record, Text
 from proxy.mesh.manifests.value import Value
-from proxy.mesh.model import CLUSTER_DOMAIN, DEFAULT_OPAQUE_PORTS, PortSet
+from proxy.mesh.model import CLUSTER_DOMAIN
 
 _ACCRUAL: Final = "balancer.linkerd.io/failure-accrual"
 _U32: Final = 0xFFFFFFFF
@@ -45,7 +46,8 @@ class Service(Resource):
     ports: tuple[ServicePort, ...] = ()
     """Of TCP only."""
     selector: tuple[tuple[str, str], ...] = ()
-    opaque_ports: PortSet = DEFAULT_OPAQUE_PORTS
+    opaque_ports: PortNames | None = None
+    """None: its namespace decides, else the default."""
     accrual: FailureAccrual | None = None
     external_name: str = ""
     """Of a service that is an alias of a name elsewhere."""
@@ -56,6 +58,10 @@ class Service(Resource):
     @property
     def fqn(self) -> str:
         return f"{self.name}.{self.namespace}.svc.{CLUSTER_DOMAIN}"
+
+    @property
+    def named_ports(self) -> list[tuple[str, int]]:
+        return [(port.name, port.port) for port in self.ports]
 
     def port(self, number: int) -> ServicePort | None:
         return next((port for port in self.ports if port.port == number), None)
@@ -69,7 +75,7 @@ def read(document: Document) -> Service:
         _cluster_ips(spec),
         ports,
         tuple(sorted(spec.texts("selector").items())),
-        annotation.opaque_ports_or_default(document.meta, ((port.name, port.port) for port in ports)),
+        annotation.known_port_names(document.meta, annotation.OPAQUE_PORTS, [(port.name, port.port) for port in ports]),
         _accrual(document.meta),
         spec.text_of("externalName") if spec.text_of("type") == "ExternalName" else "",
         spec.text_of("internalTrafficPolicy") == "Local",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from proxy.mesh.kinds.service import PROTOCOL
+from proxy.mesh.kinds.services.service import PROTOCOL
 from proxy.mesh.manifests.kind import Document, Key, Kind, Resource, Table
 from proxy.mesh.manifests.schema import ANYTHING, FLAG, PORT, TEXT, ListOf, Record, Text
 from proxy.mesh.manifests.value import Value

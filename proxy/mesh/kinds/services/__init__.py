@@ -1,0 +1,1 @@
+"""What is asked for by name: services, their endpoints and profiles."""
