@@ -45,7 +45,7 @@ class Feed:
             while not self._has_ended:
                 changed.clear()
                 messages = topic.messages_since(version, told)
-                if not isinstance(topic.value, Refusal):
+                if (messages or told is None) and not isinstance(topic.value, Refusal):
                     version, told = topic.version, topic.value
                 for message in messages:
                     yield message

@@ -1,4 +1,4 @@
-"""What Linkerd's own controllers said, as messages: tests/data/control-plane.json."""
+"""What Linkerd's own controllers said, as messages: tests/data/control-plane/recording.json."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 
-RECORDING: dict[str, Any] = json.loads((Path(__file__).parents[1] / "data" / "control-plane.json").read_text())
+RECORDING: dict[str, Any] = json.loads((Path(__file__).parents[1] / "data" / "control-plane" / "recording.json").read_text())
 
 M = TypeVar("M", bound=Message)
 

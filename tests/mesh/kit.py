@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from ipaddress import IPv4Address
@@ -146,10 +145,3 @@ def _text_ips(value: Any) -> Any:
             return {"ipv4": str(IPv4Address(value["ipv4"]))}
         return {key: _text_ips(item) for key, item in value.items()}
     return [_text_ips(item) for item in value] if isinstance(value, list) else value
-
-
-def recording() -> dict[str, Any]:
-    """What Linkerd's own controllers answered for tests/data/control-plane/manifests."""
-    path = Path(__file__).parents[1] / "data" / "control-plane"
-    found: dict[str, Any] = json.loads((path / "recording.json").read_text())
-    return found

@@ -6,14 +6,17 @@ followers are woken whose answer is another one.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from proxy.mesh.answers.question import Question
+from proxy.mesh.answers.question import INTERNAL, Question, Refusal
 from proxy.mesh.store.snapshot import Facet, Snapshot, View
 from proxy.mesh.store.store import Update
+
+_log: Final = logging.getLogger("sponson.mesh")
 
 IDLE_TOPICS: Final = 4096
 """Answers remembered for questions that nobody follows."""
@@ -112,7 +115,11 @@ class Topics:
     def _answer(self, topic: Topic) -> bool:
         """Answer anew; whether the answer is another one."""
         view = View(self.snapshot)
-        value = topic.question.answer(view)
+        try:
+            value = topic.question.answer(view)
+        except Exception:  # a fault of ours must cost no more than this question
+            _log.exception("%r could not be answered", topic.question)
+            value = topic.value if topic.version else _FAULT
         self._note(topic, view.read)
         if topic.version and value == topic.value:
             return False
@@ -150,4 +157,5 @@ class Topics:
         self._idle.pop(topic.question, None)
 
 
+_FAULT: Final = Refusal(INTERNAL, "the question could not be answered")
 _NOBODY: Final[frozenset[Topic]] = frozenset()

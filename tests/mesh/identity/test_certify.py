@@ -14,9 +14,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from proxy.api import identity_pb2, services
 from proxy.mesh.identity.tokens import Account, open_tokens
 from tests.mesh.identity.test_authority import csr
-from tests.mesh.kit import mesh, recording
+from tests.mesh.kit import mesh
+from tests.mesh.questions import recording
 
-RECORDED = recording()["identity.Certify"]
+RECORDED = recording("control-plane")["identity.Certify"]
 WEB = "web.emojivoto.serviceaccount.identity.linkerd.cluster.local"
 EMOJI = WEB.replace("web", "emoji", 1)
 
