@@ -85,7 +85,7 @@ class Balancer(Generic[E, M]):
         self._resolution.unsubscribe(self._apply)
         self._resolution.close()
         self._evict(list(self._endpoints))
-        self.waiting.close()
+        self.waiting.part()
 
     # ---- readiness of endpoints
 

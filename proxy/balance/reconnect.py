@@ -43,9 +43,18 @@ class Reconnect:
         if not self._is_stopped:
             self._connect()
 
+    def part(self) -> None:
+        """Stop, and let go of whoever made it."""
+        self.stop()
+        self._connect = _nothing
+
     def stop(self) -> None:
         self._is_stopped = True
         timer = self._timer
         if timer is not None:
             self._timer = None
             timer.discard(self)
+
+
+def _nothing() -> None:
+    """What a reconnect does that was parted from."""

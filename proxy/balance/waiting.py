@@ -8,7 +8,7 @@ shut nobody may join: that is what `is_ready` tells a distribution.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from proxy.core.errors import report_fault
 from proxy.core.timers import Expires, Wheel
@@ -25,6 +25,22 @@ class Counter(Protocol):
 
     def turn_away(self, waiter: Any) -> None:
         """Failfast. The waiter has left the line."""
+
+
+class _Nobody:
+    """The counter of a line that was parted from."""
+
+    __slots__ = ()
+
+    def has_ready(self) -> bool:
+        return False
+
+    def serve(self, waiter: Any) -> None: ...
+
+    def turn_away(self, waiter: Any) -> None: ...
+
+
+_NOBODY: Final = _Nobody()
 
 
 class Waiting:
@@ -46,7 +62,7 @@ class Waiting:
         self.opened = 1
         """How often the gate opened; being made counts as once."""
         self.shut = 0
-        self._counter = counter
+        self._counter: Counter = counter
         self._wheel = wheel
         self._ticks = wheel.ticks(failfast_s)
         self._capacity = capacity + 1  # one is at the counter already
@@ -106,6 +122,11 @@ class Waiting:
         self._disarm()
         self.is_shut = True
         self._turn_all_away()
+
+    def part(self) -> None:
+        """Close, and let go of the counter."""
+        self.close()
+        self._counter = _NOBODY
 
     def _turn_all_away(self) -> None:
         line = self._line

@@ -242,6 +242,7 @@ class Attempt:
 
     def exchange_ended(self, exchange: Exchange) -> None:
         self._let_go()
+        self._exchange = None  # it points back here: both are freed by their references
 
     def _let_go(self) -> None:
         if self._counts:

@@ -7,7 +7,7 @@ socket, a loop or a clock that it was not given. A wire owns no meaning.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from proxy.core.meter import Meter
 from proxy.core.reason import Reason
@@ -56,6 +56,26 @@ class Codec(Protocol):
 
     def close(self) -> None:
         """Shut down gracefully: finish what runs, take nothing new (HTTP/2: GOAWAY; an idle connection ends at once)."""
+
+
+class Closed:
+    """The codec of a connection that is over. Connection and codec point at each other while they live; a connection that
+    is lost hands itself over to this one, so that both are freed by their references and wait for no collector."""
+
+    __slots__ = ()
+
+    def feed(self, data: bytes) -> None: ...
+
+    def eof(self) -> None: ...
+
+    def writable(self, is_writable: bool) -> None: ...
+
+    def lost(self, reason: Reason) -> None: ...
+
+    def close(self) -> None: ...
+
+
+CLOSED: Final[Codec] = Closed()
 
 
 class Connection(Wire, Protocol):

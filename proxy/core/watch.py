@@ -64,5 +64,7 @@ class Watch(Generic[T]):
         if not self.is_closed:
             self.is_closed = True
             self._callbacks.clear()
-            if self._on_close is not None:
-                self._on_close()
+            on_close = self._on_close
+            self._on_close = None
+            if on_close is not None:
+                on_close()

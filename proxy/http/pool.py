@@ -89,6 +89,15 @@ class Pool:
         """The endpoint finds that we ask too much of it: pings come half as often from now on (gRPC, A8: client-side keepalive)."""
         self.patience = min(2 * self.patience, _MOST_PATIENCE)
 
+    def part(self) -> None:
+        """Nobody will open anything here: let go of whoever made this pool, so that it is freed by its references."""
+        self.on_empty = None
+        self._dial = _no_dial
+
     def close(self, reason: Reason) -> None:
         for connection in list(self._all):
             connection.close()
+
+
+def _no_dial(pool: Pool) -> ClientConnection:
+    raise AssertionError("a pool that was parted from is opened")

@@ -51,10 +51,16 @@ class Service(Protocol):
         """The connection's first codec. It may abort the wire."""
 
 
+class Releases(Protocol):
+    """Something shared that was taken for this connection, and is given back when it ends."""
+
+    def release(self) -> None: ...
+
+
 class Arrival:
     __slots__ = (
         "peer", "original", "target", "tls", "alpn", "parts",
-        "_port", "_service", "_sock", "_peek", "_connection", "_is_closing",
+        "_port", "_service", "_sock", "_peek", "_connection", "_is_closing", "_app",
     )  # fmt: skip
 
     def __init__(self, parts: Parts, service: Service, peer: Addr, original: Addr) -> None:
@@ -72,6 +78,7 @@ class Arrival:
         self._peek: Peek | None = None
         self._connection: Connection | None = None
         self._is_closing = False
+        self._app: Releases | None = None
 
     @property
     def port(self) -> PortPolicy:
@@ -84,6 +91,10 @@ class Arrival:
         """This is where it goes: its port's policy is kept until the connection ends."""
         self.target = target
         self._port = self.parts.policies.take(target.port)
+
+    def leads_to(self, app: Releases) -> None:
+        """Taken for this connection's requests."""
+        self._app = app
 
     def arrived(self) -> Arrived:
         """For authorization; complete once TLS is settled too."""
@@ -219,6 +230,11 @@ class Arrival:
         port = self._port
         if port is not None:
             port.release()
+        app = self._app
+        if app is not None:
+            self._app = None
+            app.release()
+        self._connection = None
         self.parts.drain.leave(self)
 
     def __repr__(self) -> str:

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Final
 
 from proxy.core.addr import Addr
-from proxy.core.codec import Codec, Wire
+from proxy.core.codec import CLOSED, Codec, Wire
 from proxy.core.dial import ALPN
 from proxy.core.reason import Reason
 from proxy.http.exchange import Stage
 from proxy.inbound.arrival import Arrival
 from proxy.inbound.http import serve_http1, serve_http2
-from proxy.inbound.opaque import Closed, forward
+from proxy.inbound.opaque import forward
 from proxy.inbound.parts import GATEWAY_DOMAIN, IO, UNEXPECTED, Parts
 from proxy.transport.header import HeaderCodec, TransportHeader
 
@@ -87,4 +87,4 @@ def _refuse(arrival: Arrival, wire: Wire, text: str) -> Codec:
     arrival.fail(UNEXPECTED, text)
     arrival.fault("not_direct")
     wire.abort(Reason.CANCELLED)
-    return Closed()
+    return CLOSED

@@ -30,6 +30,15 @@ from proxy.policy.match import Found
 _CLIENT_ID: Final = b"l5d-client-id"
 
 
+class InFlight:
+    """How many requests of one connection were passed on and have no response yet (reference: inbound, section 3)."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
 class HttpConnection:
     """The Stage that one accepted connection's codec dispatches to."""
 
@@ -40,8 +49,9 @@ class HttpConnection:
 
     def __init__(self, arrival: Arrival, next_: Stage, is_http2: bool) -> None:
         """`next_` takes what the policy permits: the app, or the admin pages."""
-        self.in_flight = 0
-        """Requests that were passed on and whose responses have not begun (reference: inbound, section 3)."""
+        self.in_flight: Final = InFlight()
+        """Shared with the permits, which would otherwise have to point back here: a connection that is over is freed by
+        its references."""
         self._arrival: Final = arrival
         self._arrived: Final = arrival.arrived()
         self._next: Final = next_
@@ -55,7 +65,7 @@ class HttpConnection:
     def dispatch(self, exchange: Exchange) -> None:
         exchange.rescue = self._rescue
         request = exchange.request
-        if self.in_flight >= self._most_in_flight:
+        if self.in_flight.count >= self._most_in_flight:
             self._rescue.shed(exchange)
             return
         if request.version == HTTP_2:
@@ -125,12 +135,12 @@ class HttpConnection:
 class Permitted:
     """A route that one connection's client may take, and the numbers of its requests. Their Observer."""
 
-    __slots__ = ("permit", "_connection", "_scope", "_scopes", "_metrics", "_clock")
+    __slots__ = ("permit", "_in_flight", "_scope", "_scopes", "_metrics", "_clock")
 
     def __init__(self, permit: RoutePermit, connection: HttpConnection, arrival: Arrival) -> None:
         parts = arrival.parts
         self.permit: Final = permit
-        self._connection: Final = connection
+        self._in_flight: Final = connection.in_flight
         self._metrics: Final = HttpMetrics(parts.registry)
         self._clock: Final = parts.reactor.clock
         self._scopes: Final[dict[bytes, RequestScope] | None] = (
@@ -141,7 +151,7 @@ class Permitted:
     def begin(self, exchange: Exchange) -> None:
         """The request is passed on."""
         exchange.observer = self
-        self._connection.in_flight += 1
+        self._in_flight.count += 1
         scope = self._scope if self._scopes is None else self._scope_of(exchange, self._scopes)
         scope.requests += 1
 
@@ -157,7 +167,7 @@ class Permitted:
     # ---- http.exchange.Observer
 
     def response_began(self, exchange: Exchange) -> None:
-        self._connection.in_flight -= 1
+        self._in_flight.count -= 1
         response = exchange.response
         if response is not None:
             scope = self._scope if self._scopes is None else self._scope_of(exchange, self._scopes)
@@ -165,7 +175,7 @@ class Permitted:
 
     def exchange_ended(self, exchange: Exchange) -> None:
         if not exchange.has_begun:
-            self._connection.in_flight -= 1
+            self._in_flight.count -= 1
         found = classify(exchange)
         if found is not None:
             scope = self._scope if self._scopes is None else self._scope_of(exchange, self._scopes)

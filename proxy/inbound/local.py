@@ -8,8 +8,8 @@ with backoff, and requests wait for it at most the failfast time.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, Protocol
-from weakref import WeakValueDictionary
 
 from proxy.balance.reconnect import Reconnect
 from proxy.balance.waiting import Waiting
@@ -64,37 +64,56 @@ class Local:
             config.inbound_connect_user_timeout_s,
             parts.registry.meter(labels.APP),
         )
-        self._apps: Final[WeakValueDictionary[Addr, App]] = WeakValueDictionary()
+        self._apps: Final[dict[Addr, App]] = {}
         """Each as long as a client's connection leads to it or one of its own is open: peers may name any port."""
 
-    def app(self, target: Addr) -> App:
+    def take(self, target: Addr) -> App:
+        """The app there, to be released when the connection that leads to it ends."""
         found = self._apps.get(target)
         if found is None:
-            found = self._apps[target] = App(self._parts, target, self._options)
-        return found
+            found = self._apps[target] = App(self._parts, target, self._options, self._drop)
+        return found.take()
+
+    def __len__(self) -> int:
+        return len(self._apps)
 
     def close(self) -> None:
         for app in list(self._apps.values()):
             app.close()
 
+    def _drop(self, unused: App) -> None:
+        self._apps.pop(unused.target, None)
+
 
 class App:
     """What listens on one address of this workload. A Stage, shared by all connections to it."""
 
-    __slots__ = ("target", "_parts", "_options", "_http1", "_http2", "__weakref__")
+    __slots__ = ("target", "_parts", "_options", "_on_unused", "_users", "_http1", "_http2")
 
-    def __init__(self, parts: Parts, target: Addr, options: DialOptions) -> None:
+    def __init__(self, parts: Parts, target: Addr, options: DialOptions, on_unused: Callable[[App], None]) -> None:
+        """`on_unused` is called when no client's connection leads here any more and none of the app's own is open."""
         config = parts.config
         self.target: Final = target
         self._parts: Final = parts
-        self._options: Final = options._replace(on_failed=self._dial_failed)
+        self._options: Final = options._replace(on_failed=_logs_failure_of(target))
+        self._on_unused: Final = on_unused
+        self._users = 0
         self._http1: Final = H1Pool(
-            self._dial,
+            _dials_http1(parts, target, self._options),
             parts.reactor.wheel,
             config.inbound_http1_connection_pool_idle_timeout_s,
             config.inbound_max_idle_conns_per_endpoint,
         )
+        self._http1.on_empty = self._look_if_unused
         self._http2: Http2App | None = None
+
+    def take(self) -> App:
+        self._users += 1
+        return self
+
+    def release(self) -> None:
+        self._users -= 1
+        self._look_if_unused()
 
     def dispatch(self, exchange: Exchange) -> None:
         if exchange.request.version != HTTP_2:
@@ -102,7 +121,7 @@ class App:
             return
         http2 = self._http2
         if http2 is None:
-            http2 = self._http2 = Http2App(self._parts, self.target, self._options)
+            http2 = self._http2 = Http2App(self._parts, self.target, self._options, self._look_if_unused)
         http2.dispatch(exchange)
 
     def close(self) -> None:
@@ -110,16 +129,16 @@ class App:
         if self._http2 is not None:
             self._http2.close()
 
-    def _dial(self, pool: Pool) -> H1Client:
-        def make_codec(wire: Wire) -> Codec:
-            return H1Client(wire, pool)
-
-        dialled: Any = dial_plain(self._parts.reactor, self.target, make_codec, self._options)
-        client: H1Client = dialled
-        return client
-
-    def _dial_failed(self, text: str) -> None:
-        _log.info("Failed to connect to the app at %s: %s", self.target, text)
+    def _look_if_unused(self) -> None:
+        http2 = self._http2
+        if self._users or len(self._http1) or (http2 is not None and not http2.is_unused):
+            return
+        self._on_unused(self)
+        # What points back here is let go of, so that the app is freed by its references.
+        self._http1.on_empty = None
+        if http2 is not None:
+            self._http2 = None
+            http2.part()
 
 
 class Http2App:
@@ -127,12 +146,13 @@ class Http2App:
 
     __slots__ = (
         "_parts", "_target", "_options", "_pool", "_reconnect", "_waiting", "_idle_s",
-        "_is_ready", "_is_trying", "_wanted_at",
+        "_is_ready", "_is_trying", "_wanted_at", "_on_unused",
     )  # fmt: skip
 
-    def __init__(self, parts: Parts, target: Addr, options: DialOptions) -> None:
+    def __init__(self, parts: Parts, target: Addr, options: DialOptions, on_unused: Callable[[], None]) -> None:
         config = parts.config
         wheel = parts.reactor.wheel
+        self._on_unused: Final = on_unused
         self._parts: Final = parts
         self._target: Final = target
         self._options: Final = options._replace(on_connected=self._connected)
@@ -167,6 +187,17 @@ class Http2App:
         self._reconnect.stop()
         self._pool.close(Reason.SHUTDOWN)
 
+    @property
+    def is_unused(self) -> bool:
+        """There is no connection, nobody waits for one, and none is tried."""
+        return not self._is_trying and not len(self._pool) and not self._waiting
+
+    def part(self) -> None:
+        """It is unused: let go of what points back here."""
+        self._reconnect.part()
+        self._pool.part()
+        self._waiting.part()
+
     # ---- balance.waiting.Counter
 
     def has_ready(self) -> bool:
@@ -185,6 +216,7 @@ class Http2App:
     def _connect(self) -> None:
         if self._parts.reactor.clock() - self._wanted_at > self._idle_s:
             self._is_trying = False  # nobody has asked for a long time; the next request begins anew
+            self._on_unused()
             return
         self._pool.connect()
 
@@ -206,6 +238,7 @@ class Http2App:
         self._is_ready = False
         if was_ready and not self._waiting:
             self._is_trying = False  # it may stay away until somebody asks
+            self._on_unused()
         else:
             self._reconnect.lost()
 
@@ -215,3 +248,19 @@ def _answerer(exchange: Exchange) -> TurnsAway:
     rescue: Any = exchange.rescue
     answerer: TurnsAway = rescue
     return answerer
+
+
+def _dials_http1(parts: Parts, target: Addr, options: DialOptions) -> Callable[[Pool], H1Client]:
+    def dial(pool: Pool) -> H1Client:
+        def make_codec(wire: Wire) -> Codec:
+            return H1Client(wire, pool)
+
+        dialled: Any = dial_plain(parts.reactor, target, make_codec, options)
+        client: H1Client = dialled
+        return client
+
+    return dial
+
+
+def _logs_failure_of(target: Addr) -> Callable[[str], None]:
+    return lambda text: _log.info("Failed to connect to the app at %s: %s", target, text)

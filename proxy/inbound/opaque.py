@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.core.codec import Codec, Wire
+from proxy.core.codec import CLOSED, Codec, Wire
 from proxy.core.dial import DialOptions
 from proxy.core.reason import Reason
 from proxy.inbound import labels
@@ -20,22 +20,6 @@ from proxy.transport.connection import dial_plain
 from proxy.transport.relay import Relay, RelayEnd
 
 _FAULTS: Final = frozenset((Reason.CONNECT_FAILED, Reason.CONNECT_TIMEOUT, Reason.CONNECTION_RESET))
-
-
-class Closed:
-    """The codec of a wire that was aborted before it had one."""
-
-    __slots__ = ()
-
-    def feed(self, data: bytes) -> None: ...
-
-    def eof(self) -> None: ...
-
-    def writable(self, is_writable: bool) -> None: ...
-
-    def lost(self, reason: Reason) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class Forwarding:
@@ -90,5 +74,5 @@ def forward(arrival: Arrival, wire: Wire) -> Codec:
     codec = Forwarding(arrival, wire).begin()
     if codec is None:
         wire.abort(Reason.CANCELLED)
-        return Closed()
+        return CLOSED
     return codec

@@ -105,7 +105,9 @@ class Inbound:
     def _app(self, arrival: Arrival) -> Stage:
         if arrival.target.port == self._parts.direct_port:
             return Loop()
-        return self._local.app(arrival.target)
+        app = self._local.take(arrival.target)
+        arrival.leads_to(app)
+        return app
 
 
 def _initial(config: Config) -> Callable[[int], ServerPolicy]:

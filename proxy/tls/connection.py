@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from proxy.core import limits
-from proxy.core.codec import Codec, Wire
+from proxy.core.codec import CLOSED, Codec, Wire
 from proxy.core.dial import errno_name, reset_on_close
 from proxy.core.errors import report_fault
 from proxy.core.meter import Meter
@@ -32,9 +32,6 @@ _RECORD_BYTES: Final = 16384
 _PATIENCE: Final = 8
 """Wake-ups with a single record until we stop looking for a second (the look that finds none costs 10 us),
 and then until we look once more: without that, two peers settle into one record per wake-up for good."""
-
-_LINGER_S: Final = 5.0
-"""How long what was written before `abort` may take to leave (nginx lingering_timeout: 5 s)."""
 
 # One buffer for all: an allocation of this size per read would be mapped and unmapped every time.
 _buffer: Final = bytearray(_BUFFER_BYTES)
@@ -67,7 +64,7 @@ class Session:
         self.on_lost: Callable[[], None] | None = None
         """Told after the codec's `lost`: whoever keeps books of connections (Drain)."""
         self.codec: Codec = cast("Codec", None)
-        self._on_abandoned = on_abandoned
+        self._on_abandoned: Callable[[], None] | None = on_abandoned
         self._socket: ssl.SSLSocket | None = None
         self._fd = -1
         self._state = _WAITING
@@ -90,6 +87,7 @@ class Session:
 
     def opened(self, tls: ssl.SSLSocket, first_bytes: bytes) -> None:
         """The handshake is done; nobody watches the socket but us from now on."""
+        self._on_abandoned = None
         if self._state == _CLOSED:
             _shut(tls, self._reason, False)  # whoever made the codec has refused this peer
             self._count_refused()
@@ -156,7 +154,10 @@ class Session:
         if self._state == _WAITING:
             self._state = _CLOSED
             self._reason = reason
-            self._on_abandoned()
+            on_abandoned = self._on_abandoned
+            if on_abandoned is not None:
+                self._on_abandoned = None
+                on_abandoned()
             self._loop.call_soon(self._lose)
         elif self._state == _OPEN:
             if reason is Reason.CONNECTION_RESET:
@@ -174,7 +175,8 @@ class Session:
         self._reactor.turns.ask(target)
 
     def hand_over(self, codec: Codec) -> None:
-        self.codec = codec
+        if self.codec is not CLOSED:
+            self.codec = codec
 
     # ---- ending
 
@@ -182,7 +184,7 @@ class Session:
         self._state = _LINGERING
         self._reason = reason
         self._loop.remove_reader(self._fd)
-        self._deadline = self._reactor.wheel.arm(self, self._reactor.wheel.ticks(_LINGER_S))
+        self._deadline = self._reactor.wheel.arm(self, self._reactor.wheel.ticks(limits.ABORT_S))
 
     def expired(self) -> None:
         """Of the wheel: the peer does not take what was written before an abort."""
@@ -224,12 +226,14 @@ class Session:
 
     def _lose(self) -> None:
         codec: Codec | None = self.codec
+        on_lost = self.on_lost
+        self.codec = CLOSED  # what points back here goes: a lost connection is freed by its references
+        self.on_lost = self._on_abandoned = None
         if codec is not None:
             try:
                 codec.lost(self._reason)
             except Exception:
                 report_fault()
-        on_lost = self.on_lost
         if on_lost is not None:
             on_lost()
 
@@ -357,6 +361,7 @@ class Session:
         self._deliver(filled, has_eof)
         if failure is not None:
             self._fail(failure)
+            failure = None  # its traceback holds this frame, and so the session
 
     def _deliver(self, filled: int, has_eof: bool) -> None:
         try:

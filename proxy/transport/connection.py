@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from proxy.core import limits
 from proxy.core.addr import Addr
-from proxy.core.codec import Codec, Wire
+from proxy.core.codec import CLOSED, Codec, Wire
 from proxy.core.dial import Connecting, DialOptions, errno_name, reset_on_close
 from proxy.core.errors import report_fault
 from proxy.core.meter import Meter
@@ -27,9 +27,6 @@ MakeCodec = Callable[[Wire], Codec]
 
 _LONG_READ_BYTES: Final = 250_000
 """uvloop reads 256,000 bytes at once: with so many, the kernel has more."""
-
-_LINGER_S: Final = 5.0
-"""How long what was written before `abort` may take to leave (nginx lingering_timeout: 5 s)."""
 
 _adopting: Final[set[asyncio.Task[Any]]] = set()
 """A loop keeps only weak references to its tasks."""
@@ -85,13 +82,10 @@ class PlainConnection:
     def adopt(self, sock: socket.socket) -> None:
         """Serve a connected socket, which is ours from now on."""
         self._sock = sock
-        factory: Any = self._as_protocol
+        factory: Any = lambda: self  # noqa: E731
         task = self.reactor.loop.create_task(self.reactor.loop.connect_accepted_socket(factory, sock))
         _adopting.add(task)
         task.add_done_callback(self._on_adopted)
-
-    def _as_protocol(self) -> PlainConnection:
-        return self
 
     def _on_adopted(self, task: asyncio.Task[Any]) -> None:
         _adopting.discard(task)
@@ -175,7 +169,7 @@ class PlainConnection:
     def _close_gently(self, transport: Transport) -> None:
         transport.close()  # not `abort`: what is written (a GOAWAY, a 400) should still leave
         if transport.get_write_buffer_size():
-            self._deadline = self.reactor.wheel.arm(self, self.reactor.wheel.ticks(_LINGER_S))
+            self._deadline = self.reactor.wheel.arm(self, self.reactor.wheel.ticks(limits.ABORT_S))
 
     def _close_unmade(self, transport: Transport) -> None:
         """Refused before a byte was read."""
@@ -196,7 +190,8 @@ class PlainConnection:
         self.reactor.turns.ask(target)
 
     def hand_over(self, codec: Codec) -> None:
-        self.codec = codec
+        if not self._is_lost:
+            self.codec = codec
 
     # ---- Flusher
 
@@ -362,14 +357,18 @@ class PlainConnection:
             return
         self._is_lost = True
         self._disarm()
-        self._output.clear()
         if self.meter is not None:
             self.meter.lost(reason)
+        codec, on_lost = self.codec, self.on_lost
+        # Of whatever points back here: what belongs to a lost connection is freed by its references.
+        self.codec = CLOSED
+        self.on_lost = self._on_made = self._on_failed = self._transport = self._sock = None
+        self._output.clear()
+        self._missed.clear()
         try:
-            self.codec.lost(reason)
+            codec.lost(reason)
         except Exception:
             report_fault()
-        on_lost = self.on_lost
         if on_lost is not None:
             on_lost()
 

@@ -141,6 +141,7 @@ class DetectCodec:
         self._deadline.discard(self)
         patience = self._patience
         if patience is not None:
+            self._patience = None
             patience.bucket.discard(patience)
 
 

@@ -70,6 +70,9 @@ class Relay:
             return
         self._on_ended = None
         first = accepted if dialled is None or accepted.is_culprit else dialled
+        accepted.part()
+        if dialled is not None:
+            dialled.part()
         try:
             on_ended(RelayEnd(first.why, accepted.received_bytes, 0 if dialled is None else dialled.received_bytes))
         except Exception:
@@ -116,6 +119,11 @@ class Side:
             self.wire.resume_reading()
         if self._has_eof:
             other.send_end()
+
+    def part(self) -> None:
+        """Both are lost: let go of the other side and of the relay, which are freed by their references then."""
+        self._other = None
+        self._on_lost = _ignore
 
     # ---- of the other side
 
@@ -189,3 +197,7 @@ class Side:
 
     def close(self) -> None:
         """See Relay.close."""
+
+
+def _ignore() -> None:
+    """Whom a side tells that is told already."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import weakref
 
 import h2.config
 import h2.connection
@@ -84,12 +82,12 @@ def test_an_app_that_nobody_uses_is_forgotten() -> None:
     async def story(ticking: Ticking) -> None:
         async with Workload(ticking) as workload:
             local = Local(workload.inbound._parts)
-            first = local.app(Addr("127.0.0.1", 1))
-            assert local.app(Addr("127.0.0.1", 1)) is first
-            gone = weakref.ref(first)
-            del first
-            gc.collect()
-            assert gone() is None
+            first = local.take(Addr("127.0.0.1", 1))
+            assert local.take(Addr("127.0.0.1", 1)) is first
+            first.release()
+            assert len(local) == 1, "one client still leads there"
+            first.release()
+            assert len(local) == 0
 
     run(story)
 

@@ -34,11 +34,24 @@ class BodySink(Protocol):
     def body_trailers(self, fields: list[Field]) -> None: ...
 
 
+class _NoSink:
+    """Of a reader whose connection is over."""
+
+    __slots__ = ()
+
+    def body_data(self, data: bytes, end: bool) -> None: ...
+
+    def body_trailers(self, fields: list[Field]) -> None: ...
+
+
+_NO_SINK: Final = _NoSink()
+
+
 class BodyReader:
     __slots__ = ("has_surplus", "_sink", "_state", "_left", "_partial", "_extra")
 
     def __init__(self, sink: BodySink) -> None:
-        self._sink = sink
+        self._sink: BodySink = sink
         self.has_surplus = False
         """Bytes follow the body whose end is being told; set before the telling."""
         self._state = _NONE
@@ -77,6 +90,12 @@ class BodyReader:
     def stop(self) -> None:
         """Deliver no more of this body."""
         self._state = _NONE
+
+    def close(self) -> None:
+        """Deliver nothing any more: lets go of the sink, which owns this reader."""
+        self._state = _NONE
+        self._partial = b""
+        self._sink = _NO_SINK
 
     def eof(self) -> bool:
         """The stream ended; True if that ends the body properly."""

@@ -114,7 +114,7 @@ class H1Client:
 
     def lost(self, reason: Reason) -> None:
         self._state = _CLOSED
-        self._body.stop()
+        self._body.close()
         self._pool.retire(self)
         self._tell(reason)
 

@@ -386,7 +386,7 @@ class H1Server:
     def _become_closed(self) -> None:
         self._state = _CLOSED
         self._held = b""
-        self._body.stop()
+        self._body.close()
 
     def __repr__(self) -> str:
         return f"H1Server {_STATES[self._state]} {self._exchange!r}"

@@ -27,6 +27,17 @@ class Rings(Protocol):
     def alarm(self, kind: int) -> None: ...
 
 
+class _Nobody:
+    """Whom the alarms of a lost connection would tell: they point at it no more, so that it is freed by its references."""
+
+    __slots__ = ()
+
+    def alarm(self, kind: int) -> None: ...
+
+
+_NOBODY: Final = _Nobody()
+
+
 class Alarm:
     __slots__ = ("bucket", "_rings", "_kind")
 
@@ -47,7 +58,7 @@ class Alarms:
     __slots__ = ("_rings", "_wheel", "_armed")
 
     def __init__(self, rings: Rings, wheel: Wheel | None) -> None:
-        self._rings = rings
+        self._rings: Rings = rings
         self._wheel = wheel
         self._armed: dict[int, Alarm] | None = None
 
@@ -77,6 +88,7 @@ class Alarms:
         armed = self._armed
         self._armed = None
         self._wheel = None
+        self._rings = _NOBODY
         if armed is not None:
             for alarm in armed.values():
                 if alarm.bucket is not None:
