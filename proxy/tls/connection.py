@@ -23,7 +23,7 @@ from proxy.core.meter import Meter
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
 from proxy.core.turns import Steps
-from proxy.tls.context import is_cut, ssl_reason
+from proxy.tls.context import is_cut, is_reset
 
 MakeCodec = Callable[[Wire], Codec]
 
@@ -219,7 +219,7 @@ class Session:
     def _fail(self, error: OSError) -> None:
         """A read or a write said that the connection is broken."""
         if self._state == _OPEN or self._state == _LINGERING:
-            if _is_reset(error):
+            if is_reset(error):
                 error = ConnectionResetError(errno.ECONNRESET, "connection reset by peer")
             self._errno = "" if isinstance(error, ssl.SSLError) else errno_name(error)
             self._close(_reason_of(error) if self._state == _OPEN else self._reason)
@@ -377,12 +377,6 @@ class Session:
                     self._close(Reason.COMPLETE)
         except Exception:
             self._give_up()
-
-
-def _is_reset(error: OSError) -> bool:
-    """Whether it was no FIN that a read has met: CPython reports a broken connection as an end, its errno is gone by
-    then, but for a true end OpenSSL 3 has a reason of its own."""
-    return isinstance(error, ssl.SSLEOFError) and not ssl_reason(error) and ssl.OPENSSL_VERSION_INFO >= (3,)
 
 
 def _reason_of(error: OSError) -> Reason:

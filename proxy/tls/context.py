@@ -107,6 +107,12 @@ def is_cut(error: Exception) -> bool:
     return isinstance(error, ssl.SSLError) and ssl_reason(error) == "unexpected eof while reading"
 
 
+def is_reset(error: OSError) -> bool:
+    """Whether it was no FIN that a read has met: CPython reports a broken connection as an end, its errno is gone by
+    then, but for a true end OpenSSL 3 has a reason of its own."""
+    return isinstance(error, ssl.SSLEOFError) and not ssl_reason(error) and ssl.OPENSSL_VERSION_INFO >= (3,)
+
+
 def ssl_reason(error: ssl.SSLError) -> str:
     """OpenSSL's reason in words; empty if there is none, which the type of `reason` does not admit."""
     reason: Any = getattr(error, "reason", None)
