@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 
-RECORDING: dict[str, Any] = json.loads((Path(__file__).parents[1] / "data" / "control-plane" / "recording.json").read_text())
+RECORDING: dict[str, Any] = json.loads(
+    (Path(__file__).parents[1] / "data" / "control-plane" / "recording.json").read_text()
+)
 
 M = TypeVar("M", bound=Message)
 
