@@ -1,27 +1,20 @@
 """InboundServerPolicies: what an inbound port admits.
 
-Without policy resources a port has the default policy of its workload, or
-of this control plane; it detects its protocol unless the workload calls the
-port opaque. Shapes: golden recording of the control plane; reference: inbound, section 5.
+The question is understood here and answered by inbound_server.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
-from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
-from proxy.api import http_route_pb2, meta_pb2
 from proxy.api import inbound_pb2 as pb
+from proxy.mesh.answers.inbound_server import WorkloadPort, server_of
 from proxy.mesh.answers.question import INVALID_ARGUMENT, NOT_FOUND, Finished, Question, Refusal
 from proxy.mesh.answers.workload import WorkloadName, config_of, is_opaque_at, read_workload_name, workload_named
-from proxy.mesh.net import ANYWHERE, CLUSTER_NETWORKS, network_message
 from proxy.mesh.store.snapshot import View
-
-_DETECT_TIMEOUT_S: Final = 10
 
 
 class InboundPolicies:
@@ -54,45 +47,24 @@ class InboundPort(Question[pb.Server]):
         workload = workload_named(view, self.workload)
         if workload is None or not workload.identity:
             return Refusal(NOT_FOUND, "unknown server")
-        policy = config_of(view, workload).default_policy or self.default_policy
-        return default_server(policy, is_opaque_at(view, workload, self.port))
+        config = config_of(view, workload)
+        ports = config.identity_ports
+        return server_of(
+            view,
+            WorkloadPort(
+                workload.namespace,
+                self.workload.is_pod,
+                dict(workload.labels),
+                self.port,
+                frozenset(name for name, number in workload.ports if name and number == self.port),
+                config.default_policy or self.default_policy,
+                is_opaque_at(view, workload, self.port),
+                ports is not None and ports.contains(self.port, workload.ports),
+            ),
+        )
 
     def messages(self, told: pb.Server | None, now: pb.Server | Refusal) -> Iterable[Message]:
         """A stream whose workload goes ends; its proxy asks anew, and is told that there is none."""
         if isinstance(now, Refusal) and told is not None:
             raise Finished
         return super(InboundPort, self).messages(told, now)
-
-
-def default_server(policy: str, is_opaque: bool) -> pb.Server:
-    """The policy of a port that no resource speaks of; `policy` is one of model.DEFAULT_POLICIES."""
-    if is_opaque:
-        protocol = pb.ProxyProtocol(opaque=pb.ProxyProtocol.Opaque())
-    else:
-        detect = pb.ProxyProtocol.Detect(timeout=Duration(seconds=_DETECT_TIMEOUT_S), http_routes=[_default_route()])
-        protocol = pb.ProxyProtocol(detect=detect)
-    authorizations = [] if policy == "deny" else [_authorization(policy)]
-    return pb.Server(protocol=protocol, authorizations=authorizations, labels=_labels(policy))
-
-
-def _default_route() -> pb.HttpRoute:
-    match = http_route_pb2.HttpRouteMatch(path=http_route_pb2.PathMatch(prefix="/"))
-    return pb.HttpRoute(metadata=meta_pb2.Metadata(default="default"), rules=[pb.HttpRoute.Rule(matches=[match])])
-
-
-def _authorization(policy: str) -> pb.Authz:
-    networks = CLUSTER_NETWORKS if policy.startswith("cluster-") else ANYWHERE
-    authentication = pb.Authn(unauthenticated=pb.Authn.PermitUnauthenticated())
-    if policy.endswith("-authenticated"):
-        everyone = pb.Authn.PermitMeshTLS.PermitClientIdentities(suffixes=[pb.IdentitySuffix()])
-        authentication = pb.Authn(meshTLS=pb.Authn.PermitMeshTLS(identities=everyone))
-    return pb.Authz(
-        networks=[pb.Network(net=network_message(network)) for network in networks],
-        authentication=authentication,
-        labels=_labels(policy),
-        metadata=meta_pb2.Metadata(default=policy),
-    )
-
-
-def _labels(policy: str) -> dict[str, str]:
-    return {"group": "", "kind": "default", "name": policy}

@@ -10,6 +10,19 @@ from typing import Final
 
 from proxy.mesh.kinds.namespace import NAMESPACE
 from proxy.mesh.kinds.node import NODE
+from proxy.mesh.kinds.policy.authorization_policy import AUTHORIZATION_POLICY
+from proxy.mesh.kinds.policy.egress_network import EGRESS_NETWORK
+from proxy.mesh.kinds.policy.mesh_tls_authentication import MESH_TLS_AUTHENTICATION
+from proxy.mesh.kinds.policy.network_authentication import NETWORK_AUTHENTICATION
+from proxy.mesh.kinds.policy.rate_limit import RATE_LIMIT
+from proxy.mesh.kinds.policy.server import SERVER
+from proxy.mesh.kinds.policy.server_authorization import SERVER_AUTHORIZATION
+from proxy.mesh.kinds.policy.server_policy import SERVER_POLICY
+from proxy.mesh.kinds.routes.grpc_route import GRPC_ROUTE
+from proxy.mesh.kinds.routes.http_route import GATEWAY_HTTP_ROUTE, POLICY_HTTP_ROUTE
+from proxy.mesh.kinds.routes.reference_grant import REFERENCE_GRANT
+from proxy.mesh.kinds.routes.tcp_route import TCP_ROUTE
+from proxy.mesh.kinds.routes.tls_route import TLS_ROUTE
 from proxy.mesh.kinds.services.endpoint_slice import ENDPOINT_SLICE
 from proxy.mesh.kinds.services.endpoints import ENDPOINTS
 from proxy.mesh.kinds.services.service import SERVICE
@@ -68,6 +81,20 @@ KINDS: Final = (
     REPLICA_SET,
     JOB,
     SERVICE_PROFILE,
+    SERVER,
+    SERVER_AUTHORIZATION,
+    AUTHORIZATION_POLICY,
+    MESH_TLS_AUTHENTICATION,
+    NETWORK_AUTHENTICATION,
+    RATE_LIMIT,
+    SERVER_POLICY,
+    EGRESS_NETWORK,
+    POLICY_HTTP_ROUTE,
+    GATEWAY_HTTP_ROUTE,
+    GRPC_ROUTE,
+    TLS_ROUTE,
+    TCP_ROUTE,
+    REFERENCE_GRANT,
 )
 
 CATALOG: Final = Catalog(KINDS, _IGNORED, _UNENFORCED)

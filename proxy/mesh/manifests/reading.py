@@ -146,11 +146,11 @@ class _Reading:
         if self._catalog.is_ignored(group, name):
             return
         shown = f"{name} ({group}/{version})" if group else f"{name} ({version})"
+        hint = likely(name, self._catalog.names(group))
         if self._catalog.is_unenforced(group, name):
-            text = f"kind {shown} forbids something, and nothing here would enforce it"
+            text = f"kind {shown} forbids something, and nothing here would enforce it{hint}"
             self.fail(None, document.fault(text), True)
             return
-        hint = likely(name, self._catalog.names(group))
         if hint:
             fault = document.fault(f"kind {shown} is not known{hint}")
             self.fail(None, fault, self._guess_restricts(group, hint), hides=True)

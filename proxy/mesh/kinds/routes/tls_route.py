@@ -1,0 +1,38 @@
+"""kind: TLSRoute (gateway.networking.k8s.io): TLS that the app itself speaks, routed by its server name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.mesh.kinds.policy.reference import GATEWAY
+from proxy.mesh.kinds.routes.matching import HOSTNAMES
+from proxy.mesh.kinds.routes.parent import PARENT_REF, backend_ref_schema
+from proxy.mesh.kinds.routes.stream_route import StreamRoute, one_rule, read_stream_route, stream_parent_keys
+from proxy.mesh.manifests.kind import Document, Kind, Table
+from proxy.mesh.manifests.schema import ANYTHING, ListOf, Record
+
+
+def read(document: Document) -> StreamRoute:
+    return read_stream_route(document, GATEWAY, "TLSRoute")
+
+
+_SPEC: Final = Record(
+    {
+        "parentRefs": ListOf(PARENT_REF),
+        "hostnames": HOSTNAMES,
+        "rules": one_rule(backend_ref_schema(None)),
+        "useDefaultGateways": ANYTHING,
+    },
+    "rules",
+)
+
+TLS_ROUTES: Final[Table[StreamRoute]] = Table("TLS routes by parent", stream_parent_keys)
+
+TLS_ROUTE: Final = Kind(
+    GATEWAY,
+    "TLSRoute",
+    dict.fromkeys(("v1", "v1alpha3", "v1alpha2"), Record({"spec": _SPEC}, "spec")),
+    read,
+    (TLS_ROUTES,),
+    restricts=True,
+)
