@@ -117,16 +117,15 @@ class HttpRouter:
 
     def _rule(self, route: ClientRoute, rule: ClientRule, old: dict[Backend, Concrete]) -> RuleStage:
         context = f"{self._context}: route {route.meta}"
-        backends = [self._backend(context, one, rule, old) for one in rule.distribution.backends]
+        eligible = rule.distribution.eligible()
+        backends = [self._backend(context, one, rule, old) for one in eligible]
         stage: RuleStage
         if rule.distribution.kind == EMPTY or not backends:
             stage = Shedding(self._rescue, context)
         elif len(backends) == 1:
             stage = backends[0]
-        elif (
-            rule.distribution.kind == RANDOM_AVAILABLE and sum(one.weight > 0 for one in rule.distribution.backends) > 1
-        ):
-            weights = [one.weight for one in rule.distribution.backends]
+        elif rule.distribution.kind == RANDOM_AVAILABLE and eligible[0].weight:
+            weights = [one.weight for one in eligible]
             stage = RandomAvailable(backends, weights, Shedding(self._rescue, context))
         else:
             stage = FirstAvailable(backends, Shedding(self._rescue, context))
@@ -216,12 +215,12 @@ class FirstAvailable:
 
 
 class RandomAvailable:
-    """Draws by weight without replacement; the first that is ready wins. Weight 0 is never drawn."""
+    """Draws by weight without replacement; the first that is ready wins. Every weight is above 0."""
 
     __slots__ = ("_backends", "_total", "_shedding")
 
     def __init__(self, backends: list[Any], weights: list[int], shedding: Shedding) -> None:
-        self._backends = [(one, weight) for one, weight in zip(backends, weights, strict=True) if weight > 0]
+        self._backends = list(zip(backends, weights, strict=True))
         self._total = sum(weights)
         self._shedding = shedding
 

@@ -279,9 +279,9 @@ class OpaqueRouter:
 
 def in_order(distribution: Distribution) -> Iterator[RouteBackend]:
     """Its backends in the order in which they are to be tried: as they stand, or drawn by weight."""
-    left = [one for one in distribution.backends if one.weight > 0]
-    if distribution.kind != RANDOM_AVAILABLE or len(left) < 2:
-        yield from distribution.backends
+    left = list(distribution.eligible())
+    if distribution.kind != RANDOM_AVAILABLE or not any(one.weight for one in left):
+        yield from left
         return
     while left:
         weights = [one.weight for one in left]

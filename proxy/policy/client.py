@@ -77,6 +77,13 @@ class Distribution:
     kind: str
     backends: tuple[RouteBackend, ...] = ()
 
+    def eligible(self) -> tuple[RouteBackend, ...]:
+        """Those that may be chosen: in a random distribution a weight of 0 means never. If all have it, Linkerd goes by
+        their order, and so do we."""
+        if self.kind != RANDOM_AVAILABLE:
+            return self.backends
+        return tuple(one for one in self.backends if one.weight > 0) or self.backends
+
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:

@@ -19,7 +19,7 @@ from proxy.transport.splice import SPLICE_AFTER_BYTES, Splice, splice
 
 class RelayEnd(NamedTuple):
     reason: Reason
-    """COMPLETE, or why the first of the two connections ended."""
+    """COMPLETE, or what failed first on either connection."""
     sent_bytes: int
     """From the accepted connection to the dialled one."""
     received_bytes: int
@@ -69,12 +69,13 @@ class Relay:
         if on_ended is None:
             return
         self._on_ended = None
-        first = accepted if dialled is None or accepted.is_culprit else dialled
+        # A failure on one side breaks off the other with the same reason, unless that one had ended in peace.
+        reason = accepted.why if dialled is None or accepted.why is not Reason.COMPLETE else dialled.why
         accepted.part()
         if dialled is not None:
             dialled.part()
         try:
-            on_ended(RelayEnd(first.why, accepted.received_bytes, 0 if dialled is None else dialled.received_bytes))
+            on_ended(RelayEnd(reason, accepted.received_bytes, 0 if dialled is None else dialled.received_bytes))
         except Exception:
             report_fault()
 
@@ -85,7 +86,6 @@ class Side:
     __slots__ = (
         "received_bytes",
         "lost_for",
-        "is_culprit",
         "why",
         "wire",
         "_other",
@@ -107,8 +107,6 @@ class Side:
         self.received_bytes = 0
         self.lost_for: Reason | None = None
         self.why = Reason.COMPLETE
-        self.is_culprit = False
-        """It was lost by itself, not because the other was."""
 
     def join(self, other: Side) -> None:
         self._other = other
@@ -190,7 +188,6 @@ class Side:
             other.stop_splice()
         if reason is not Reason.COMPLETE and self.why is Reason.COMPLETE:
             self.why = reason
-            self.is_culprit = other is None or other.lost_for is None
             if other is not None:
                 other.break_off(reason)
         self._on_lost()

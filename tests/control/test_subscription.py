@@ -144,6 +144,39 @@ def test_an_end_is_warned_of_once_until_there_is_news(controller: Controller, ca
         run(story)
 
 
+def test_waits_grow_from_failure_to_failure_and_begin_anew_after_an_answer(
+    controller: Controller, caplog: pytest.LogCaptureFixture
+) -> None:
+    feed = controller.feed(services.GET_PROFILE)
+
+    def waits() -> list[str]:
+        said = [one.getMessage().partition("asking again in ") for one in caplog.records]
+        return [wait for _, mark, wait in said if mark]
+
+    async def story(ticking: Ticking) -> None:
+        channel = channel_to(ticking.reactor, controller.target)
+        one = Subscriber(channel, backoff=Backoff(0.01, 60.0, 0.0))
+        one.subscription.open()
+        for count in range(1, 5):
+            await opened(feed, count)
+            feed.say(grpc.StatusCode.UNAVAILABLE)
+        await opened(feed, 5)
+        assert waits() == ["0.01s", "0.02s", "0.04s", "0.08s"]
+        feed.say(profile("good"))
+        await until(lambda: one.heard)
+        await asyncio.sleep(0.02)  # it has lived for the least wait: a stream's end by itself is no failure
+        feed.say(None)
+        await opened(feed, 6)
+        feed.say(grpc.StatusCode.UNAVAILABLE)
+        await opened(feed, 7)
+        assert waits()[4:] == ["0s", "0.01s"]
+        one.subscription.close()
+        channel.close()
+
+    with caplog.at_level(logging.DEBUG):
+        run(story)
+
+
 def test_a_server_that_ends_every_stream_at_once_makes_no_loop(controller: Controller) -> None:
     count = 0
 

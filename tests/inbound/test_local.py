@@ -109,6 +109,28 @@ def test_more_requests_at_once_than_may_be_are_shed() -> None:
     run(story)
 
 
+def test_a_request_that_its_client_gave_up_counts_no_more() -> None:
+    async def story(ticking: Ticking) -> None:
+        async with Workload(ticking, INBOUND_MAX_IN_FLIGHT="1") as workload:
+            workload.app.answer = lambda said: None
+            client = Http2Client(await workload.connect_tls())
+            carried = ("l5d-orig-proto", "HTTP/1.1")
+            fields = [(":method", "GET"), (":scheme", "http"), (":authority", "x"), (":path", "/"), carried]
+            for turn in range(1, 4):
+                stream_id = client.h2.get_next_available_stream_id()
+                client.h2.send_headers(stream_id, fields, end_stream=True)
+                client.client.write(client.h2.data_to_send())
+                await until(lambda turn=turn: workload.app.all_said.count(b"GET ") == turn)  # type: ignore[misc]
+                client.h2.reset_stream(stream_id, 8)
+                client.client.write(client.h2.data_to_send())
+            workload.app.answer = lambda said: OK if said.endswith(b"\r\n\r\n") else None
+            answered = await client.get("/", carried)
+            assert (answered.status, answered.body) == ("200", b"ok")
+            client.client.abort()
+
+    run(story)
+
+
 def test_a_response_that_has_begun_counts_no_more() -> None:
     async def story(ticking: Ticking) -> None:
         async with Workload(ticking, INBOUND_MAX_IN_FLIGHT="1") as workload:

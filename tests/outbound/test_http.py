@@ -501,7 +501,7 @@ def test_distributions_prefer_what_is_ready() -> None:
         assert (await waiting).startswith(b"HTTP/1.1 504 ")
         assert (await ask(network)).endswith(b"a"), "the first is shut: the second is taken"
         weighted = Distribution(
-            RANDOM_AVAILABLE, (backend("a", weight=1), backend("b", weight=99998), backend("none", weight=0))
+            RANDOM_AVAILABLE, (backend("a", weight=1), backend("b", weight=99998), backend("none", weight=1))
         )
         source.set(one_rule((), weighted))
         answers = [(await ask(network))[-1:] for _ in range(20)]

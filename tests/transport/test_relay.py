@@ -17,6 +17,7 @@ from proxy.tls.peer import TlsPeer, TlsTarget
 from proxy.tls.session import Session, dial_tls, serve_tls
 from proxy.transport.connection import dial_plain, serve_plain
 from proxy.transport.relay import Relay, RelayEnd
+from tests.kit import ListWire
 from tests.kit.certificates import credentials
 from tests.kit.sockets import Ticking, run, tcp_pair, until
 from tests.transport.test_connection import received, reset
@@ -275,3 +276,24 @@ def test_a_fast_sender_and_a_slow_reader_hold_less_than_a_mebibyte_each_way(shap
         await path.over()
 
     run(story)
+
+
+@pytest.mark.parametrize("culprit", ["accepted", "dialled"])
+@pytest.mark.parametrize("is_first", [True, False], ids=["fails first", "fails after the other has ended in peace"])
+def test_the_end_names_what_failed_whichever_side_it_was(culprit: str, is_first: bool) -> None:
+    ends: list[RelayEnd] = []
+    client, app = ListWire(), ListWire()
+    relay = Relay(client, ends.append)
+    relay.dial(app)
+    assert relay.dialled is not None
+    failed, other = (relay.accepted, relay.dialled) if culprit == "accepted" else (relay.dialled, relay.accepted)
+    if is_first:
+        failed.lost(Reason.STALLED)
+        wire = app if other is relay.dialled else client
+        assert wire.aborted is Reason.CONNECTION_RESET, "the other side is broken off"
+        other.lost(Reason.CONNECTION_RESET)
+    else:
+        other.lost(Reason.COMPLETE)
+        assert not ends
+        failed.lost(Reason.STALLED)
+    assert ends == [RelayEnd(Reason.STALLED, 0, 0)]
