@@ -81,7 +81,7 @@ class App:
         """The admin port answers and a certificate is asked for; the other ports' clients wait in the backlog."""
         for listener in self.listeners["admin"]:
             listener.start()
-        self.control.identity.start()
+        self.control.start()
 
     def open_gates(self) -> None:
         """The first certificate is there: we are ready, and traffic may come."""

@@ -27,6 +27,7 @@ def read_identity(reader: Reader, values: dict[str, Any]) -> None:
     server_id, server_name = _names(reader)
     values["identity_server_id"], values["identity_server_name"] = server_id, server_name
     values["identity_trust_anchors"] = _trust_anchors(reader)
+    values["identity_trust_anchors_file"] = reader.text(_FILE_VARIABLE, prefix="SPONSON_")
     # Linkerd builds these names with its prefix twice; the doubled name is the one that it reads.
     values["identity_spire_exp_backoff"] = backoff(reader, "IDENTITY_SPIRE", _SPIRE_BACKOFF, prefix=PREFIX + PREFIX)
     spire = _spire_address(reader)
@@ -59,11 +60,11 @@ def _names(reader: Reader) -> tuple[str | None, str | None]:
 
 
 def _trust_anchors(reader: Reader) -> str | None:
-    """PEM text: Linkerd's variable, or else the file that ours names."""
+    """PEM text: of the file that our variable names, or else Linkerd's variable."""
     text = reader.text("IDENTITY_TRUST_ANCHORS")
     path = reader.text(_FILE_VARIABLE, prefix="SPONSON_")
     name = f"{PREFIX}IDENTITY_TRUST_ANCHORS"
-    if text is None and path is not None:
+    if path is not None:
         name = f"SPONSON_{_FILE_VARIABLE}"
         try:
             text = Path(path).read_text()

@@ -125,6 +125,8 @@ class Config:
     # 4.7 Identity
     identity_trust_anchors: str
     """PEM text with at least one usable certificate."""
+    identity_trust_anchors_file: str | None
+    """Where that text came from, to be read again when it changes; None if it came from the environment."""
     identity_server_id: str
     """The SAN of our own leaf: a DNS name, or a URI with SPIRE."""
     identity_server_name: str

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from proxy.config import Config
+from proxy.control.anchors import Anchors
 from proxy.control.channel import Channel, ChannelSettings
 from proxy.control.destination import Destinations
 from proxy.control.dial import dial_to
@@ -62,10 +63,17 @@ class ControlPlane:
         self.inbound_policies: Final = InboundPolicies(
             policy, policy_streams, config.policy_workload, config.inbound_detect_timeout_s
         )
+        self.anchors: Final = Anchors(reactor.loop, config.identity_trust_anchors_file, credentials)
         self.identity: Final = self._identity(reactor.loop, key_and_csr)
+
+    def start(self) -> None:
+        """Ask for a certificate, and follow the trust anchors' file."""
+        self.anchors.start()
+        self.identity.start()
 
     def close(self) -> None:
         """Cancel everything that is asked. Idempotent."""
+        self.anchors.close()
         self.identity.close()
         for channel in self._channels:
             channel.close()
@@ -82,7 +90,12 @@ class ControlPlane:
             config.identity_min_refresh_s,
             config.identity_max_refresh_s,
         )
-        return Identity(loop, settings, key_and_csr, self._credentials, lambda: self._channel("identity", target))
+
+        def make_channel() -> Channel:
+            self.anchors.look()
+            return self._channel("identity", target)
+
+        return Identity(loop, settings, key_and_csr, self._credentials, make_channel)
 
     def _channel(self, client: str, target: ControlAddr) -> Channel:
         config = self._config

@@ -25,7 +25,7 @@ class CredentialsError(Exception):
 
 
 class Credentials:
-    __slots__ = ("local_name", "local_id", "is_ready", "expires_at", "_anchors", "_clients", "_servers")
+    __slots__ = ("local_name", "local_id", "is_ready", "expires_at", "_anchors", "_clients", "_servers", "_shown")
 
     def __init__(self, local_name: str, trust_anchors_pem: str, local_id: str = "") -> None:
         """`local_id` is the identity that our certificate must name (SPIFFE); the server name if empty."""
@@ -39,6 +39,8 @@ class Credentials:
         self.expires_at = 0.0
         """Wall clock, seconds since the epoch; 0 before the first certificate."""
         self._anchors = usable_anchors(trust_anchors_pem)
+        self._shown: tuple[list[bytes], bytes] | None = None
+        """The chain and key that were installed last."""
         # By "is direct" and "offers the transport header".
         self._servers = [context.server_context(self._anchors, is_direct) for is_direct in (False, True)]
         self._clients = [context.client_context(self._anchors, offers) for offers in (False, True)]
@@ -58,8 +60,27 @@ class Credentials:
             raise CredentialsError(f"certificate is for {', '.join(names) or 'nobody'}, not for {self.local_id}")
         self._servers = servers
         self._clients = clients
+        self._shown = chain, key_der
         self.expires_at = expires_at
         self.is_ready.set(True)
+
+    def trust(self, trust_anchors_pem: str) -> bool:
+        """Verify peers by these anchors from now on; whether they are others than before. CredentialsError if none is usable.
+
+        Our certificate is shown as before, even if these anchors do not lead to it: then a new one is on its way.
+        """
+        found = usable_anchors(trust_anchors_pem)
+        if found == self._anchors:
+            return False
+        servers = [context.server_context(found, is_direct) for is_direct in (False, True)]
+        clients = [context.client_context(found, offers) for offers in (False, True)]
+        if self._shown is not None:
+            for each in [*servers, *clients]:
+                context.load_chain(each, *self._shown)
+        self._anchors = found
+        self._servers = servers
+        self._clients = clients
+        return True
 
     def server_context(self, is_direct: bool) -> ssl.SSLContext:
         """For accepting; before the first certificate one whose handshakes fail. Ask anew for each connection."""

@@ -328,6 +328,8 @@ def test_an_unreadable_attributes_file_is_only_warned_of(caplog: pytest.LogCaptu
 def test_trust_anchors_from_a_file_of_ours() -> None:
     env = environment(IDENTITY_TRUST_ANCHORS=None) | {"SPONSON_IDENTITY_TRUST_ANCHORS_FILE": str(DATA / "anchor.pem")}
     assert parse(env).identity_trust_anchors == (DATA / "anchor.pem").read_text()
+    # Beside Linkerd's variable it goes first: it can be followed while we run.
+    assert parse(env | {"LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS": "nonsense"}).identity_trust_anchors_file is not None
     env["SPONSON_IDENTITY_TRUST_ANCHORS_FILE"] = "/nowhere"
     assert "SPONSON_IDENTITY_TRUST_ANCHORS_FILE" in refused(env).lines[0]
 
