@@ -1,9 +1,9 @@
 """Environment: all that a sidecar needs to be told to join this mesh, in Linkerd's variables and ours.
 
-Law: every value is one line, so that env files of systemd and docker can hold
-it; what is longer is named as a file. Without redirection rules a workload
-talks through its outbound port as an explicit proxy, and is found by peers at
-its inbound port (docs/design.md, section 6).
+It is what Linkerd's injector sets on a pod (recording of injected pods), for a workload without a kubelet. Every value
+of an env file is one line, so that those of systemd and docker can hold it; what is longer is named as a file. Without
+redirection rules a workload talks through its outbound port as an explicit proxy, and is found by peers at its inbound
+port (docs/design.md, section 6).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import random
 import shlex
 import socket
 import time
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from proxy.core.addr import Addr
@@ -21,7 +22,8 @@ from proxy.mesh.identity.issuers import ensure_anchors
 from proxy.mesh.identity.tokens import Account, Binding, open_tokens
 from proxy.mesh.model import CLUSTER_DOMAIN, DEFAULT_OPAQUE_PORTS, SERVER_IDENTITY, identity_of
 from proxy.mesh.net import LOOPBACK_NETWORKS, PRIVATE_NETWORKS
-from proxy.mesh.state import State, StateError, write_file
+from proxy.mesh.state import State, StateError, make_private, write_file
+from proxy.tls.csr import load_or_make
 
 _CANDIDATES: Final = range(10_000, 32_768)
 
@@ -41,19 +43,75 @@ class Workload(NamedTuple):
     """Of its ExternalWorkload."""
     ports: Ports
     token_ttl_s: float
+    app_ports: tuple[int, ...] = ()
+    """Those whose policy is asked for before the first connection."""
+
+
+class Files(NamedTuple):
+    """Where a sidecar finds what its environment only names."""
+
+    identity: Path
+    """The directory with key and CSR; Linkerd's proxy needs both there."""
+    token: Path
+    anchors: Path
+
+
+TUNING: Final = {
+    "LINKERD2_PROXY_CORES": "1",
+    "LINKERD2_PROXY_CORES_MIN": "1",
+    "LINKERD2_PROXY_SHUTDOWN_ENDPOINT_ENABLED": "false",
+    "LINKERD2_PROXY_LOG": "warn,linkerd=info,hickory=error,[{headers}]=off,[{request}]=off",
+    "LINKERD2_PROXY_LOG_FORMAT": "plain",
+    "LINKERD2_PROXY_INBOUND_DEFAULT_POLICY": "all-unauthenticated",
+    "LINKERD2_PROXY_CONTROL_STREAM_INITIAL_TIMEOUT": "3s",
+    "LINKERD2_PROXY_CONTROL_STREAM_IDLE_TIMEOUT": "5m",
+    "LINKERD2_PROXY_CONTROL_STREAM_LIFETIME": "1h",
+    "LINKERD2_PROXY_INBOUND_CONNECT_TIMEOUT": "100ms",
+    "LINKERD2_PROXY_OUTBOUND_CONNECT_TIMEOUT": "1000ms",
+    "LINKERD2_PROXY_INBOUND_DISCOVERY_IDLE_TIMEOUT": "90s",
+    "LINKERD2_PROXY_OUTBOUND_DISCOVERY_IDLE_TIMEOUT": "5s",
+    "LINKERD2_PROXY_INBOUND_ACCEPT_KEEPALIVE": "10000ms",
+    "LINKERD2_PROXY_OUTBOUND_CONNECT_KEEPALIVE": "10000ms",
+    "LINKERD2_PROXY_INBOUND_ACCEPT_USER_TIMEOUT": "30s",
+    "LINKERD2_PROXY_OUTBOUND_CONNECT_USER_TIMEOUT": "30s",
+    "LINKERD2_PROXY_INBOUND_SERVER_HTTP2_KEEP_ALIVE_INTERVAL": "10s",
+    "LINKERD2_PROXY_INBOUND_SERVER_HTTP2_KEEP_ALIVE_TIMEOUT": "3s",
+    "LINKERD2_PROXY_OUTBOUND_SERVER_HTTP2_KEEP_ALIVE_INTERVAL": "10s",
+    "LINKERD2_PROXY_OUTBOUND_SERVER_HTTP2_KEEP_ALIVE_TIMEOUT": "3s",
+    "LINKERD2_PROXY_OUTBOUND_METRICS_HOSTNAME_LABELS": "false",
+}
+"""What Linkerd's injector sets by default for every pod: whoever runs a workload may want it otherwise. Without the
+keep-alives a peer whose process is frozen or whose machine is gone would hold its requests for ever."""
+
+_LISTS: Final = {"LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS"}
+"""Values of more than one line, which an env file leaves out; a file that has the same is named beside them."""
 
 
 def workload_environment(state: State, server: Addr, workload: Workload) -> dict[str, str]:
-    """The variables of one workload, whose token is written into the state directory; StateError if that fails."""
+    """The variables of one workload on this machine; its files are written into the state directory. StateError if that fails."""
     ensure_anchors(state, utc_now())
     account = workload.account
     directory = state.directory / "workloads" / account.namespace / account.service_account / workload.name
+    make_private(directory, state.directory)
     token = open_tokens(state).issue(account, time.time(), workload.token_ttl_s, Binding(workload.name))
-    write_file(directory / "token", token.encode())
-    variables = {f"LINKERD2_PROXY_{name}": value for name, value in _linkerd(server, workload).items()}
-    variables["LINKERD2_PROXY_IDENTITY_DIR"] = str(directory)
-    variables["LINKERD2_PROXY_IDENTITY_TOKEN_FILE"] = str(directory / "token")
-    variables["SPONSON_IDENTITY_TRUST_ANCHORS_FILE"] = str(state.anchors_file)
+    files = Files(directory, write_file(directory / "token", token.encode()), state.anchors_file)
+    return environment_of(server, workload, files)
+
+
+def environment_of(server: Addr, workload: Workload, files: Files) -> dict[str, str]:
+    """The variables of a workload whose token and trust anchors are there; its key and CSR are made. StateError if that fails."""
+    name = identity_of(workload.account.service_account, workload.account.namespace)
+    try:
+        load_or_make(files.identity, name)
+        anchors = files.anchors.read_text()
+    except (OSError, ValueError) as error:
+        raise StateError(str(error)) from None
+    variables = TUNING | {f"LINKERD2_PROXY_{name}": value for name, value in _linkerd(server, workload).items()}
+    variables["LINKERD2_PROXY_IDENTITY_LOCAL_NAME"] = name
+    variables["LINKERD2_PROXY_IDENTITY_DIR"] = str(files.identity)
+    variables["LINKERD2_PROXY_IDENTITY_TOKEN_FILE"] = str(files.token)
+    variables["LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS"] = anchors
+    variables["SPONSON_IDENTITY_TRUST_ANCHORS_FILE"] = str(files.anchors)
     variables["SPONSON_OUTBOUND_EXPLICIT"] = "true"
     if server.is_loopback:
         variables["SPONSON_ALLOW_LOOPBACK"] = "true"
@@ -66,24 +124,38 @@ def _linkerd(server: Addr, workload: Workload) -> dict[str, str]:
     networks = ",".join((*PRIVATE_NETWORKS, *(LOOPBACK_NETWORKS if server.is_loopback else ())))
     host = "127.0.0.1" if server.is_loopback else "0.0.0.0"
     variables = {
-        "CORES": "1",
         "INBOUND_LISTEN_ADDR": f"{host}:{ports.inbound}",
         "OUTBOUND_LISTEN_ADDR": f"127.0.0.1:{ports.outbound}",
+        "OUTBOUND_LISTEN_ADDRS": f"127.0.0.1:{ports.outbound}",
         "ADMIN_LISTEN_ADDR": f"{host}:{ports.admin}",
         "CONTROL_LISTEN_ADDR": f"{host}:{ports.tap}",
-        "INBOUND_DEFAULT_POLICY": "all-unauthenticated",
         "INBOUND_PORTS_DISABLE_PROTOCOL_DETECTION": ",".join(str(low) for low, _ in DEFAULT_OPAQUE_PORTS.ranges),
         "POLICY_WORKLOAD": json.dumps(name),
         "POLICY_CLUSTER_NETWORKS": networks,
-        "DESTINATION_CONTEXT": json.dumps(name),
+        "DESTINATION_CONTEXT": json.dumps({**name, "nodeName": socket.gethostname()}),
         "DESTINATION_PROFILE_SUFFIXES": f"svc.{CLUSTER_DOMAIN}.",
         "DESTINATION_PROFILE_NETWORKS": networks,
-        "IDENTITY_LOCAL_NAME": identity_of(account.service_account, account.namespace),
     }
+    own_ip = own_address(server)
+    if own_ip and not server.is_loopback:
+        variables["INBOUND_IPS"] = own_ip
+    if workload.app_ports:
+        variables["INBOUND_PORTS"] = ",".join(map(str, sorted(workload.app_ports)))
     for service in ("DESTINATION", "POLICY", "IDENTITY"):
         variables[f"{service}_SVC_ADDR"] = str(server)
         variables[f"{service}_SVC_NAME"] = SERVER_IDENTITY
     return variables
+
+
+def own_address(server: Addr) -> str:
+    """The address that this machine reaches the control plane from, as peers will see it; empty if there is no way."""
+    family = socket.AF_INET6 if server.is_ipv6 else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:  # connect of a datagram socket sends nothing
+        try:
+            probe.connect((server.ip, server.port))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return ""
 
 
 def as_exports(variables: dict[str, str]) -> str:
@@ -93,10 +165,11 @@ def as_exports(variables: dict[str, str]) -> str:
 
 def as_env_file(variables: dict[str, str]) -> str:
     """`NAME=value` lines without quotes, as docker's --env-file and systemd's EnvironmentFile read them."""
-    for name, value in variables.items():
+    held = {name: value for name, value in variables.items() if name not in _LISTS}
+    for name, value in held.items():
         if "\n" in value:
             raise StateError(f"{name} has more than one line: an env file cannot hold it")
-    return "\n".join(f"{name}={value}" for name, value in sorted(variables.items()))
+    return "\n".join(f"{name}={value}" for name, value in sorted(held.items()))
 
 
 class HeldPorts:

@@ -27,6 +27,7 @@ from proxy.mesh.answers.outbound_policy import policy_for
 from proxy.mesh.answers.profile import profile_of
 from proxy.mesh.answers.topics import Topics
 from proxy.mesh.callers import Callers, RefusalLog, current_caller
+from proxy.mesh.claim import Claim
 from proxy.mesh.front import Front
 from proxy.mesh.identity.authority import CertificateAuthority
 from proxy.mesh.identity.issuers import Brought
@@ -152,17 +153,22 @@ async def _run(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    manifests = Manifests(settings.manifests, CATALOG, settings.rules)
-    topics = await _first(manifests, stop)
-    if topics is None:
-        return
-    keys = open_keys(settings.state, settings.brought)
-    served = await start(settings, topics, keys)
-    _log.info("serving at %s, state in %s", served.addr, settings.state.directory)
-    upkeep = asyncio.create_task(keep(served, keys).run(stop))
-    await manifests.follow(topics.apply, stop)
-    await upkeep
-    await served.stop()
+    claim = Claim(settings.state)
+    try:
+        manifests = Manifests(settings.manifests, CATALOG, settings.rules)
+        topics = await _first(manifests, stop)
+        if topics is None:
+            return
+        keys = open_keys(settings.state, settings.brought)
+        served = await start(settings, topics, keys)
+        claim.serves_at(served.addr)
+        _log.info("serving at %s, state in %s", served.addr, settings.state.directory)
+        upkeep = asyncio.create_task(keep(served, keys).run(stop))
+        await manifests.follow(topics.apply, stop)
+        await upkeep
+        await served.stop()
+    finally:
+        claim.release()
     _log.info("stopped")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -126,20 +125,51 @@ def variables(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines())
 
 
+def exported(text: str) -> dict[str, str]:
+    """What a shell has set after it has evaluated the lines."""
+    done = subprocess.run(["sh", "-c", f"{text}\nenv -0"], capture_output=True, text=True, check=True, env={})
+    return dict(one.split("=", 1) for one in done.stdout.split("\0") if one.startswith(("LINKERD2_", "SPONSON_")))
+
+
 def test_env_prints_lines_for_a_shell_and_for_an_env_file(directory: Path) -> None:
     state = str(directory / "state")
     ports = ("--inbound-port", "1", "--outbound-port", "2", "--admin-port", "3", "--tap-port", "4")
     arguments = ("mesh", "env", "--service-account", "web", "--namespace", "blue", "--state-dir", state, *ports)
     exports, file = sponson(*arguments).stdout, sponson(*arguments, "--format", "env-file").stdout
-    assert exports and all(line.startswith("export ") for line in exports.splitlines())
-    listed = {name: shlex.split(value)[0] for name, value in variables(exports.replace("export ", "")).items()}
+    listed = exported(exports)
+    # An env file holds no value of several lines: the trust anchors are named as a file there.
+    anchors = listed.pop("LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS")
     assert listed == variables(file)
+    assert Path(listed["SPONSON_IDENTITY_TRUST_ANCHORS_FILE"]).read_text() == anchors
     assert listed["SPONSON_ALLOW_LOOPBACK"] == "true"
     assert listed["LINKERD2_PROXY_INBOUND_LISTEN_ADDR"] == "127.0.0.1:1"
-    assert Path(listed["SPONSON_IDENTITY_TRUST_ANCHORS_FILE"]).read_text().startswith("-----BEGIN CERTIFICATE")
     token = Path(listed["LINKERD2_PROXY_IDENTITY_TOKEN_FILE"])
     assert token.stat().st_mode & 0o777 == 0o600
     assert token.read_text().count(".") == 2
+
+
+def test_env_says_that_the_control_plane_is_gone(directory: Path) -> None:
+    state = ("--state-dir", str(directory / "state"))
+    arguments = ("mesh", "env", "--service-account", "web", *state)
+    with serving(directory) as (process, addr):
+        done = sponson(*arguments)
+        assert f"LINKERD2_PROXY_POLICY_SVC_ADDR={addr}\n" in done.stdout
+        assert done.stderr == ""
+        process.kill()
+        process.wait(DEADLINE_S)
+    done = sponson(*arguments)
+    assert f"LINKERD2_PROXY_POLICY_SVC_ADDR={addr}\n" in done.stdout
+    assert f"the control plane of {directory / 'state'} does not run; taking {addr}" in done.stderr
+    assert sponson(*arguments, "--addr", "127.0.0.1:7").stderr == ""
+
+
+def test_two_control_planes_do_not_share_a_state_directory(directory: Path) -> None:
+    with serving(directory) as (process, _):
+        arguments = ("--dir", str(directory), "--state-dir", str(directory / "state"), "--addr", "127.0.0.1:0")
+        done = sponson("mesh", "serve", *arguments)
+        assert done.returncode == 1
+        said = f"{directory / 'state'}: process {process.pid} serves a control plane with it already\n"
+        assert done.stderr.endswith(said)
 
 
 def test_a_token_is_printed_and_lives_as_long_as_asked(tmp_path: Path) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Mapping
 from typing import Final
 
 from proxy.cli.mesh.arguments import DAY_S, account_of, add_account, add_state, an_addr, dns_name, duration_s, port
-from proxy.mesh.environment import Ports, Workload, as_env_file, as_exports, free_ports, workload_environment
+from proxy.core.addr import Addr
+from proxy.mesh.claim import running
+from proxy.mesh.environment import TUNING, Ports, Workload, as_env_file, as_exports, free_ports, workload_environment
 from proxy.mesh.model import DEFAULT_INBOUND_PORT
 from proxy.mesh.state import State, StateError
 
@@ -29,9 +32,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for name in ("outbound", "admin", "tap"):
         parser.add_argument(f"--{name}-port", type=port, help="(a free one)")
+    parser.add_argument(
+        "--app-port", type=port, action="append", default=[], help="of the app, to ask for its policy early; repeatable"
+    )
     parser.add_argument("--format", choices=("export", "env-file"), default="export", help="without a command")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="run with the environment")
     add_state(parser)
+
+
+def over(environ: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
+    """A workload's variables over what is set already, which goes before them where they only tune."""
+    return {**environ, **variables, **{name: environ[name] for name in TUNING if name in environ}}
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -44,14 +55,30 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.tap_port or free[3],
     )
     account = account_of(arguments)
-    workload = Workload(account, arguments.workload or account.service_account, ports, arguments.ttl)
-    variables = workload_environment(state, arguments.addr or state.serving_addr(), workload)
+    app_ports = tuple(arguments.app_port)
+    workload = Workload(account, arguments.workload or account.service_account, ports, arguments.ttl, app_ports)
+    variables = workload_environment(state, arguments.addr or _remembered(state), workload)
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not command:
         print(as_env_file(variables) if arguments.format == "env-file" else as_exports(variables))
         return 0
     try:
-        os.execvpe(command[0], command, {**os.environ, **variables})
+        os.execvpe(command[0], command, over(os.environ, variables))
     except OSError as error:
         print(f"{command[0]}: {error.strerror}", file=sys.stderr)
         return 127 if isinstance(error, FileNotFoundError) else 126
+
+
+def _remembered(state: State) -> Addr:
+    """Where the control plane of this directory serves; said on stderr if it does not run now."""
+    now = running(state)
+    if now is not None and now.addr is not None:
+        return state.serving_addr()
+    addr = state.serving_addr()
+    what = "is still starting" if now is not None else "does not run"
+    print(
+        f"the control plane of {state.directory} {what}; taking {addr}, where it served last or would by default. "
+        "Start it with `sponson mesh serve`, or say with --addr where it is.",
+        file=sys.stderr,
+    )
+    return addr

@@ -1,0 +1,88 @@
+"""Which control plane serves with a state directory: one at a time, and whoever asks can tell whether it still runs.
+
+The running process holds a lock on the file, which the kernel lets go of however the process ends; the file says where
+it serves.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from typing import Final, NamedTuple
+
+from proxy.core.addr import Addr, parse_addr
+from proxy.mesh.state import State, StateError
+
+_FILE: Final = "serving"
+_RETRY_S: Final = 0.05
+_TRIES: Final = 20
+"""Whoever looks at the lock holds it for a moment."""
+
+
+class Running(NamedTuple):
+    """A control plane that runs now."""
+
+    pid: int
+    addr: Addr | None
+    """None while it starts."""
+
+
+class Claim:
+    """Held for as long as a control plane runs."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, state: State) -> None:
+        """StateError if another one runs with this directory."""
+        state.create()
+        path = state.directory / _FILE
+        flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            self._descriptor = os.open(path, flags, 0o600)
+        except OSError as error:
+            raise StateError(f"{path}: {error.strerror}") from None
+        for _ in range(_TRIES):
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._say(None)
+                return
+            except BlockingIOError:
+                time.sleep(_RETRY_S)
+        os.close(self._descriptor)
+        other = running(state)
+        who = f"process {other.pid}" if other is not None else "another process"
+        raise StateError(f"{state.directory}: {who} serves a control plane with it already")
+
+    def serves_at(self, addr: Addr) -> None:
+        self._say(addr)
+
+    def release(self) -> None:
+        os.ftruncate(self._descriptor, 0)
+        os.close(self._descriptor)
+
+    def _say(self, addr: Addr | None) -> None:
+        said = json.dumps({"pid": os.getpid(), "addr": None if addr is None else str(addr)}).encode()
+        os.pwrite(self._descriptor, said.ljust(200), 0)
+
+
+def running(state: State) -> Running | None:
+    """The control plane that runs with this directory now, None if none does."""
+    try:
+        descriptor = os.open(state.directory / _FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return None
+    except BlockingIOError:
+        pass
+    finally:
+        said = os.pread(descriptor, 4096, 0)
+        os.close(descriptor)
+    try:
+        found = json.loads(said)
+        return Running(int(found["pid"]), None if found["addr"] is None else parse_addr(found["addr"]))
+    except (ValueError, KeyError, TypeError):
+        return Running(0, None)
