@@ -33,7 +33,7 @@ class Wire(Protocol):
     def ask_turn(self, target: Steps) -> None:
         """Call `target.step` in a later turn of the loop, when others have had theirs; also if the wire is lost by then.
 
-        For a codec that has more at hand than its share of one turn. `step` ends its own connection if it meets a fault.
+        For a codec that has more at hand than its share of one turn. A fault in `step` ends the wire with INTERNAL.
         """
 
     def hand_over(self, codec: Codec) -> None:

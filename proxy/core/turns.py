@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from proxy.core.errors import report_fault
+from proxy.core.reason import Reason
 
 STEPS_PER_TURN: Final = 4
 TURN_S: Final = 0.004
@@ -23,6 +24,23 @@ TURN_S: Final = 0.004
 class Steps(Protocol):
     def step(self) -> None:
         """Do one share of the work; ask again if any is left."""
+
+
+class Guarded:
+    """A codec's turn: a fault in it ends the codec's own connection, as one in any other of its callbacks does."""
+
+    __slots__ = ("_target", "_abort")
+
+    def __init__(self, target: Steps, abort: Callable[[Reason], None]) -> None:
+        self._target = target
+        self._abort = abort
+
+    def step(self) -> None:
+        try:
+            self._target.step()
+        except Exception:
+            report_fault()
+            self._abort(Reason.INTERNAL)
 
 
 class Turns:

@@ -48,3 +48,8 @@ def needs_date(head: ResponseHead) -> bool:
     if head.has_date or (head.status < 200 and head.status != 101):
         return False
     return all(one.kind != DATE for one in head.fields)
+
+
+def date_line(head: ResponseHead, now: float) -> bytes:
+    """The line of HTTP/1 that a response lacks; empty if it needs none."""
+    return date_field(now).line if needs_date(head) else b""

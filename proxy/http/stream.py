@@ -21,6 +21,8 @@ WAITING: Final = 2
 """No client stream is attached yet."""
 READ_AHEAD: Final = 4
 """More was read behind an open exchange than we keep."""
+NEXT_TURN: Final = 8
+"""More was read than one turn's share."""
 
 
 _SMALL: Final = 4096

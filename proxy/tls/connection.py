@@ -22,7 +22,7 @@ from proxy.core.errors import report_fault
 from proxy.core.meter import Meter
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
-from proxy.core.turns import Steps
+from proxy.core.turns import Guarded, Steps
 from proxy.tls.context import is_cut, is_reset
 
 MakeCodec = Callable[[Wire], Codec]
@@ -172,7 +172,7 @@ class Session:
                 self._close(reason)
 
     def ask_turn(self, target: Steps) -> None:
-        self._reactor.turns.ask(target)
+        self._reactor.turns.ask(Guarded(target, self.abort))
 
     def hand_over(self, codec: Codec) -> None:
         if self.codec is not CLOSED:

@@ -21,7 +21,7 @@ from proxy.core.errors import report_fault
 from proxy.core.meter import Meter
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
-from proxy.core.turns import Steps
+from proxy.core.turns import Guarded, Steps
 
 MakeCodec = Callable[[Wire], Codec]
 
@@ -187,7 +187,7 @@ class PlainConnection:
         transport.abort()
 
     def ask_turn(self, target: Steps) -> None:
-        self.reactor.turns.ask(target)
+        self.reactor.turns.ask(Guarded(target, self.abort))
 
     def hand_over(self, codec: Codec) -> None:
         if not self._is_lost:

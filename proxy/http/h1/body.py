@@ -48,12 +48,14 @@ _NO_SINK: Final = _NoSink()
 
 
 class BodyReader:
-    __slots__ = ("has_surplus", "_sink", "_state", "_left", "_partial", "_extra")
+    __slots__ = ("has_surplus", "has_rest", "_sink", "_state", "_left", "_partial", "_extra")
 
     def __init__(self, sink: BodySink) -> None:
         self._sink: BodySink = sink
         self.has_surplus = False
         """Bytes follow the body whose end is being told; set before the telling."""
+        self.has_rest = False
+        """The last feed had more chunks of this body than one turn's share."""
         self._state = _NONE
         self._left = 0
         self._partial = b""
@@ -63,7 +65,7 @@ class BodyReader:
     def begin(self, size: int, is_chunked: bool) -> None:
         """Expect a body of `size` bytes, or, by UNKNOWN or TUNNEL, one that something else ends."""
         self._partial = b""
-        self.has_surplus = False
+        self.has_surplus = self.has_rest = False
         if is_chunked:
             self._state = _CHUNK_SIZE
             self._extra = 0
@@ -76,7 +78,7 @@ class BodyReader:
             self._state = _NONE
 
     def feed(self, data: bytes) -> bytes:
-        """Deliver what belongs to the body; return the rest."""
+        """Deliver what belongs to the body; return what does not, or (`has_rest`) what is beyond one turn's share of chunks."""
         state = self._state
         if state == _LENGTH:
             return self._feed_length(data)
@@ -90,6 +92,7 @@ class BodyReader:
     def stop(self) -> None:
         """Deliver no more of this body."""
         self._state = _NONE
+        self.has_rest = False
 
     def close(self) -> None:
         """Deliver nothing any more: lets go of the sink, which owns this reader."""
@@ -125,16 +128,19 @@ class BodyReader:
         if self._partial:
             data = self._partial + data
             self._partial = b""
+        self.has_rest = False
         pieces: list[bytes] = []
         position = 0
         size = len(data)
-        while position < size:
+        chunks_left = limits.TURN_CHUNKS
+        while position < size and chunks_left:
             state = self._state
             if state == _CHUNK_DATA:
                 end = min(size, position + self._left)
                 self._left -= end - position
                 if self._left == 0:
                     self._state = _CHUNK_END
+                    chunks_left -= 1
                 pieces.append(data[position:end])
                 position = end
             elif state == _CHUNK_SIZE:
@@ -152,10 +158,13 @@ class BodyReader:
                 position += 2
             else:
                 return self._feed_trailers(data, position, pieces)
-        self._partial = data[position:]
+        rest = data[position:]
+        self.has_rest = not chunks_left and position < size
+        if not self.has_rest:
+            self._partial = rest
         if pieces:
             self._sink.body_data(b"".join(pieces), False)
-        return b""
+        return rest if self.has_rest else b""
 
     def _read_size(self, data: bytes, position: int, end: int) -> None:
         match = _chunk_line(data, position, end)
@@ -191,8 +200,11 @@ class BodyReader:
         return rest
 
     def _judge_trailers(self, text: bytes) -> list[Field]:
-        fields = [field_of_line(line) for line in text.split(b"\r\n")]
-        if len(fields) > limits.HEAD_FIELDS or any(field.kind == MALFORMED for field in fields):
+        lines = text.split(b"\r\n")
+        if len(lines) > limits.HEAD_FIELDS:
+            raise ProtocolError("too many fields in trailers", Reason.OVER_LIMIT)
+        fields = [field_of_line(line) for line in lines]
+        if any(field.kind == MALFORMED for field in fields):
             raise ProtocolError("bad trailers")
         return [field for field in fields if field.kind == PLAIN and field.name not in HEAD_ONLY]
 

@@ -21,7 +21,7 @@ from proxy.http.h1.body import LAST_CHUNK, BodyReader, last_chunk, write_chunk
 from proxy.http.head import HTTP_1_0, TUNNEL, UNKNOWN, RequestHead, ResponseHead
 from proxy.http.headers import Field
 from proxy.http.pool import Pool
-from proxy.http.stream import keep
+from proxy.http.stream import NEXT_TURN, keep
 
 _IDLE: Final = 0
 _HEAD: Final = 1
@@ -38,7 +38,7 @@ _IDEMPOTENT: Final = frozenset((b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b
 class H1Client:
     __slots__ = (
         "_wire", "_pool", "_state", "_held", "_exchange", "_body", "_method", "_early",
-        "_is_chunked", "_request_ended", "_keeps_alive", "_was_used", "_may_repeat", "_is_writable", "_pauses",
+        "_is_chunked", "_request_ended", "_keeps_alive", "_was_used", "_may_repeat", "_is_writable", "_pauses", "_has_eof",
     )  # fmt: skip
 
     def __init__(self, wire: Wire, pool: Pool) -> None:
@@ -60,6 +60,8 @@ class H1Client:
         """Nothing of the response has come, and the request may be sent twice."""
         self._is_writable = True
         self._pauses = 0
+        self._has_eof = False
+        """The peer has ended, behind bytes that wait for their turn."""
 
     # ---- ClientConnection
 
@@ -79,14 +81,25 @@ class H1Client:
     def feed(self, data: bytes) -> None:
         if self._held:
             data = self._held + data
+            if self._pauses & NEXT_TURN:
+                self._held = data
+                return
             self._held = b""
+        heads_left = limits.TURN_HEADS
         try:
             while data:
                 state = self._state
                 if state == _HEAD:
+                    if not heads_left:  # informational responses, since a final one ends this loop
+                        self._wait_turn(data)
+                        break
+                    heads_left -= 1
                     data = self._read_head(data)
                 elif state == _BODY:
                     data = self._body.feed(data)
+                    if self._body.has_rest:
+                        self._wait_turn(data)
+                        break
                 elif state == _TUNNEL and self._exchange is not None:
                     self._exchange.response_data(data, False)
                     break
@@ -96,7 +109,27 @@ class H1Client:
         except ProtocolError:
             self._fail(Reason.PROTOCOL_ERROR)
 
+    def _wait_turn(self, data: bytes) -> None:
+        """This connection has had its share: everyone else comes first."""
+        self._held = data
+        self.pause_reading(NEXT_TURN)
+        self._wire.ask_turn(self)
+
+    def step(self) -> None:
+        """Of the line of turns."""
+        self.resume_reading(NEXT_TURN)
+        held = self._held
+        if held and (self._state == _HEAD or self._state == _BODY):
+            self._held = b""
+            self.feed(held)
+        if self._has_eof:
+            self.eof()
+
     def eof(self) -> None:
+        if self._pauses & NEXT_TURN:
+            self._has_eof = True  # heard while what came before it still waits
+            return
+        self._has_eof = False
         state = self._state
         if state == _TUNNEL and self._exchange is not None:
             self._exchange.response_data(b"", True)

@@ -1,10 +1,9 @@
 """H1Server: an accepted HTTP/1 connection; it is the ServerStream of the one exchange it carries.
 
-Law: state is committed before anything is called, because a reply may come
-back inside the call. Bytes behind an open exchange are held, never parsed:
-they may be the next request or, after an upgrade, another protocol. A
-request that the framing makes doubtful ends the connection; one that is only
-unreasonable gets its 400 and the next is read.
+State is committed before anything is called, because a reply may come back
+inside the call. Bytes behind an open exchange are held, never parsed: they may
+be the next request or, after an upgrade, another protocol. Doubtful framing
+ends the connection; an unreasonable request gets its 400, the next is read.
 """
 
 from __future__ import annotations
@@ -17,14 +16,16 @@ from proxy.core.errors import ProtocolError
 from proxy.core.faults import Faults
 from proxy.core.reason import Reason
 from proxy.core.timers import Wheel
-from proxy.http.dates import date_field, needs_date
+from proxy.http.dates import date_line
 from proxy.http.exchange import Clock, Exchange, Stage
 from proxy.http.h1 import head as h1
 from proxy.http.h1.body import BodyReader, last_chunk, write_chunk
+from proxy.http.h1.expect import asks_to_continue
 from proxy.http.h1.linger import Linger
+from proxy.http.h1.refusal import BAD_TARGET, note_refusal, refused
 from proxy.http.head import HTTP_1_0, TUNNEL, UNKNOWN, ResponseHead
-from proxy.http.headers import Field, field
-from proxy.http.stream import READ_AHEAD
+from proxy.http.headers import Field
+from proxy.http.stream import NEXT_TURN, READ_AHEAD
 
 _HEAD: Final = 0
 _BODY: Final = 1
@@ -33,18 +34,6 @@ _WAIT: Final = 2
 _TUNNEL: Final = 3
 _CLOSED: Final = 4
 _STATES: Final = ("head", "body", "wait", "tunnel", "closed")
-
-_EMPTY: Final = field(b"content-length", b"0")
-
-
-class BadTarget:
-    """The stage of requests whose target their method cannot have: they get no further (reference: inbound, section 8)."""
-
-    def dispatch(self, exchange: Exchange) -> None:
-        exchange.reply(ResponseHead(400, [_EMPTY], 0), Reason.PROTOCOL_ERROR)
-
-
-_BAD_TARGET: Final[Stage] = BadTarget()
 
 
 class H1Server:
@@ -71,19 +60,14 @@ class H1Server:
         self._body = BodyReader(self)
         self._last: Linger | None = None
         """Who has the wire once our last answer is written."""
-        self._is_head = False
-        self._is_http_1_0 = False
-        self._closes = False
-        self._is_chunked = False
+        self._is_head = self._is_http_1_0 = self._closes = self._is_chunked = False
         self._ends_by_close = False
         """The response that is being written has no other end."""
         self._is_sending = False
         """The client sends its body, or was told to."""
-        self._has_eof = False
+        self._has_eof = self._is_advancing = False
         self._is_writable = True
-        self._pauses = 0
-        self._is_advancing = False
-        self._drained = 0
+        self._pauses = self._drained = 0
         self._faults = faults
 
     # ---- Codec
@@ -91,17 +75,23 @@ class H1Server:
     def feed(self, data: bytes) -> None:
         if self._held:
             data = self._held + data
+            if self._pauses & NEXT_TURN:
+                self._held = data
+                return
             self._held = b""
         self._advance(data)
 
     def eof(self) -> None:
         self._has_eof = True
+        if self._pauses & NEXT_TURN:
+            return  # what came before it still waits
         state = self._state
         exchange = self._exchange
         if state == _TUNNEL and exchange is not None:
             exchange.request_data(b"", True)
         elif state == _BODY and exchange is not None:
-            self._give_up(Reason.PEER_CLOSED)
+            self.reset(Reason.PEER_CLOSED)
+            exchange.request_reset(Reason.PEER_CLOSED)
         elif state == _BODY or (state == _HEAD and (self._is_writable or not self._held)):
             self._finish()  # what is held is no whole request
 
@@ -156,12 +146,13 @@ class H1Server:
             else:
                 self._is_chunked = True
                 framing = b"Transfer-Encoding: chunked\r\n\r\n"
-        if self._state == _BODY and not self._closes and self._awaits_continue():
-            self._closes = True
+        exchange = self._exchange
+        if self._state == _BODY and not self._is_sending and exchange is not None:
+            self._closes = self._closes or asks_to_continue(exchange)
         if self._closes and not is_http_1_0:
             framing = b"Connection: close\r\n" + framing
         if not head.has_date:
-            framing = self._date(head) + framing
+            framing = date_line(head, self._clock()) + framing
         self._wire.write(h1.write_response(head, framing, is_http_1_0 or head.version == HTTP_1_0))
         if end:
             self._response_ended()
@@ -224,19 +215,24 @@ class H1Server:
 
     def _advance(self, data: bytes) -> None:
         self._is_advancing = True
+        heads_left = limits.TURN_HEADS
         try:
             while data:
                 state = self._state
                 if state == _HEAD:
                     if not self._is_writable:  # it sends requests and does not read answers
-                        self._hold(data)
-                        break
-                    data = self._read_head(data)
+                        data = self._hold(data)
+                    elif not heads_left:
+                        data = self._wait_turn(data)
+                    else:
+                        heads_left -= 1
+                        data = self._read_head(data)
                 elif state == _BODY:
                     data = self._body.feed(data)
+                    if self._body.has_rest:
+                        data = self._wait_turn(data)
                 elif state == _WAIT:
-                    self._hold(data)
-                    break
+                    data = self._hold(data)
                 elif state == _TUNNEL and self._exchange is not None:
                     self._exchange.request_data(data, False)
                     break
@@ -246,8 +242,8 @@ class H1Server:
             self._refuse(error)
         finally:
             self._is_advancing = False
-        if self._has_eof and self._state == _HEAD and (self._is_writable or not self._held):
-            self._finish()
+        if self._has_eof and self._state == _HEAD:
+            self.eof()
 
     def _read_head(self, data: bytes) -> bytes:
         end = data.find(b"\r\n\r\n")
@@ -274,7 +270,7 @@ class H1Server:
         else:
             self._state = _WAIT
         exchange = self._exchange = Exchange(self, head, self._clock())
-        exchange.request_head(self._stage if is_good else _BAD_TARGET, not size)
+        exchange.request_head(self._stage if is_good else BAD_TARGET, not size)
         return data[end + 4 :]
 
     def _partial_head(self, data: bytes) -> bytes:
@@ -286,13 +282,29 @@ class H1Server:
         self._held = data
         return b""
 
-    def _hold(self, data: bytes) -> None:
+    def _hold(self, data: bytes) -> bytes:
         self._held = data
         if len(data) >= limits.HELD_BYTES:
             self.pause_reading(READ_AHEAD)
+        return b""
+
+    def _wait_turn(self, data: bytes) -> bytes:
+        """This connection has had its share: everyone else comes first."""
+        self._held = data
+        self.pause_reading(NEXT_TURN)
+        self._wire.ask_turn(self)
+        return b""
+
+    def step(self) -> None:
+        """Of the line of turns."""
+        self.resume_reading(NEXT_TURN)
+        if self._state <= _BODY:
+            self._go_on()
+            if self._has_eof:
+                self.eof()
 
     def _go_on(self) -> None:
-        """With what was held back, now that it may be read."""
+        """Read what was held back."""
         self.resume_reading(READ_AHEAD)
         held = self._held
         self._held = b""
@@ -302,42 +314,27 @@ class H1Server:
     def _drain(self, count: int, end: bool) -> None:
         """The rest of a request whose response was sent early."""
         self._drained += count
-        if self._state == _BODY:
-            if end:
-                self._state = _HEAD
-            elif self._drained > limits.DRAIN_BYTES:
-                self._finish()
+        if self._state == _BODY and end:
+            self._state = _HEAD
+        elif self._state == _BODY and self._drained > limits.DRAIN_BYTES:
+            self._finish()
 
     # ---- what the client did wrong
 
     def _refuse(self, error: ProtocolError) -> None:
         exchange = self._exchange
-        faults = self._faults
-        if faults is not None and (exchange is None or exchange.response is None):
-            faults.count(error.reason)  # later the connection is reset, and its meter counts that
         if exchange is not None:
+            if exchange.response is None:
+                note_refusal(error, self._faults)  # later the connection is reset, and its meter counts that
             self._closes = True
             exchange.request_refused(error.status, str(error))
-        elif self._state == _HEAD:
-            head = ResponseHead(error.status, [_EMPTY], 0)
-            framing = self._date(head) + b"Connection: close\r\n\r\n"
-            self._wire.write(h1.write_response(head, framing, False))
+        else:
+            head = refused(error, self._faults)
+            if self._state == _HEAD:
+                self._wire.write(
+                    h1.write_response(head, date_line(head, self._clock()) + b"Connection: close\r\n\r\n", False)
+                )
             self._finish()
-        elif self._state == _BODY:
-            self._finish()
-
-    def _awaits_continue(self) -> bool:
-        """It will not send its body now, so nobody knows where the next request begins (RFC 9110 section 10.1.1)."""
-        exchange = self._exchange
-        if self._is_sending or exchange is None:
-            return False
-        return any(one.name == b"expect" for one in exchange.request.fields)
-
-    def _give_up(self, reason: Reason) -> None:
-        exchange = self._exchange
-        self.reset(reason)
-        if exchange is not None:
-            exchange.request_reset(reason)
 
     # ---- the end of a response, and of the connection
 
@@ -356,21 +353,17 @@ class H1Server:
             if not self._is_advancing and (self._held or self._has_eof):
                 self._go_on()
 
-    def _date(self, head: ResponseHead) -> bytes:
-        return date_field(self._clock()).line if needs_date(head) else b""
-
     def _begin_tunnel(self, head: ResponseHead) -> None:
         self._state = _TUNNEL
-        self._wire.write(h1.write_response(head, self._date(head) + b"\r\n", False))
+        self._wire.write(h1.write_response(head, date_line(head, self._clock()) + b"\r\n", False))
         self.resume_reading(READ_AHEAD)
         held = self._held
         self._held = b""
         exchange = self._exchange
-        if exchange is not None:
-            if held:
-                exchange.request_data(held, False)
-            if self._has_eof:
-                exchange.request_data(b"", True)
+        if exchange is not None and held:
+            exchange.request_data(held, False)
+        if exchange is not None and self._has_eof:
+            exchange.request_data(b"", True)
 
     def _finish(self) -> None:
         """Our last word is written."""

@@ -179,16 +179,12 @@ class H2Connection:
     def step(self) -> None:
         """Of the line of turns."""
         self._is_waiting = False
-        try:
-            control.tell_ends(self)
-            self.backlog.pump_waiting(self)
-            if not self._is_waiting:
-                self.feed(b"")
-            if not self._is_waiting and not self._is_stopped:
-                self.wire.resume_reading()
-        except Exception:
-            report_fault()
-            self.wire.abort(Reason.INTERNAL)
+        control.tell_ends(self)
+        self.backlog.pump_waiting(self)
+        if not self._is_waiting:
+            self.feed(b"")
+        if not self._is_waiting and not self._is_stopped:
+            self.wire.resume_reading()
 
     def moved_bytes(self) -> int:
         """DATA both ways so far."""

@@ -1,0 +1,40 @@
+"""What an HTTP/1 server answers by itself, and how a refusal is told to those who run the proxy."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.core.errors import ProtocolError
+from proxy.core.faults import Faults
+from proxy.core.log import logger
+from proxy.core.reason import Reason
+from proxy.http.exchange import Exchange, Stage
+from proxy.http.head import ResponseHead
+from proxy.http.headers import field
+
+_log: Final = logger(__name__)
+_EMPTY: Final = field(b"content-length", b"0")
+
+
+class BadTarget:
+    """The stage of requests whose target their method cannot have: they get no further (reference: inbound, section 8)."""
+
+    def dispatch(self, exchange: Exchange) -> None:
+        exchange.reply(ResponseHead(400, [_EMPTY], 0), Reason.PROTOCOL_ERROR)
+
+
+BAD_TARGET: Final[Stage] = BadTarget()
+
+
+def refused(error: ProtocolError, faults: Faults | None) -> ResponseHead:
+    """The answer to a request that no stage gets to see; counted and logged."""
+    note_refusal(error, faults)
+    return ResponseHead(error.status, [_EMPTY], 0)
+
+
+def note_refusal(error: ProtocolError, faults: Faults | None) -> None:
+    """Count it, and say it if a limit was passed: whoever runs into one has to learn which."""
+    if faults is not None:
+        faults.count(error.reason)
+    if error.reason is Reason.OVER_LIMIT:
+        _log.info("Request refused with %d: %s", error.status, error)
