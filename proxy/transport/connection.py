@@ -133,14 +133,14 @@ class PlainConnection:
 
     def pause_reading(self) -> None:
         self._is_paused = True
-        if self._transport is not None:
+        if self._transport is not None and self._reason is None:
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         self._is_paused = False
         if self._missed:
             self.reactor.loop.call_soon(self._catch_up)
-        elif self._transport is not None and not self._has_eof:
+        elif self._transport is not None and self._reason is None and not self._has_eof:
             self._transport.resume_reading()
 
     def end(self) -> None:
