@@ -22,8 +22,8 @@ import grpc.aio
 from proxy.api import services
 from proxy.core.addr import Addr
 from proxy.mesh.answers.endpoints import endpoints_of
-from proxy.mesh.answers.inbound_policy import InboundPolicies
-from proxy.mesh.answers.outbound_policy import policy_for
+from proxy.mesh.answers.policy.inbound import InboundPolicies
+from proxy.mesh.answers.policy.outbound import policy_for
 from proxy.mesh.answers.profile import profile_of
 from proxy.mesh.answers.topics import Topics
 from proxy.mesh.callers import Callers, RefusalLog, current_caller

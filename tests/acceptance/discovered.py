@@ -8,7 +8,7 @@ from typing import Any
 from proxy.api import destination_pb2, services
 from proxy.control.plane import ControlPlane
 from proxy.core.addr import Addr
-from proxy.mesh.answers.outbound_policy import service_policy
+from proxy.mesh.answers.policy.outbound import service_policy
 from proxy.mesh.kinds.services.service import Service, ServicePort
 from proxy.mesh.net import address_message
 from proxy.outbound.given import Lookups

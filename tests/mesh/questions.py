@@ -12,8 +12,8 @@ from google.protobuf.message import Message
 
 from proxy.api import destination_pb2, inbound_pb2, net_pb2, outbound_pb2
 from proxy.mesh.answers.endpoints import endpoints_of
-from proxy.mesh.answers.inbound_policy import InboundPolicies
-from proxy.mesh.answers.outbound_policy import policy_for
+from proxy.mesh.answers.policy.inbound import InboundPolicies
+from proxy.mesh.answers.policy.outbound import policy_for
 from proxy.mesh.answers.profile import profile_of
 from proxy.mesh.answers.question import Question, Refusal
 from proxy.mesh.answers.topics import Topics

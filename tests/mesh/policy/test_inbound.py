@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from proxy.control.convert.server import server_policy_of
-from proxy.mesh.answers.inbound_server import WorkloadPort, server_of
+from proxy.mesh.answers.policy.inbound_server import WorkloadPort, server_of
 from proxy.mesh.kinds.catalog import CATALOG
 from proxy.mesh.store.manifests import Rules, load
 from proxy.mesh.store.snapshot import Snapshot, View

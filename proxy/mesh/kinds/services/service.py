@@ -11,13 +11,14 @@ from typing import Final
 
 from proxy.mesh.kinds import annotation
 from proxy.mesh.kinds.annotation import PortNames
-from proxy.mesh.manifests.kind import Document, Kind, Metadata, Resource, Table
+from proxy.mesh.kinds.routes.rule import grpc_retry, http_retry, timeouts
+from proxy.mesh.kinds.services import balancing
+from proxy.mesh.manifests.kind import Document, Kind, Resource, Table
 from proxy.mesh.manifests.schema import ANYTHING, FLAG, NAME, PORT, TEXT, TEXTS, Either, ListOf, Record, Text
 from proxy.mesh.manifests.value import Value
 from proxy.mesh.model import CLUSTER_DOMAIN
+from proxy.policy.client import FailureAccrual, PenaltyLoad, Retry, Timeouts
 
-_ACCRUAL: Final = "balancer.linkerd.io/failure-accrual"
-_U32: Final = 0xFFFFFFFF
 _NO_ADDRESS: Final = ("", "None")
 
 
@@ -28,16 +29,6 @@ class ServicePort:
     target: int | str
     """A number, or the name of a workload's port."""
     app_protocol: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class FailureAccrual:
-    """Consecutive failures that take an endpoint out of a balancer, and the bounds of its probation."""
-
-    max_failures: int
-    min_penalty_s: float
-    max_penalty_s: float
-    jitter: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +45,13 @@ class Service(Resource):
     is_local: bool = False
     """internalTrafficPolicy: only endpoints on the client's own node."""
     publishes_not_ready: bool = False
+    penalty: PenaltyLoad | None = None
+    """How failures make an endpoint look slower; None: they do not."""
+    honors_retry_after: bool = False
+    timeouts: Timeouts = Timeouts()
+    http_retry: Retry | None = None
+    grpc_retry: Retry | None = None
+    """The last three for requests that no route speaks of."""
 
     @property
     def fqn(self) -> str:
@@ -76,10 +74,15 @@ def read(document: Document) -> Service:
         ports,
         tuple(sorted(spec.texts("selector").items())),
         annotation.known_port_names(document.meta, annotation.OPAQUE_PORTS, [(port.name, port.port) for port in ports]),
-        _accrual(document.meta),
+        balancing.accrual(document.meta),
         spec.text_of("externalName") if spec.text_of("type") == "ExternalName" else "",
         spec.text_of("internalTrafficPolicy") == "Local",
         _is_set(spec.get("publishNotReadyAddresses")),
+        balancing.penalty(document.meta),
+        balancing.honors_retry_after(document.meta),
+        timeouts(document.meta),
+        http_retry(document.meta),
+        grpc_retry(document.meta),
     )
 
 
@@ -112,25 +115,6 @@ def _cluster_ips(spec: Value) -> tuple[str, ...]:
     if single is not None:
         values.insert(0, single)
     return tuple(dict.fromkeys(value.ip() for value in values if value.text() not in _NO_ADDRESS))
-
-
-def _accrual(meta: Metadata) -> FailureAccrual | None:
-    """Linkerd's annotations of a circuit breaker (reference: balancing)."""
-    mode = meta.annotations.get(_ACCRUAL)
-    if mode is None:
-        return None
-    if mode.text() != "consecutive":
-        raise mode.error(f"{mode.text()[:80]!r} is unknown: only `consecutive` is")
-    failures = meta.annotations.get(f"{_ACCRUAL}-consecutive-max-failures")
-    jitter = meta.annotations.get(f"{_ACCRUAL}-consecutive-jitter-ratio")
-    low = meta.annotations.get(f"{_ACCRUAL}-consecutive-min-penalty")
-    high = meta.annotations.get(f"{_ACCRUAL}-consecutive-max-penalty")
-    return FailureAccrual(
-        7 if failures is None else annotation.whole(failures, 1, _U32),
-        1.0 if low is None else annotation.duration_s(low),
-        60.0 if high is None else annotation.duration_s(high),
-        0.5 if jitter is None else annotation.ratio(jitter, 0.0, 100.0),
-    )
 
 
 PROTOCOL: Final = Text("TCP", "UDP", "SCTP")

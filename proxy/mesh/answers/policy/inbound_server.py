@@ -14,13 +14,13 @@ from google.protobuf.duration_pb2 import Duration
 
 from proxy.api import http_route_pb2, meta_pb2
 from proxy.api import inbound_pb2 as pb
-from proxy.mesh.answers.authorization import (
+from proxy.mesh.answers.policy.authorization import (
     authorizations_for,
     default_authorizations,
     probe_authorizations,
     server_authorizations,
 )
-from proxy.mesh.answers.route_messages import (
+from proxy.mesh.answers.policy.route_messages import (
     grpc_match_message,
     host_message,
     http_match_message,

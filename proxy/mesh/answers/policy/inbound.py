@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from google.protobuf.message import Message
 
 from proxy.api import inbound_pb2 as pb
-from proxy.mesh.answers.inbound_server import WorkloadPort, server_of
+from proxy.mesh.answers.policy.inbound_server import WorkloadPort, server_of
 from proxy.mesh.answers.question import INVALID_ARGUMENT, NOT_FOUND, Finished, Question, Refusal
 from proxy.mesh.answers.workload import WorkloadName, config_of, is_opaque_at, read_workload_name, workload_named
 from proxy.mesh.store.snapshot import View
