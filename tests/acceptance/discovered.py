@@ -8,9 +8,11 @@ from typing import Any
 from proxy.api import destination_pb2, services
 from proxy.control.plane import ControlPlane
 from proxy.core.addr import Addr
+from proxy.mesh.answers.policy.backends import Target
 from proxy.mesh.answers.policy.outbound import service_policy
 from proxy.mesh.kinds.services.service import Service, ServicePort
 from proxy.mesh.net import address_message
+from proxy.mesh.store.snapshot import EMPTY, View
 from proxy.outbound.given import Lookups
 from proxy.tls.csr import make_key_and_csr
 from tests.control.controller import Controller, Feed
@@ -58,7 +60,7 @@ class Discovered(Network):
         return self._once(destination_pb2.DestinationProfile(fully_qualified_name=HOST), request, context)
 
     def _policy(self, request: Any, context: Any) -> Any:
-        return self._once(service_policy(_SERVICE, 80), request, context)
+        return self._once(service_policy(View(EMPTY), Target(_SERVICE, 80, None), ""), request, context)
 
     def _once(self, message: Any, request: Any, context: Any) -> Any:
         """One message, and the stream stays."""

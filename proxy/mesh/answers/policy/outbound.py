@@ -104,7 +104,7 @@ class OutboundTo(Question[pb.OutboundPolicy]):
         else:
             service = view.one(SERVICE, self.service)
         if service is not None:
-            return _service_policy(view, Target(service, target.port, target if target.ip else None), self.source)
+            return service_policy(view, Target(service, target.port, target if target.ip else None), self.source)
         network = _egress_network(view, target.ip, self.source) if target.ip else None
         if network is not None:
             return _egress_policy(view, Target(network, target.port, target), self.source)
@@ -116,7 +116,8 @@ class OutboundTo(Question[pb.OutboundPolicy]):
 # ---- services
 
 
-def _service_policy(view: View, target: Target, source: str) -> pb.OutboundPolicy:
+def service_policy(view: View, target: Target, source: str) -> pb.OutboundPolicy:
+    """Of a port of a service, for clients of the namespace `source`."""
     service, port = target.parent, target.port
     assert isinstance(service, Service)
     meta = service_meta(service, port)
