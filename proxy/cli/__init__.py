@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "run": "run the proxy of one workload, configured by LINKERD2_PROXY_* variables",
     "mesh": "serve a control plane from a directory of manifests, and set up workloads for it",
     "demo": "a whole mesh on this machine, with traffic and a live table",
+    "inject": "add the sidecar to Kubernetes manifests",
     "redirect": "send an application's connections to its sidecar: install, show or remove the kernel's rules",
     "await": "wait until the proxy is ready, then run a command",
     "validate-network": "check that connections are redirected, before the proxy is there",

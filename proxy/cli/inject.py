@@ -1,0 +1,126 @@
+"""Add the sidecar to Kubernetes manifests.
+
+sponson inject --trust-anchors ca.crt app.yaml | kubectl apply -f -
+sponson inject --linkerd --image registry.example/sponson app.yaml | kubectl apply -f -
+
+The first form adds what Linkerd's injector would add, from the same
+annotations and Helm values, to a Pod, Deployment, ReplicaSet, StatefulSet,
+DaemonSet, Job or CronJob; the control plane is Linkerd's. Injecting again
+replaces what was added. The second form only sets the annotations that make
+Linkerd's own injector use Sponson's image, also on a Namespace. Whatever else
+is in the input passes through; comments do not.
+
+Exit status: 0, 1 if some manifest cannot be read or injected: then nothing is
+printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import yaml
+
+from proxy.inject.manifest import Manifest, ManifestError, Mesh, ask, each, inject, name_of, namespaces
+from proxy.inject.settings import WITHOUT_EFFECT, Settings, SettingsError, assignment
+
+_STDIN: Final = "-"
+
+
+class _Read(NamedTuple):
+    file: str
+    document: Any
+
+
+class _Loader(yaml.SafeLoader):
+    """Dates stay the texts that they are to Kubernetes."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("files", nargs="*", default=[_STDIN], metavar="FILE", help="manifests; - or nothing is standard input")
+    add("--linkerd", action="store_true", help="only set the annotations for Linkerd's own injector")
+    add("--image", default="sponson", help="Sponson's image, without its tag (%(default)s)")
+    add("--image-version", default="", help="its tag; `linkerd check --proxy` wants it to be Linkerd's version")
+    add("--trust-anchors", type=Path, metavar="FILE", help="the mesh's trust anchors, PEM")
+    add("--linkerd-namespace", default="linkerd", help="where Linkerd's control plane is (%(default)s)")
+    add("--values", type=Path, action="append", default=[], metavar="FILE", help="Helm values of Linkerd's chart")
+    add("--set", action="append", default=[], metavar="PATH=VALUE", help="one Helm value, as proxy.logLevel=info")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        read = [one for file in arguments.files for one in _documents(file)]
+        if arguments.linkerd:
+            _each(read, lambda manifest, _: ask(manifest, arguments.image, arguments.image_version))
+        else:
+            mesh = _mesh(arguments)
+            spaces = namespaces([manifest for one in read for manifest in each(one.document)])
+            _each(read, lambda manifest, where: inject(manifest, mesh, spaces, lambda text: _note(f"{where}: {text}")))
+    except (ManifestError, SettingsError, OSError, yaml.YAMLError) as error:
+        print(f"sponson inject: {error}", file=sys.stderr)
+        return 1
+    documents = [one.document for one in read]
+    print(yaml.safe_dump_all(documents, sort_keys=False, width=2**16, explicit_start=len(documents) > 1), end="")
+    return 0
+
+
+def _each(read: list[_Read], act: Any) -> None:
+    """Of every manifest; what is wrong is said with its file and its name."""
+    for one in read:
+        for manifest in each(one.document):
+            where = f"{one.file}: {name_of(manifest)}"
+            try:
+                was_changed = act(manifest, where)
+            except (ManifestError, SettingsError) as error:
+                raise ManifestError(f"{where}: {error}") from error
+            if not was_changed:
+                _note(f"{where}: passed through")
+
+
+def _note(text: str) -> None:
+    print(f"sponson inject: {text}", file=sys.stderr)
+
+
+def _documents(file: str) -> Iterator[_Read]:
+    text = sys.stdin.read() if file == _STDIN else Path(file).read_text()
+    name = "standard input" if file == _STDIN else file
+    try:
+        for document in yaml.load_all(text, _Loader):
+            if document is None:
+                continue
+            if not isinstance(document, dict):
+                raise ManifestError(f"{name}: a manifest is a mapping, not {type(document).__name__}")
+            # What stands at two places by an alias is injected at each of them: no two may be one.
+            yield _Read(name, json.loads(json.dumps(document)))
+    except yaml.MarkedYAMLError as error:
+        line = f"{error.problem_mark.line + 1}" if error.problem_mark else "?"
+        raise ManifestError(f"{name}:{line}: {error.problem}") from error
+
+
+def _mesh(arguments: argparse.Namespace) -> Mesh:
+    settings = Settings()
+    given: list[tuple[str, Manifest]] = []
+    for file in arguments.values:
+        given += [(str(file), one.document) for one in _documents(str(file))]
+    given += [("--set", assignment(text)) for text in arguments.set]
+    settings.set("proxy.image.name", arguments.image)
+    settings.set("proxy.image.version", arguments.image_version)
+    for source, tree in given:
+        for path in settings.merge(tree):
+            # A file of values is the whole chart's: only what is given one by one was meant for the sidecar.
+            if source == "--set" or path in WITHOUT_EFFECT:
+                _note(f"{source}: {path} has no effect on a sidecar")
+    if arguments.trust_anchors is not None:
+        settings.set("identityTrustAnchorsPEM", arguments.trust_anchors.read_text())
+    return Mesh(settings, arguments.linkerd_namespace)
