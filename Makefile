@@ -15,7 +15,7 @@ PARALLEL = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 export PYTEST_DISABLE_PLUGIN_AUTOLOAD := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-compiled h2spec fuzz lint compile bench api clean
+.PHONY: help demo image test-image lock test test-compiled h2spec fuzz lint compile bench api clean
 
 help:  ## this list
 	@awk -F ':[^#]*## ' '/^[a-z0-9-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -56,6 +56,23 @@ test-compiled: $(COMPILED)/.ready  ## the same tests on the compiled wheel, away
 	rm -rf build/tested && mkdir -p build/tested
 	cp -r tests pyproject.toml build/tested/
 	cd build/tested && $(CURDIR)/$(COMPILED)/bin/python $(PYTEST) --ignore=tests/architecture $(PARALLEL) $(ARGS)
+
+IMAGE ?= sponson
+
+image:  ## the container image, with podman, buildah or docker: make image IMAGE=registry.example/sponson:edge-26.8.3 BASE=...@sha256:...
+	@BASE="$(BASE)" COMPILE="$(COMPILE)" deploy/image/build.sh $(IMAGE)
+
+test-image: image $(VENV)/.ready  ## the image: its pods by podman (as root), then the whole suite inside it, on its Python
+	SPONSON_TEST_IMAGE=$(IMAGE) $(BIN)/python $(PYTEST) tests/image $(ARGS)
+	deploy/image/suite.sh $(IMAGE) $(ARGS)
+
+lock: $(VENV)/.ready  ## versions and hashes of what the image installs, anew from pyproject.toml
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv >&2
+	@for pair in pyproject.toml:requirements.lock deploy/image/build.in:deploy/image/build.lock; do \
+		$(BIN)/uv pip compile --quiet --upgrade --no-header --generate-hashes --python-version 3.13 "$${pair%%:*}" --output-file "$${pair##*:}.new" \
+		&& { head -1 "$${pair##*:}"; cat "$${pair##*:}.new"; } > "$${pair##*:}.both" \
+		&& mv "$${pair##*:}.both" "$${pair##*:}" && rm "$${pair##*:}.new" || exit 1; \
+	done
 
 h2spec: $(VENV)/.ready  ## the real h2spec against a mesh's ports: make h2spec H2SPEC=/path/to/h2spec
 	@test -n "$(H2SPEC)" || { echo 'make h2spec H2SPEC=/path/to/h2spec' >&2; exit 2; }

@@ -58,12 +58,12 @@ class Shell:
         try:
             done = subprocess.run(self._inside(command), input=given, capture_output=True, text=True)
         except OSError as error:
-            reason = "not found on PATH" if error.errno == errno.ENOENT else error.strerror
+            # A program whose file has capabilities that its container may not have is refused as a whole.
+            reason = "not found on PATH" if error.errno == errno.ENOENT else f"{error.strerror}{_hint(str(error))}"
             raise FirewallError(f"{command[0]}: {reason}") from error
         if done.returncode:
             said = (done.stderr.strip() or done.stdout.strip() or "it said nothing").replace("\n", " ")
-            hint = "; it takes root, or the capabilities NET_ADMIN and NET_RAW" if _is_refused(said) else ""
-            raise FirewallError(f"{command[0]}: exit status {done.returncode}: {said}{hint}")
+            raise FirewallError(f"{command[0]}: exit status {done.returncode}: {said}{_hint(said)}")
         if is_told and done.stdout:
             self.log.info(done.stdout)
         return done.stdout
@@ -72,8 +72,9 @@ class Shell:
         return ["nsenter", f"--net={self._netns}", "--", *command] if self._netns else command
 
 
-def _is_refused(said: str) -> bool:
-    return any(word in said for word in ("ermission denied", "you must be root", "not permitted"))
+def _hint(said: str) -> str:
+    is_refused = any(word in said for word in ("ermission denied", "you must be root", "not permitted"))
+    return "; it takes root, or the capabilities NET_ADMIN and NET_RAW" if is_refused else ""
 
 
 def find_programs(mode: str, is_ipv6: bool, log: Log, which: Callable[[str], str | None] = shutil.which) -> Programs:

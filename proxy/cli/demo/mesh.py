@@ -30,11 +30,24 @@ DELAYS_S: Final = (0.010, 0.020, 0.040)
 
 _START_S: Final = 30.0
 _POLL_S: Final = 0.05
+_SHARED_MEMORY: Final = "/dev/shm"
 _TOKEN_TTL_S: Final = 7 * 86400.0
 
 
 class DemoError(Exception):
     """The mesh could not be set up; says which part of it and why."""
+
+
+def _make_directory() -> Path:
+    """For keys, tokens and manifests, in the system's place for such things or in memory; DemoError."""
+    prefix = "sponson-demo-"
+    try:
+        return Path(tempfile.mkdtemp(prefix=prefix))
+    except FileNotFoundError as error:
+        # A container on a read-only root has no /tmp, but it has shared memory.
+        if not os.access(_SHARED_MEMORY, os.W_OK):
+            raise DemoError(f"the demo needs a directory that it may write to: {error.strerror}") from error
+        return Path(tempfile.mkdtemp(prefix=prefix, dir=_SHARED_MEMORY))
 
 
 class Sidecar(NamedTuple):
@@ -54,7 +67,7 @@ class Sidecar(NamedTuple):
 class DemoMesh:
     def __init__(self, stop: asyncio.Event) -> None:
         self._stop = stop
-        self._directory = Path(tempfile.mkdtemp(prefix="sponson-demo-"))
+        self._directory = _make_directory()
         self._state = State(self._directory / "state")
         self._manifests = self._directory / "manifests"
         self.processes: dict[str, Child] = {}

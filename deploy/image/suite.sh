@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Runs the suite inside the image, on the image's Python and its compiled wheel: deploy/image/suite.sh [IMAGE] [PYTEST ARGUMENT...]
+# What the tests need beside the product is installed into a layer of its own, whose packages come last on the path.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+image=${1:-sponson}
+shift || true
+builder=$(command -v podman || command -v docker) || { echo 'this takes podman or docker' >&2; exit 1; }
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+python3 - > "$scratch/dev.txt" <<'P'
+import tomllib
+print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["dev"], sep="\n")
+P
+cat > "$scratch/Dockerfile" <<P
+FROM ${BASE:-docker.io/library/debian:trixie-slim} AS dev
+RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends python3-pip
+ARG PIP_CERT=
+COPY dev.txt .
+RUN pip install --no-cache-dir --target /opt/tests -r dev.txt && mkdir -p /path && echo /opt/tests > /path/tests.pth
+FROM $image
+COPY --from=dev /opt/tests /opt/tests
+COPY --from=dev /path/tests.pth /usr/local/lib/python3.13/dist-packages/
+USER 0
+P
+arguments=(--network host --tag "$image-suite")
+if [ -n "${PIP_CERT:-}" ] && [ -f "$PIP_CERT" ]; then
+    arguments+=(--volume "$PIP_CERT:/etc/build-ca.pem:ro" --build-arg PIP_CERT=/etc/build-ca.pem)
+fi
+"$builder" build "${arguments[@]}" "$scratch"
+"$builder" run --rm --env PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 --volume "$PWD/tests:/suite/tests:ro" --volume "$PWD/pyproject.toml:/suite/pyproject.toml:ro" \
+    --tmpfs /tmp --workdir /suite "$image-suite" \
+    python3 -m pytest -q -p pytest_timeout -p pytest_benchmark.plugin -p _hypothesis_pytestplugin -p no:cacheprovider \
+    --ignore tests/architecture --ignore tests/image "$@"
