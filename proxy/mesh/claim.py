@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import time
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from proxy.core.addr import Addr, parse_addr
@@ -27,15 +28,18 @@ class Running(NamedTuple):
     pid: int
     addr: Addr | None
     """None while it starts."""
+    manifests: Path | None
+    """The directory that it reads."""
 
 
 class Claim:
     """Held for as long as a control plane runs."""
 
-    __slots__ = ("_descriptor",)
+    __slots__ = ("_descriptor", "_manifests")
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, manifests: Path) -> None:
         """StateError if another one runs with this directory."""
+        self._manifests = manifests.absolute()
         state.create()
         path = state.directory / _FILE
         flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -63,8 +67,10 @@ class Claim:
         os.close(self._descriptor)
 
     def _say(self, addr: Addr | None) -> None:
-        said = json.dumps({"pid": os.getpid(), "addr": None if addr is None else str(addr)}).encode()
-        os.pwrite(self._descriptor, said.ljust(200), 0)
+        addr_text = None if addr is None else str(addr)
+        said = json.dumps({"pid": os.getpid(), "addr": addr_text, "manifests": str(self._manifests)}).encode()
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, said, 0)
 
 
 def running(state: State) -> Running | None:
@@ -83,6 +89,7 @@ def running(state: State) -> Running | None:
         os.close(descriptor)
     try:
         found = json.loads(said)
-        return Running(int(found["pid"]), None if found["addr"] is None else parse_addr(found["addr"]))
+        addr = None if found["addr"] is None else parse_addr(found["addr"])
+        return Running(int(found["pid"]), addr, Path(found["manifests"]))
     except (ValueError, KeyError, TypeError):
-        return Running(0, None)
+        return Running(0, None, None)  # it is writing this very moment

@@ -26,6 +26,7 @@ from proxy.mesh.answers.policy.inbound import InboundPolicies
 from proxy.mesh.answers.policy.outbound import policy_for
 from proxy.mesh.answers.profile import profile_of
 from proxy.mesh.answers.topics import Topics
+from proxy.mesh.apps import is_anybody_up
 from proxy.mesh.callers import Callers, RefusalLog, current_caller
 from proxy.mesh.claim import Claim
 from proxy.mesh.front import Front
@@ -42,6 +43,10 @@ from proxy.mesh.store.manifests import Manifests, Rules
 _log: Final = logging.getLogger("sponson.mesh")
 
 _STOP_GRACE_S: Final = 0.5
+
+_LOOK_S: Final = 0.2
+_EMPTY_LOOKS: Final = 5
+"""Of those in a row that found no app."""
 
 _SOCKET_PATH_BYTES: Final = 107
 
@@ -71,6 +76,8 @@ class Settings(NamedTuple):
     default_policy: str = DEFAULT_POLICIES[0]
     always_tls: bool = False
     """Speak TLS on loopback too, where proxies expect plain text."""
+    ends_with_apps: bool = False
+    """End when the last app of `sponson up` has gone."""
     brought: Brought | None = None
     """The files of a CA that somebody else runs; None for one that is made here."""
     rules: Rules = Rules()
@@ -153,7 +160,7 @@ async def _run(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    claim = Claim(settings.state)
+    claim = Claim(settings.state, settings.manifests)
     try:
         manifests = Manifests(settings.manifests, CATALOG, settings.rules)
         topics = await _first(manifests, stop)
@@ -164,12 +171,26 @@ async def _run(settings: Settings) -> None:
         claim.serves_at(served.addr)
         _log.info("serving at %s, state in %s", served.addr, settings.state.directory)
         upkeep = asyncio.create_task(keep(served, keys).run(stop))
+        waiting = None
+        if settings.ends_with_apps:
+            waiting = asyncio.create_task(_stop_without_apps(settings.state, stop))
         await manifests.follow(topics.apply, stop)
         await upkeep
+        if waiting is not None:
+            waiting.cancel()
         await served.stop()
     finally:
         claim.release()
     _log.info("stopped")
+
+
+async def _stop_without_apps(state: State, stop: asyncio.Event) -> None:
+    """Set `stop` when no app of `sponson up` has been there for a moment: one may be on its way when another leaves."""
+    empty = 0
+    while empty < _EMPTY_LOOKS:
+        await asyncio.sleep(_LOOK_S)
+        empty = 0 if is_anybody_up(state) else empty + 1
+    stop.set()
 
 
 async def _first(manifests: Manifests, stop: asyncio.Event) -> Topics | None:

@@ -186,7 +186,7 @@ def test_fetch_is_one_request() -> None:
 PARENT = """
 import os, sys, time
 from pathlib import Path
-from proxy.cli.demo.process import Child
+from proxy.cli.child import Child
 directory = Path(sys.argv[1])
 (directory / "m").mkdir()
 arguments = ["mesh", "serve", "--dir", str(directory / "m"), "--state-dir", str(directory / "s"), "--addr", "127.0.0.1:0"]

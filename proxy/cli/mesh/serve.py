@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--issuer-certificate-file", type=Path, help="PEM: what signs, then what is between it and its root"
     )
     brought.add_argument("--issuer-key-file", type=Path, help="PEM: the issuer's key")
+    parser.add_argument("--ends-with-apps", action="store_true", help=argparse.SUPPRESS)  # of `sponson up`
     add_state(parser)
 
 
@@ -52,5 +53,5 @@ def run(arguments: argparse.Namespace) -> int:
     settings = Settings(
         arguments.dir, State(arguments.state_dir), arguments.addr, arguments.default_policy, rules=rules
     )
-    serve(settings._replace(brought=Brought(*files) if all(files) else None))
+    serve(settings._replace(brought=Brought(*files) if all(files) else None, ends_with_apps=arguments.ends_with_apps))
     return 0

@@ -143,6 +143,7 @@ class Manifests:
     async def follow(self, publish: Callable[[Update], object], stop: asyncio.Event) -> None:
         """Publish the state after every change, until `stop`."""
         watching = asyncio.create_task(self._watch(stop))
+        await asyncio.sleep(0)  # the kernel watches from now on: what changes during the first look is told of
         looks = 0
         delay_s: float = 0.0
         try:

@@ -1,6 +1,6 @@
-"""Processes of the demo: each in a group of its own, and gone when the demo is.
+"""Sponson's own commands as child processes: each in a session of its own, its output in a file.
 
-Law: whatever ends the demo, even SIGKILL, ends these: the kernel tells them of their parent's death.
+Unless it is to outlive its parent, whatever ends that one, even SIGKILL, ends the child: the kernel sees to it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -26,18 +26,30 @@ _WHERE: Final = Path(proxy.__file__).parents[1]
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
+def dying_with_parent(number: signal.Signals) -> Callable[[], None]:
+    """For `preexec_fn`: the kernel sends this signal to the child when this process ends."""
+    parent = os.getpid()
+
+    def ask() -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, number)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return ask
+
+
 class Child:
-    def __init__(self, name: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path,
+        outlives_parent: bool = False,
+    ) -> None:
         """Start `sponson ARGUMENTS`, its output in a file."""
         self.name: Final = name
         self._log = log
-        parent = os.getpid()
-
-        def die_with_parent() -> None:
-            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != parent:
-                os._exit(1)
-
         with log.open("wb") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "proxy", *arguments],
@@ -47,7 +59,7 @@ class Child:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
+                preexec_fn=None if outlives_parent else dying_with_parent(signal.SIGKILL),
             )
 
     @property

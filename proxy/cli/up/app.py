@@ -1,0 +1,235 @@
+"""One app that is up: what it needs is started before it, watched beside it, and taken away after it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from proxy.cli.child import Child, dying_with_parent, stop_all
+from proxy.cli.demo.http import fetch
+from proxy.cli.up.manifest import Manifest
+from proxy.core.addr import Addr
+from proxy.mesh.apps import App, Seat, is_anybody_up
+from proxy.mesh.claim import Running, running
+from proxy.mesh.environment import HeldPorts, Ports, Workload, workload_environment
+from proxy.mesh.identity.tokens import Account
+from proxy.mesh.state import State, make_private
+
+_START_S: Final = 30.0
+_POLL_S: Final = 0.05
+_WATCH_S: Final = 0.5
+_STOP_S: Final = 10.0
+"""How long an app may take to end before it is killed."""
+
+_TOKEN_TTL_S: Final = 30 * 86400.0
+_MANIFESTS: Final = "manifests"
+"""In the state directory, of a control plane that `sponson up` has started."""
+
+
+class UpError(Exception):
+    """The app cannot be run; says what is missing and why."""
+
+
+class Wanted(NamedTuple):
+    name: str
+    namespace: str
+    port: int | None
+    """Where the app listens; 0 if it serves nothing, None for any free port."""
+    service_port: int
+    command: tuple[str, ...]
+
+
+async def run_app(state: State, wanted: Wanted) -> int:
+    """Until the app ends: its exit status. StateError or UpError if it cannot be run."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    seat = Seat.take(state, wanted.namespace, wanted.name)
+    app = _Up(state, wanted, seat, stop)
+    try:
+        return await app.run()
+    finally:
+        await app.clean_up()
+
+
+class _Up:
+    def __init__(self, state: State, wanted: Wanted, seat: Seat, stop: asyncio.Event) -> None:
+        self._state = state
+        self._wanted = wanted
+        self._seat = seat
+        self._stop = stop
+        held = HeldPorts(5)
+        port, *ports = held.numbers
+        self._held = held
+        self._ports = Ports(*ports)
+        self._port = port if wanted.port is None else wanted.port
+        self._sidecar: Child | None = None
+        self._control_plane: Child | None = None
+        """If it was we who started it."""
+        self._manifest: Manifest | None = None
+        self._app: subprocess.Popen[bytes] | None = None
+
+    @property
+    def _entry(self) -> App:
+        wanted, ports = self._wanted, self._ports
+        command = shlex.join(wanted.command)
+        where = (self._port, ports.inbound, ports.outbound, ports.admin)
+        return App(wanted.name, wanted.namespace, self._seat.replica, os.getpid(), command, *where)
+
+    async def run(self) -> int:
+        entry = self._entry
+        self._seat.say(entry)
+        server, manifests = await self._have_control_plane()
+        self._manifest = Manifest(manifests, entry, self._wanted.service_port)
+        self._manifest.write()
+        self._sidecar = self._start_sidecar(server)
+        await self._until(self._is_sidecar_ready, "its sidecar", self._sidecar)
+        self._held.release()
+        print(self._welcome(entry), file=sys.stderr)
+        self._app = self._start_app()
+        return await self._watch(self._app, self._sidecar)
+
+    # ---- the control plane
+
+    async def _have_control_plane(self) -> tuple[Addr, Path]:
+        """Where it serves and what directory it reads; started if none runs."""
+        found: list[Running] = []
+
+        def is_there() -> bool:
+            now = running(self._state)
+            if now is None:
+                self._start_control_plane()
+            elif now.addr is not None and now.manifests is not None:
+                found.append(now)
+            return bool(found)
+
+        await self._until(is_there, "a control plane", None)
+        (now,) = found
+        assert now.addr is not None and now.manifests is not None
+        return now.addr, now.manifests
+
+    def _start_control_plane(self) -> None:
+        """One that ends with the last app. Two apps may try at once: the second to come finds the lock taken, and ends."""
+        if self._control_plane is not None and not self._control_plane.has_ended:
+            return
+        manifests = self._state.directory / _MANIFESTS
+        make_private(manifests, self._state.directory)
+        last = self._state.serving_addr() if self._control_plane is not None else Addr("127.0.0.1", 0)
+        where = ("--dir", str(manifests), "--state-dir", str(self._state.directory), "--addr", str(last))
+        log = self._state.directory / "up" / f"control-plane-{os.getpid()}.log"
+        arguments = ("mesh", "serve", *where, "--ends-with-apps")
+        self._control_plane = Child("control plane", arguments, _clean_environment(), log, outlives_parent=True)
+
+    # ---- the sidecar
+
+    def _start_sidecar(self, server: Addr) -> Child:
+        entry = self._entry
+        app_ports = (entry.port,) if entry.port else ()
+        workload = Workload(Account(entry.name, entry.namespace), entry.workload, self._ports, _TOKEN_TTL_S, app_ports)
+        variables = workload_environment(self._state, server, workload)
+        return Child(entry.workload, ("run",), {**_clean_environment(), **variables}, self._log("sidecar"))
+
+    async def _is_sidecar_ready(self) -> bool:
+        try:
+            return (await fetch(Addr("127.0.0.1", self._ports.admin), "/ready")).status == 200
+        except OSError:
+            return False
+
+    # ---- the app
+
+    def _start_app(self) -> subprocess.Popen[bytes]:
+        """In our process group: the terminal's Ctrl-C reaches it as if we were not there."""
+        entry = self._entry
+        environment = {
+            "no_proxy": "localhost,127.0.0.1,::1",
+            **os.environ,
+            "http_proxy": f"http://127.0.0.1:{entry.outbound}",
+        }
+        if entry.port:
+            environment["PORT"] = str(entry.port)
+        try:
+            return subprocess.Popen(self._wanted.command, env=environment, preexec_fn=dying_with_parent(signal.SIGTERM))
+        except OSError as error:
+            raise UpError(f"{self._wanted.command[0]}: {error.strerror}") from None
+
+    async def _watch(self, app: subprocess.Popen[bytes], sidecar: Child) -> int:
+        """Until the app ends by itself or is told to."""
+        is_told = False
+        ending = asyncio.create_task(asyncio.to_thread(app.wait))
+        while not (await asyncio.wait({ending}, timeout=_WATCH_S))[0]:
+            if self._stop.is_set() and not is_told:
+                is_told = True
+                asyncio.get_running_loop().call_later(_STOP_S, _kill, app)
+                if not sys.stdin.isatty():  # a terminal has told it already
+                    app.terminate()
+            if sidecar.has_ended and not is_told:
+                _kill(app)
+                raise UpError(sidecar.last_words())
+            if running(self._state) is None and not is_told:
+                self._start_control_plane()
+        return app.returncode if app.returncode >= 0 else 128 - app.returncode
+
+    # ---- the end
+
+    async def clean_up(self) -> None:
+        """Idempotent. Waits for a control plane that goes because we were its last app."""
+        self._held.release()
+        if self._app is not None and self._app.poll() is None:
+            _kill(self._app)
+            self._app.wait()
+        if self._sidecar is not None:
+            await stop_all([self._sidecar])
+        if self._manifest is not None:
+            self._manifest.remove()
+        self._seat.leave()
+        for log in (self._log("sidecar"), self._state.directory / "up" / f"control-plane-{os.getpid()}.log"):
+            log.unlink(missing_ok=True)
+        if self._control_plane is not None and not is_anybody_up(self._state):
+            await asyncio.to_thread(self._control_plane.wait, _STOP_S)
+
+    def _log(self, what: str) -> Path:
+        return (
+            self._state.directory
+            / "up"
+            / f"{self._wanted.namespace}.{self._wanted.name}-{self._seat.replica}.{what}.log"
+        )
+
+    def _welcome(self, entry: App) -> str:
+        name = f"{entry.name}.{entry.namespace}.svc.cluster.local"
+        port = "" if self._wanted.service_port == 80 else f":{self._wanted.service_port}"
+        serves = f"serves http://{name}{port}/ from port {entry.port}" if entry.port else "serves nothing"
+        return f"{entry.workload}: {serves}; its way out is http_proxy=http://127.0.0.1:{entry.outbound}"
+
+    async def _until(self, is_so: Callable[[], object], what: str, child: Child | None) -> None:
+        """Wait for a condition, which may be a coroutine; UpError if it does not come, or if `child` ends meanwhile."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _START_S
+        while True:
+            result = is_so()
+            if await result if asyncio.iscoroutine(result) else result:
+                return
+            if child is not None and child.has_ended:
+                raise UpError(child.last_words())
+            if self._stop.is_set():
+                raise UpError(f"stopped before {what} was ready")
+            if loop.time() > deadline:
+                words = f":\n{self._control_plane.last_words()}" if self._control_plane is not None else ""
+                raise UpError(f"{what} is not ready after {_START_S:.0f} s{words}")
+            await asyncio.sleep(_POLL_S)
+
+
+def _kill(app: subprocess.Popen[bytes]) -> None:
+    if app.poll() is None:
+        app.kill()
+
+
+def _clean_environment() -> dict[str, str]:
+    """Ours, without what another sidecar was told."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("LINKERD2_PROXY_", "SPONSON_"))}
