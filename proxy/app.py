@@ -26,6 +26,7 @@ from proxy.inbound import stack as inbound
 from proxy.metrics import HttpMetrics, Labels, Registry, RequestScope
 from proxy.metrics.control import show_dns, show_identity
 from proxy.metrics.process import show_build, show_process
+from proxy.metrics.remembered import show_remembered
 from proxy.outbound import stack as outbound
 from proxy.tls.credentials import Credentials
 from proxy.tls.csr import load_or_make
@@ -131,6 +132,7 @@ class App:
     def _show_metrics(self) -> None:
         registry = self.registry
         show_process(registry)
+        show_remembered(registry)
         show_build(registry, __version__, is_compiled=not __file__.endswith(".py"))
         show_identity(registry, self.control.identity)
         show_dns(registry, ("identity", "destination", "policy"), self.control.names.counts)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from proxy.core import limits
+from proxy.core.budget import Table
 from proxy.http import huffman
 
 PLAIN: Final = 0
@@ -74,7 +75,10 @@ _is_value = re.compile(rb"(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21
 
 
 class Field:
-    """Compared and hashed by identity: interning makes that the same as by value, at a tenth of the price."""
+    """Compared and hashed by identity: interning makes that the same as by value, at a tenth of the price.
+
+    A field whose text is longer than `limits.REMEMBERED_TEXT_BYTES` is not interned: it is made anew each time.
+    """
 
     __slots__ = ("name", "value", "kind", "is_sensitive", "size", "line", "literal")
 
@@ -118,11 +122,15 @@ def integer(value: int, bits: int, pattern: int) -> bytes:
     return bytes(octets)
 
 
-_name_kinds: Final[dict[bytes, int]] = {}
+_name_kinds: Final[Table[bytes, int]] = Table("names", limits.NAMES_BYTES, 200, 1)
 """What a name alone says, for names met lately."""
+_known_kind: Final = _name_kinds.recent.get
 
 
 def _judge_name(name: bytes) -> int:
+    found = _name_kinds.find(name, len(name))
+    if found is not None:
+        return found
     kind = _KINDS.get(name, PLAIN)
     if _is_name(name) is None:
         kind = MALFORMED
@@ -130,15 +138,13 @@ def _judge_name(name: bytes) -> int:
         kind = PSEUDO if name in _PSEUDO else MALFORMED
     elif name.startswith(b"l5d-"):
         kind = L5D
-    if len(_name_kinds) >= limits.INTERNED_FIELDS:
-        _name_kinds.clear()
-    _name_kinds[name] = kind
+    _name_kinds.keep(name, kind, len(name))
     return kind
 
 
 def kind_of(name: bytes, value: bytes) -> int:
     """What the codecs have to do about this field; all that its text alone decides is decided here, once."""
-    kind = _name_kinds.get(name)
+    kind = _known_kind(name)
     if kind is None:
         kind = _judge_name(name)
     if not kind:
@@ -152,33 +158,25 @@ def kind_of(name: bytes, value: bytes) -> int:
     return kind
 
 
-# Two generations each, so that a flood of one-time values cannot make the
-# fields of every request lose their identity: encoders know fields by it.
-_lines: dict[bytes, Field] = {}
-_old_lines: dict[bytes, Field] = {}
-_literals: dict[tuple[bytes, bytes], Field] = {}
-_old_literals: dict[tuple[bytes, bytes], Field] = {}
+_lines: Final[Table[bytes, Field]] = Table("http1_lines", limits.LINES_BYTES, 450, 4)
+_literals: Final[Table[tuple[bytes, bytes], Field]] = Table("hpack_literals", limits.LITERALS_BYTES, 550, 4)
 
-known_line: Final = _lines.get
+known_line: Final = _lines.recent.get
 """The field of a line that was met lately; else None, and `field_of_line` knows."""
 
 
-known_literal: Final = _literals.get
+known_literal: Final = _literals.recent.get
 """The field of a (name, literal) that was met lately; else None, and `field_of_literal` knows."""
 
 
 def field_of_line(line: bytes) -> Field:
     """The field of one HTTP/1 header line, without its CRLF."""
-    field = _lines.get(line)
+    field = known_line(line)
     if field is None:
-        field = _old_lines.get(line)
+        field = _lines.find(line, len(line))
         if field is None:
             field = _judge_line(line)
-        if len(_lines) >= limits.INTERNED_FIELDS:
-            _old_lines.clear()
-            _old_lines.update(_lines)
-            _lines.clear()
-        _lines[line] = field
+            _lines.keep(line, field, len(line))
     return field
 
 
@@ -195,16 +193,13 @@ def _judge_line(line: bytes) -> Field:
 def field_of_literal(name: bytes, literal: bytes) -> Field:
     """The field of an HPACK name and the octets of its value's literal."""
     key = (name, literal)
-    field = _literals.get(key)
+    field = known_literal(key)
     if field is None:
-        field = _old_literals.get(key)
+        size = len(name) + len(literal)
+        field = _literals.find(key, size)
         if field is None:
             field = judge_literal(name, literal, False)
-        if len(_literals) >= limits.INTERNED_FIELDS:
-            _old_literals.clear()
-            _old_literals.update(_literals)
-            _literals.clear()
-        _literals[key] = field
+            _literals.keep(key, field, size)
     return field
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from proxy.core import limits
 from proxy.core.codec import Codec, Wire
 from proxy.http.exchange import Exchange, Stage
 from proxy.http.h1.server import H1Server
@@ -160,6 +161,8 @@ class Permitted:
         authority = exchange.request.authority
         found = scopes.get(authority)
         if found is None:
+            if len(scopes) >= limits.CACHED_BLOCKS:
+                scopes.clear()
             named = (labels.DIRECTION, ("authority", authority.decode("latin-1")), *self.permit.request_labels)
             found = scopes[authority] = self._metrics.scope(named)
         return found

@@ -155,6 +155,8 @@ PROM: Final = (
     Family("outbound_tls_route_close_total", COUNTER, "TLS connections closed"),
     Family("outbound_tcp_transfer_cost_bytes_total", COUNTER, "Bytes of outbound connections by zone locality"),
     Family("sponson_connection_faults_total", COUNTER, "Connections and exchanges that ended by a fault"),
+    Family("sponson_remembered_bytes", GAUGE, "Octets of texts that passed and are remembered, by table"),
+    Family("sponson_remembered_limit_bytes", GAUGE, "The most that all these tables hold together"),
     Family("process_start_time_seconds", GAUGE, "When the process began"),
     Family("process_clock_time_seconds", GAUGE, "Now"),
     Family("process_uptime_seconds_total", COUNTER, "How long the process has run"),

@@ -85,7 +85,14 @@ class RateLimiter:
         found = self._clients.get(identity)
         if found is None:
             if len(self._clients) >= _CLIENTS:
-                for name in [name for name, bucket in self._clients.items() if bucket.is_full(now)]:
-                    del self._clients[name]
+                self._forget_some(now)
             found = self._clients[identity] = Bucket(self._per_identity)
         return found
+
+    def _forget_some(self, now: float) -> None:
+        """Those whose tokens are all back, and if that is not a quarter, those met first: work and memory are bounded."""
+        clients = self._clients
+        for name in [name for name, bucket in clients.items() if bucket.is_full(now)]:
+            del clients[name]
+        for name in list(clients)[: max(0, len(clients) - _CLIENTS * 3 // 4)]:
+            del clients[name]

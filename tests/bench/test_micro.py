@@ -21,7 +21,8 @@ from proxy.http.h1.pool import H1Pool
 from proxy.http.h1.server import H1Server
 from proxy.http.h2 import frame
 from proxy.http.h2.client import H2Client
-from proxy.http.h2.hpack import Decoder, Encoder
+from proxy.http.h2.hpack import Decoder
+from proxy.http.h2.hpack_encoder import Encoder
 from proxy.http.h2.server import H2Server
 from proxy.http.headers import Field, field
 from proxy.http.pool import Pool

@@ -12,7 +12,8 @@ import hpack
 
 from proxy.core.errors import ProtocolError
 from proxy.http import grpc
-from proxy.http.h2.hpack import Decoder, Encoder
+from proxy.http.h2.hpack import Decoder
+from proxy.http.h2.hpack_encoder import Encoder
 from proxy.http.headers import Field, field
 from proxy.mesh.kinds.catalog import CATALOG
 from proxy.mesh.store.manifests import ManifestErrors, load

@@ -12,6 +12,7 @@ import re
 from typing import Final
 
 from proxy.core import limits
+from proxy.core.budget import Table
 from proxy.core.errors import ProtocolError
 from proxy.core.reason import Reason
 from proxy.http.head import HTTP_1_0, HTTP_1_1, TUNNEL, UNKNOWN, RequestHead, ResponseHead
@@ -168,18 +169,19 @@ class HeaderBlock:
             self.has_date = any(one.kind == DATE for one in self.fields)
 
 
-_blocks: dict[bytes, HeaderBlock] = {}
+_blocks: Final[Table[bytes, HeaderBlock]] = Table("http1_blocks", limits.HEADS_BYTES, 700, 2)
+_known_block: Final = _blocks.recent.get
 
 
 def header_block(text: bytes) -> HeaderBlock:
     """The judged form of the header lines between the start line and the empty line."""
-    block = _blocks.get(text)
+    block = _known_block(text)
     if block is None:
-        block = HeaderBlock(text.split(b"\r\n") if text else [])
-        if block.is_familiar:
-            if len(_blocks) >= limits.CACHED_BLOCKS:
-                _blocks.clear()
-            _blocks[text] = block
+        block = _blocks.find(text, len(text))
+        if block is None:
+            block = HeaderBlock(text.split(b"\r\n") if text else [])
+            if block.is_familiar:
+                _blocks.keep(text, block, len(text))
     return block
 
 
@@ -216,37 +218,42 @@ def over_limit(data: bytes) -> ProtocolError:
     return ProtocolError("head too long", Reason.OVER_LIMIT, 431)
 
 
-_request_lines: dict[bytes, tuple[bytes, bytes, bytes]] = {}
-_response_lines: dict[bytes, tuple[int, int, bytes]] = {}
+_request_lines: Final[Table[bytes, tuple[bytes, bytes, bytes]]] = Table(
+    "http1_request_lines", limits.NAMES_BYTES, 350, 2
+)
+_response_lines: Final[Table[bytes, tuple[int, int, bytes]]] = Table("http1_status_lines", limits.NAMES_BYTES, 300, 2)
+_known_request_line: Final = _request_lines.recent.get
+_known_response_line: Final = _response_lines.recent.get
 
 
 def _new_request_line(start_line: bytes) -> tuple[bytes, bytes, bytes]:
     """Method, target and minor version."""
+    known = _request_lines.find(start_line, len(start_line))
+    if known is not None:
+        return known
     match = _request_line(start_line)
     if match is None:
         if _other_version(start_line) is not None:
             raise ProtocolError("HTTP version not spoken here", status=505)
         raise ProtocolError("bad request line")
-    if len(_request_lines) >= limits.CACHED_BLOCKS:
-        _request_lines.clear()
-    found = _request_lines[start_line] = (match[1], match[2], match[3])
+    found = (match[1], match[2], match[3])
+    _request_lines.keep(start_line, found, len(start_line))
     return found
 
 
 def _new_response_line(start_line: bytes) -> tuple[int, int, bytes]:
     """Status, version, and the reason phrase if it is an unusual one."""
+    known = _response_lines.find(start_line, len(start_line))
+    if known is not None:
+        return known
     match = _status_line(start_line)
     if match is None:
         raise ProtocolError("bad status line")
     status = int(match[2])
     phrase = match[3] or b""
-    if len(_response_lines) >= limits.CACHED_BLOCKS:
-        _response_lines.clear()
-    found = _response_lines[start_line] = (
-        status,
-        HTTP_1_1 if match[1] == b"1" else HTTP_1_0,
-        b"" if phrase == _PHRASES.get(status) else phrase,
-    )
+    version = HTTP_1_1 if match[1] == b"1" else HTTP_1_0
+    found = (status, version, b"" if phrase == _PHRASES.get(status) else phrase)
+    _response_lines.keep(start_line, found, len(start_line))
     return found
 
 
@@ -255,7 +262,7 @@ def read_request(start_line: bytes, block: HeaderBlock) -> tuple[RequestHead, bo
 
     ProtocolError if nothing after it could be trusted.
     """
-    method, target, minor = _request_lines.get(start_line) or _new_request_line(start_line)
+    method, target, minor = _known_request_line(start_line) or _new_request_line(start_line)
     authority = block.authority
     size = block.length
     if block.is_chunked:
@@ -310,7 +317,7 @@ def _read_target(head: RequestHead, target: bytes) -> bool:
 
 def read_response(start_line: bytes, block: HeaderBlock, method: bytes) -> ResponseHead:
     """The head of a response to `method`. ProtocolError if it is none."""
-    status, version, phrase = _response_lines.get(start_line) or _new_response_line(start_line)
+    status, version, phrase = _known_response_line(start_line) or _new_response_line(start_line)
     size = block.length
     if status < 200 or status == 204 or status == 304:
         size = TUNNEL if status == 101 else 0

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from proxy.core import limits
 from proxy.core.reason import Reason
 from proxy.core.timers import Expires, Wheel
 from proxy.http.exchange import Exchange
@@ -72,7 +73,7 @@ class H1Pool(Pool):
             self._idle -= 1
             exchange.attach(connection.open(exchange))
         else:
-            self._open_new(exchange, line or self._line_of(request))
+            self._open_new(exchange, line if line is not None else self._line_of(request))
 
     def open_fresh(self, exchange: Exchange) -> None:
         request = exchange.request
@@ -122,7 +123,10 @@ class H1Pool(Pool):
                 connection.close()
         self._sweep = self._wheel.arm(self, self._wheel.ticks(next_s)) if self._idle else None
 
-    def _line_of(self, request: RequestHead) -> Line:
+    def _line_of(self, request: RequestHead) -> Line | None:
+        """None for an authority that is too long to be a key: its connection is used once."""
+        if len(request.authority) > limits.REMEMBERED_TEXT_BYTES:
+            return None
         key = b"//" + request.authority if request.is_absolute else request.authority
         line = self._lines.get(key)
         if line is None:

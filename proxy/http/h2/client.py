@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.core import limits
+from proxy.core.budget import Table
 from proxy.core.codec import Wire
 from proxy.core.errors import ProtocolError, report_fault
 from proxy.core.reason import Reason
@@ -40,7 +41,7 @@ class H2Client(H2Connection):
             settings = settings._replace(keepalive_interval_s=interval_s * pool.patience)
         super().__init__(wire, settings, wheel, None, True)
         self._pool = pool
-        self._heads: dict[bytes, ResponseHead] = {}
+        self._heads: dict[bytes, ResponseHead] = self.decoder.heads
         self._parked: list[tuple[H2ClientStream, RequestHead]] | None = None
         """Extended CONNECTs that wait to hear whether the peer takes any."""
         self.last_id = -1
@@ -119,7 +120,7 @@ class H2Client(H2Connection):
     def receive_block(self, block: bytes, flags: int, stream_id: int) -> None:
         end = flags & END_STREAM != 0
         template = self._heads.get(block)
-        fields = self._decode(block) if template is None else None
+        fields = self.decoder.decode(block) if template is None else None
         stream = self.streams.get(stream_id)
         if stream is None:
             self.check_known(stream_id)
@@ -143,12 +144,6 @@ class H2Client(H2Connection):
             report_fault()
             self.reset_stream(stream, Reason.INTERNAL)
 
-    def _decode(self, block: bytes) -> list[Field]:
-        fields = self.decoder.decode(block)
-        if self.decoder.has_changed and self._heads:
-            self._heads.clear()
-        return fields
-
     def _head(self, block: bytes, fields: list[Field]) -> ResponseHead:
         steady = self.decoder.steady
         if steady is not None:
@@ -157,9 +152,7 @@ class H2Client(H2Connection):
             return template.copy()
         head = response_of(fields)
         if self.decoder.is_familiar:
-            if len(self._heads) >= limits.CACHED_BLOCKS:
-                self._heads.clear()
-            self._heads[block] = head.copy()
+            self.decoder.keep_head(block, head.copy())
         return head
 
 
@@ -209,10 +202,10 @@ class H2ClientStream(H2Stream):
             fields = connect_fields(head)
         else:
             fields = (
-                _methods.get(head.method) or _pseudo(_methods, b":method", head.method),
-                _schemes.get(head.scheme) or _pseudo(_schemes, b":scheme", head.scheme),
-                _authorities.get(head.authority) or _pseudo(_authorities, b":authority", head.authority),
-                _paths.get(head.path) or _pseudo(_paths, b":path", head.path),
+                _known_method(head.method) or _pseudo(_methods, b":method", head.method),
+                _known_scheme(head.scheme) or _pseudo(_schemes, b":scheme", head.scheme),
+                _known_authority(head.authority) or _pseudo(_authorities, b":authority", head.authority),
+                _known_path(head.path) or _pseudo(_paths, b":path", head.path),
                 *head.fields,
             )
             if not head.authority:
@@ -326,18 +319,23 @@ def _is_at_hand(exchange: Exchange) -> bool:
     return request.body_size == 0 and not request.wants_tunnel and exchange.response is None
 
 
-_Fields = dict[bytes, Field]
-_methods: Final[_Fields] = {}
-_schemes: Final[_Fields] = {}
-_authorities: Final[_Fields] = {}
-_paths: Final[_Fields] = {}
+_Fields = Table[bytes, Field]
+_methods: Final[_Fields] = Table("http2_methods", limits.NAMES_BYTES, 550, 4)
+_schemes: Final[_Fields] = Table("http2_schemes", limits.NAMES_BYTES, 550, 4)
+_authorities: Final[_Fields] = Table("http2_authorities", limits.NAMES_BYTES, 550, 4)
+_paths: Final[_Fields] = Table("http2_paths", limits.PATHS_BYTES, 550, 4)
+_known_method: Final = _methods.recent.get
+_known_scheme: Final = _schemes.recent.get
+_known_authority: Final = _authorities.recent.get
+_known_path: Final = _paths.recent.get
 
 
 def _pseudo(fields: _Fields, name: bytes, value: bytes) -> Field:
-    """The field of a pseudo-header whose value was not met before."""
-    if len(fields) >= limits.INTERNED_FIELDS:
-        fields.clear()
-    found = fields[value] = field(name, value)
+    """The field of a pseudo-header whose value was not met lately."""
+    found = fields.find(value, len(value))
+    if found is None:
+        found = field(name, value)
+        fields.keep(value, found, len(value))
     return found
 
 

@@ -23,7 +23,8 @@ from proxy.http.h2.backlog import Backlog
 from proxy.http.h2.codes import NO_ERROR, code_of
 from proxy.http.h2.flow import Credit, overrun
 from proxy.http.h2.frame import ACK, END_HEADERS, END_STREAM, PADDED, PRIORITY_FLAG, header_struct
-from proxy.http.h2.hpack import Decoder, Encoder
+from proxy.http.h2.hpack import Decoder
+from proxy.http.h2.hpack_encoder import Encoder
 from proxy.http.h2.settings import H2Settings, PeerSettings
 from proxy.http.h2.stream import REMOTE_ENDED, H2Stream
 from proxy.http.h2.toll import Toll
@@ -132,6 +133,8 @@ class H2Connection:
         self.is_over = True
         self.is_going_away = True
         self.alarms.clear()
+        self.encoder.close()
+        self.decoder.close()
         self.retire()
         control.end_streams(self, reason)
 

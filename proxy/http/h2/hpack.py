@@ -1,11 +1,8 @@
-"""HPACK (RFC 7541) on interned fields: decoding finds fields, encoding finds octets.
+"""HPACK's decoder (RFC 7541) on interned fields: octets in, fields found; hpack_encoder.py is the other way.
 
-Law: a value travels as the literal octets it came in, and is known by its
-Field. The encoder indexes a field the second time it meets it and never
-evicts, so that a header that varies per request does not displace those
-that repeat, and the peer's caches keep hitting; a `date` is never indexed,
-and a table that no longer fits the traffic is emptied whole. Every fault of a block raises ProtocolError
-with COMPRESSION, and is the connection's.
+A value travels as the literal octets it came in, and is known by its Field.
+Every fault of a block raises ProtocolError with COMPRESSION, and is the
+connection's.
 """
 
 from __future__ import annotations
@@ -13,66 +10,39 @@ from __future__ import annotations
 from typing import Any, Final
 
 from proxy.core import limits
+from proxy.core.budget import REMEMBERED, Share, Table
 from proxy.core.errors import ProtocolError
 from proxy.core.reason import Reason
 from proxy.http import huffman
 from proxy.http.h2.static_table import STATIC_TABLE
 from proxy.http.headers import (
-    DATE,
     Field,
     field,
     field_of_literal,
-    integer,
     judge_literal,
     known_literal,
-    string_literal,
 )
 
 TABLE_BYTES: Final = 4096
 """The protocol's default, which both our directions keep to: nothing is announced, so nothing waits for an
 acknowledgement (RFC 7541 section 4.2)."""
-_SEEN_FIELDS: Final = 2048
-_LEAST_LIST_BYTES: Final = 256
-"""A status, a length and a date, and room for a little."""
-_REFUSED_FIELDS: Final = 128
-"""Fields met twice that found the table full, about twice what it holds, after which it is emptied and learns anew."""
+_BLOCK_BYTES: Final = 900
+_BLOCK_COPIES: Final = 4
+"""What a remembered block costs beside its octets, with the head that was made of it, and how many times its octets."""
 
 _static: Final[list[Field]] = [field(b"x", b"")] + [field(name, value) for name, value in STATIC_TABLE]
-_static_index: Final[dict[tuple[bytes, bytes], int]] = {
-    entry: index for index, entry in reversed(list(enumerate(STATIC_TABLE, 1)))
-}
-_static_name_index: Final[dict[bytes, int]] = {
-    name: index for index, (name, _) in reversed(list(enumerate(STATIC_TABLE, 1)))
-}
-
-_names: Final[dict[bytes, bytes]] = {}
-_new_names: Final[dict[bytes, bytes]] = {}
+_names: Final[Table[bytes, bytes]] = Table("hpack_names", limits.NAMES_BYTES, 200, 2)
+_known_name: Final = _names.recent.get
 
 
 def _name_of(literal: bytes) -> bytes:
-    name = _names.get(literal)
+    name = _known_name(literal)
     if name is None:
-        name = huffman.literal_value(literal)
-        if len(_names) >= limits.INTERNED_FIELDS:
-            _names.clear()
-        _names[literal] = name
+        name = _names.find(literal, len(literal))
+        if name is None:
+            name = huffman.literal_value(literal)
+            _names.keep(literal, name, len(literal))
     return name
-
-
-def _name_prefix(name: bytes, bits: int, pattern: int) -> bytes:
-    index = _static_name_index.get(name)
-    return bytes((pattern,)) + string_literal(name) if index is None else integer(index, bits, pattern)
-
-
-def _unindexed_prefix(name: bytes) -> bytes:
-    """The start of a literal without indexing, kept because a varying header needs it every time."""
-    prefix = _new_names.get(name)
-    if prefix is None:
-        prefix = _name_prefix(name, 4, 0)
-        if len(_new_names) >= limits.INTERNED_FIELDS:
-            _new_names.clear()
-        _new_names[name] = prefix
-    return prefix
 
 
 def _read_integer(block: bytes, position: int, top: int) -> tuple[int, int]:
@@ -111,7 +81,18 @@ class Steady:
 
 
 class Decoder:
-    __slots__ = ("has_changed", "is_familiar", "steady", "_table", "_size", "_max_size", "_steady")
+    __slots__ = (
+        "has_changed",
+        "is_familiar",
+        "steady",
+        "heads",
+        "_table",
+        "_size",
+        "_max_size",
+        "_steady",
+        "_heads_bytes",
+        "_share",
+    )
 
     def __init__(self) -> None:
         self.has_changed = False
@@ -124,10 +105,17 @@ class Decoder:
         self._size = 0
         self._max_size = TABLE_BYTES
         self._steady: dict[bytes, Steady] = {}
+        self.heads: dict[bytes, Any] = {}
+        """What the reader made of whole blocks, by their octets; emptied when a block changes the table."""
+        self._heads_bytes = 0
+        self._share: Share | None = None
+        """Made when something is remembered first."""
 
     def decode(self, block: bytes) -> list[Field]:
         steady = self.steady = self._steady.get(block)
         if steady is not None and steady.size <= self._max_size:
+            if self.heads:
+                self._drop_heads()
             self.has_changed = True
             self.is_familiar = False
             self._table += steady.inserted
@@ -139,9 +127,12 @@ class Decoder:
         self.has_changed = False
         self.is_familiar = True
         try:
-            return self._decode(block)
+            fields = self._decode(block)
         except IndexError:
             raise ProtocolError("HPACK block cut short or index beyond the table", Reason.COMPRESSION) from None
+        if self.has_changed and self.heads:
+            self._drop_heads()
+        return fields
 
     def _decode(self, block: bytes) -> list[Field]:
         fields: list[Field] = []
@@ -195,9 +186,58 @@ class Decoder:
         return fields
 
     def _remember(self, block: bytes, fields: list[Field], inserted: list[Field]) -> None:
-        if len(self._steady) >= limits.CACHED_BLOCKS:
-            self._steady.clear()
-        self._steady[block] = self.steady = Steady(fields, inserted)
+        self.steady = Steady(fields, inserted)
+        cost = _BLOCK_BYTES + _BLOCK_COPIES * len(block)
+        if self._has_room(block, cost):
+            self._steady[block] = self.steady
+            self._hold(cost)
+
+    def keep_head(self, block: bytes, head: Any) -> None:
+        """Remember what the reader made of a familiar block. It copies what it finds in `heads`."""
+        cost = _BLOCK_BYTES + _BLOCK_COPIES * len(block)
+        if self._has_room(block, cost):
+            self.heads[block] = head
+            self._heads_bytes += cost
+            self._hold(cost)
+
+    def _has_room(self, block: bytes, cost: int) -> bool:
+        """Makes it, if the block may be remembered at all."""
+        if len(block) > limits.REMEMBERED_TEXT_BYTES:
+            return False
+        share = self._share
+        held_bytes = 0 if share is None else share.held_bytes
+        count = len(self.heads) + len(self._steady)
+        if count >= limits.CACHED_BLOCKS or held_bytes + cost > limits.CONNECTION_REMEMBERS_BYTES:
+            self.forget()
+        return True
+
+    def _hold(self, cost: int) -> None:
+        share = self._share
+        if share is None:
+            share = self._share = Share(REMEMBERED, "http2_decoded", self)
+        share.add(cost)
+
+    def _drop_heads(self) -> None:
+        self.heads.clear()
+        dropped = self._heads_bytes
+        self._heads_bytes = 0
+        if self._share is not None:
+            self._share.give_back(dropped)
+
+    def forget(self) -> None:
+        """Of what is remembered beside the table, which the peer relies on."""
+        self._steady.clear()
+        self.heads.clear()
+        self._heads_bytes = 0
+        if self._share is not None:
+            self._share.give_back(self._share.held_bytes)
+
+    def close(self) -> None:
+        """The connection is over."""
+        self.forget()
+        if self._share is not None:
+            self._share.close()
+            self._share = None
 
     def _literal_end(self, block: bytes, position: int) -> int:
         length = block[position] & 127
@@ -238,117 +278,3 @@ class Decoder:
             count += 1
         self._size = size
         del self._table[:count]
-
-
-class Encoder:
-    __slots__ = (
-        "_blocks", "_octets", "_positions", "_size", "_max_size", "_seen", "_announcement", "_list_bytes", "_refused",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self._blocks: dict[tuple[Field, ...], bytes] = {}
-        """Whole blocks of indexed fields; valid until the next insertion. Identity makes the key cheap."""
-        self._octets: dict[Field, bytes] = {}
-        """What to send for a field that is in a table; valid until the next insertion."""
-        self._positions: dict[tuple[bytes, bytes], int] = {}
-        """Where in order of insertion a (name, value) stands in the dynamic table."""
-        self._size = 0
-        self._max_size = TABLE_BYTES
-        self._seen: dict[Field, None] = {}
-        self._announcement = b""
-        """Table size updates, for the front of the next block."""
-        self._list_bytes = 0
-        """The peer's SETTINGS_MAX_HEADER_LIST_SIZE, or 0."""
-        self._refused = 0
-
-    def encode(self, fields: tuple[Field, ...]) -> bytes:
-        """A header block; ProtocolError with OVER_LIMIT, and nothing changed, if the peer does not take such a list."""
-        block = self._blocks.get(fields)
-        return block if block is not None else self._encode(fields)
-
-    def _encode(self, fields: tuple[Field, ...]) -> bytes:
-        if self._list_bytes and sum([one.size for one in fields]) > self._list_bytes:
-            raise ProtocolError("header list over the peer's limit", Reason.OVER_LIMIT, 431)
-        octets = self._octets
-        parts: list[bytes] = []
-        is_indexed = True
-        for one in fields:
-            known = octets.get(one)
-            if known is None:
-                known = self._introduce(one)
-                is_indexed = False
-            parts.append(known)
-        block = b"".join(parts)
-        if self._announcement:
-            block = self._announcement + block
-            self._announcement = b""
-        elif is_indexed:
-            if len(self._blocks) >= limits.CACHED_BLOCKS:
-                self._blocks.clear()
-            self._blocks[fields] = block
-        if self._refused > _REFUSED_FIELDS:
-            self._start_over(self._max_size)
-        return block
-
-    def limit_table(self, size: int) -> None:
-        """The peer's SETTINGS_HEADER_TABLE_SIZE: start over with an empty table no larger than that."""
-        size = min(size, TABLE_BYTES)
-        if size != self._max_size:
-            self._start_over(size)
-
-    def limit_list(self, size: int) -> None:
-        """The peer's SETTINGS_MAX_HEADER_LIST_SIZE; 0 is none. What was remembered may be too long now.
-
-        It is advisory (RFC 9113 section 6.5.2): one that no answer at all would fit in is not taken at its word.
-        """
-        self._list_bytes = max(size, _LEAST_LIST_BYTES) if size else 0
-        self._blocks.clear()
-
-    def _start_over(self, size: int) -> None:
-        self._max_size = size
-        self._size = 0
-        self._refused = 0
-        self._octets.clear()
-        self._blocks.clear()
-        self._positions.clear()
-        # The smallest size in between must be said too (RFC 7541 section 4.2); 0 is never larger.
-        self._announcement = integer(0, 5, 32) + integer(size, 5, 32)
-
-    def _introduce(self, new: Field) -> bytes:
-        """The octets of a field that is in no table, or whose place there is not remembered."""
-        name = new.name
-        literal = new.literal or new.make_literal()
-        if new.is_sensitive:
-            return _name_prefix(name, 4, 16) + literal
-        key = (name, new.value)
-        index = _static_index.get(key)
-        if index is None:
-            position = self._positions.get(key)
-            if position is not None:
-                index = 61 + len(self._positions) - position
-            elif new not in self._seen:
-                if len(self._seen) >= _SEEN_FIELDS:
-                    self._seen.clear()
-                self._seen[new] = None
-                return (_new_names.get(name) or _unindexed_prefix(name)) + literal
-            elif self._size + new.size <= self._max_size and new.kind != DATE:
-                return self._insert(new, key, literal)
-        if len(self._octets) >= _SEEN_FIELDS:
-            self._octets.clear()
-        if index is None:
-            # Met again, but not for the table: it is full, or the field lives for a second.
-            if new.kind != DATE and new.size <= self._max_size:
-                self._refused += 1
-            octets = _unindexed_prefix(name) + literal
-        else:
-            octets = integer(index, 7, 128)
-        self._octets[new] = octets
-        return octets
-
-    def _insert(self, new: Field, key: tuple[bytes, bytes], literal: bytes) -> bytes:
-        self._size += new.size
-        self._positions[key] = len(self._positions)
-        self._octets.clear()
-        self._blocks.clear()
-        del self._seen[new]
-        return _name_prefix(key[0], 6, 64) + literal

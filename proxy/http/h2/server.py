@@ -48,7 +48,7 @@ class H2Server(H2Connection):
         self._now = clock
         limit = settings.max_concurrent_streams
         self._max_streams = UNLIMITED if limit is None else limit
-        self._heads: dict[bytes, RequestHead] = {}
+        self._heads: dict[bytes, RequestHead] = self.decoder.heads
         self._reset_ids: dict[int, None] | None = None
         """Streams that we reset, oldest first."""
         self._gap = (0, 0)
@@ -94,7 +94,7 @@ class H2Server(H2Connection):
             self._gap = (self.last_id, stream_id)
         self.last_id = stream_id
         template = self._heads.get(block)
-        fields = self._decode(block) if template is None else []
+        fields = self.decoder.decode(block) if template is None else []
         if flags & SELF_DEPENDENT:
             self._refuse(stream_id, end, ProtocolError("stream depends on itself"))
             return
@@ -139,7 +139,7 @@ class H2Server(H2Connection):
         self.note_reset(stream_id)
 
     def _receive_trailers(self, block: bytes, end: bool, stream_id: int) -> None:
-        fields = self._decode(block)
+        fields = self.decoder.decode(block)
         stream = self.streams.get(stream_id)
         if stream is None:
             if self._reset_ids is not None and stream_id in self._reset_ids:
@@ -182,16 +182,8 @@ class H2Server(H2Connection):
             return template.copy()
         head = request_of(fields)
         if self.decoder.is_familiar:
-            if len(self._heads) >= limits.CACHED_BLOCKS:
-                self._heads.clear()
-            self._heads[block] = head.copy()
+            self.decoder.keep_head(block, head.copy())
         return head
-
-    def _decode(self, block: bytes) -> list[Field]:
-        fields = self.decoder.decode(block)
-        if self.decoder.has_changed and self._heads:
-            self._heads.clear()
-        return fields
 
 
 class H2ServerStream(H2Stream):
