@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
+from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import grpc
@@ -43,6 +44,19 @@ class Caller(NamedTuple):
     serial: int = 0
     is_local: bool = False
     """It needs no certificate: it is on this machine, where the control plane serves in plain text."""
+
+
+class Stream(NamedTuple):
+    """A question that somebody follows."""
+
+    caller: Caller
+    method: str
+    question: str
+    """What it is about, as the request says it."""
+    names: str
+    """The workload that the request says it comes from; empty if it does not say."""
+    since: float
+    """Unix seconds."""
 
 
 _caller: ContextVar[Caller] = ContextVar("caller")
@@ -85,6 +99,7 @@ class Callers(Interceptor):
         self._behind: dict[str, Caller] = {}
         self._end: dict[str, Callable[[], None]] = {}
         self._guarded: dict[str, Any] = {}
+        self._streams: dict[object, tuple[Caller, str, Any, float]] = {}
 
     def admit(self, name: str, caller: Caller, end: Callable[[], None]) -> None:
         """A connection from off loopback; `name` is that of its socket toward grpcio, `end` ends it soon."""
@@ -94,6 +109,12 @@ class Callers(Interceptor):
     def forget(self, name: str) -> None:
         self._behind.pop(name, None)
         self._end.pop(name, None)
+
+    def streams(self) -> list[Stream]:
+        """Those that are open, oldest first."""
+        return [
+            Stream(caller, method, *_about(request), since) for caller, method, request, since in self._streams.values()
+        ]
 
     def of(self, peer: str) -> Caller:
         """Who is at the other end of what grpcio calls `peer`."""
@@ -130,13 +151,23 @@ class Callers(Interceptor):
         if inspect.isasyncgenfunction(follow):
 
             async def stream(raw: bytes, context: Any) -> AsyncIterator[Any]:
-                async for message in follow(await self._judge(method, read, raw, context), context):
-                    yield message
+                request = await self._judge(method, read, raw, context)
+                self._streams[context] = (_caller.get(), method, request, time.time())
+                try:
+                    async for message in follow(request, context):
+                        yield message
+                finally:
+                    del self._streams[context]
 
             return grpc.unary_stream_rpc_method_handler(stream, None, handler.response_serializer)
 
         async def write(raw: bytes, context: Any) -> None:
-            await follow(await self._judge(method, read, raw, context), context)
+            request = await self._judge(method, read, raw, context)
+            self._streams[context] = (_caller.get(), method, request, time.time())
+            try:
+                await follow(request, context)
+            finally:
+                del self._streams[context]
 
         return grpc.unary_stream_rpc_method_handler(write, None, handler.response_serializer)
 
@@ -171,6 +202,24 @@ def _message(read: Callable[[bytes], Any], raw: bytes) -> Any:
         return read(raw)
     except Exception as error:
         raise Refusal(INVALID_ARGUMENT, f"the message cannot be read: {error}") from None
+
+
+def _about(request: Any) -> tuple[str, str]:
+    """What a request asks for and which workload it names as its sender, whichever message it is."""
+    workload = getattr(request, "source_workload", "") or getattr(request, "workload", "")
+    context = getattr(request, "context_token", "") or workload
+    if hasattr(request, "path"):
+        return request.path, context
+    if hasattr(request, "authority"):
+        address = request.addr
+        text = request.authority or f"{_ip(address.ip)}:{address.port}"
+        return text, context
+    return f"port {request.port}" if hasattr(request, "port") else "", context
+
+
+def _ip(message: Any) -> str:
+    ipv4 = message.ipv4
+    return str(ip_address(ipv4)) if ipv4 else str(IPv6Address(message.ipv6.first << 64 | message.ipv6.last))
 
 
 def shown(text: str) -> str:

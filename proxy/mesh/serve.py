@@ -36,6 +36,8 @@ from proxy.mesh.identity.keys import Keys, Upkeep, open_keys
 from proxy.mesh.identity.service import Identity
 from proxy.mesh.kinds.catalog import CATALOG
 from proxy.mesh.model import DEFAULT_POLICIES, SERVER_IDENTITY
+from proxy.mesh.report.beliefs import Beliefs
+from proxy.mesh.report.desk import Desk
 from proxy.mesh.rpc import Feed, asking, calling, watching
 from proxy.mesh.state import State
 from proxy.mesh.store.manifests import Manifests, Rules
@@ -91,6 +93,7 @@ class Served(NamedTuple):
     addr: Addr
     front: Front | None
     """Off loopback."""
+    callers: Callers
 
     async def stop(self, grace_s: float = _STOP_GRACE_S) -> None:
         """End the open streams, so that clients know why, then all else."""
@@ -112,21 +115,21 @@ async def start(settings: Settings, topics: Topics, keys: Keys) -> Served:
     feed = Feed(topics)
     server.add_generic_rpc_handlers(_handlers(feed, keys, settings.default_policy))
     if settings.addr.is_loopback and not settings.always_tls:
-        served = await _start_plain(server, feed, settings.addr)
+        served = await _start_plain(server, feed, settings.addr, callers)
     else:
         served = await _start_fronted(server, feed, settings, keys.authority, callers)
     settings.state.write("address", f"{served.addr}\n".encode(), 0o644)
     return served
 
 
-async def _start_plain(server: grpc.aio.Server, feed: Feed, addr: Addr) -> Served:
+async def _start_plain(server: grpc.aio.Server, feed: Feed, addr: Addr, callers: Callers) -> Served:
     _check_free(addr)
     try:
         port = server.add_insecure_port(str(addr))
     except RuntimeError:
         raise ServeError(f"cannot listen at {addr}") from None
     await server.start()
-    return Served(server, feed, Addr(addr.ip, port), None)
+    return Served(server, feed, Addr(addr.ip, port), None, callers)
 
 
 def _check_free(addr: Addr) -> None:
@@ -152,7 +155,7 @@ async def _start_fronted(
     except (RuntimeError, OSError) as error:
         raise ServeError(str(error)) from None
     await server.start()
-    return Served(server, feed, front.addr, front)
+    return Served(server, feed, front.addr, front, callers)
 
 
 async def _run(settings: Settings) -> None:
@@ -168,6 +171,8 @@ async def _run(settings: Settings) -> None:
             return
         keys = open_keys(settings.state, settings.brought)
         served = await start(settings, topics, keys)
+        desk = Desk(Beliefs(topics, served.callers, keys, str(served.addr)).answer)
+        await desk.open(settings.state)
         claim.serves_at(served.addr)
         _log.info("serving at %s, state in %s", served.addr, settings.state.directory)
         upkeep = asyncio.create_task(keep(served, keys).run(stop))
@@ -178,6 +183,7 @@ async def _run(settings: Settings) -> None:
         await upkeep
         if waiting is not None:
             waiting.cancel()
+        desk.close()
         await served.stop()
     finally:
         claim.release()

@@ -17,10 +17,11 @@ from google.protobuf.message import Message
 from proxy.api.services import Method
 from proxy.core.addr import Addr
 from proxy.mesh.answers.topics import Topics
+from proxy.mesh.callers import Callers
 from proxy.mesh.identity.keys import open_keys
 from proxy.mesh.kinds.catalog import CATALOG
 from proxy.mesh.rpc import Feed
-from proxy.mesh.serve import Settings, keep, start
+from proxy.mesh.serve import Served, Settings, keep, start
 from proxy.mesh.state import State
 from proxy.mesh.store.manifests import Manifests
 from proxy.mesh.store.snapshot import Snapshot
@@ -87,11 +88,12 @@ class Asker:
 
 
 class Mesh:
-    def __init__(self, directory: Path, settings: Settings, topics: Topics, feed: Feed, ask: Asker) -> None:
+    def __init__(self, directory: Path, settings: Settings, topics: Topics, served: Served, ask: Asker) -> None:
         self.directory = directory
         self.settings = settings
         self.topics = topics
-        self.feed = feed
+        self.feed: Feed = served.feed
+        self.callers: Callers = served.callers
         self.ask = ask
 
     def write(self, text: str, file: str = "mesh.yaml") -> None:
@@ -116,7 +118,7 @@ async def mesh(directory: Path, text: str = SERVICE, port: int = 0) -> AsyncIter
     following = asyncio.gather(followed.follow(topics.apply, stop), keep(served, keys).run(stop))
     async with grpc.aio.insecure_channel(str(served.addr)) as channel:
         try:
-            yield Mesh(manifests, settings._replace(addr=served.addr), topics, served.feed, Asker(channel))
+            yield Mesh(manifests, settings._replace(addr=served.addr), topics, served, Asker(channel))
         finally:
             stop.set()
             await following

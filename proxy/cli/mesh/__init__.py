@@ -16,6 +16,9 @@ ACTIONS: Final = {
     "serve": "serve the control plane",
     "token": "print a signed token that proves a service account",
     "env": "print a workload's environment, or run a command with it",
+    "status": "show whether a control plane runs, and what is up",
+    "get": "show services, endpoints, workloads, policies or routes as the control plane believes them",
+    "describe": "show all that is believed of one object, and who watches it",
     "revoke": "make what was issued to an identity count no longer",
     "rotate": "replace the root, step by step",
 }

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from proxy.mesh.identity.certificates import SKEW, Signer, certificate_pem, make_leaf
@@ -58,6 +59,10 @@ class CertificateAuthority:
     @property
     def anchors_pem(self) -> bytes:
         return certificate_pem(*self._issuing.anchors)
+
+    @property
+    def anchors(self) -> tuple[x509.Certificate, ...]:
+        return self._issuing.anchors
 
     @property
     def signers(self) -> tuple[Signer, ...]:
