@@ -15,18 +15,25 @@ from proxy.core.reason import Reason
 from proxy.core.timers import Expires
 from proxy.http.head import TUNNEL, RequestHead, ResponseHead
 from proxy.http.headers import Field
-from proxy.http.replies import answer
+from proxy.http.replies import answer, grpc_trailers, is_grpc
 from proxy.http.stream import OTHER_SIDE_FULL, WAITING, ClientStream, ServerStream, keep
 
 _ANSWERS: Final[dict[Reason, tuple[int, int]]] = {
     Reason.CONNECT_TIMEOUT: (504, 4),
     Reason.RESPONSE_TIMEOUT: (504, 4),
     Reason.OVER_LIMIT: (431, 8),
+    Reason.PEER_TRAILERS_LIMIT: (431, 8),
+    Reason.RESPONSE_HEAD_LIMIT: (502, 8),
+    Reason.TRAILERS_LIMIT: (502, 8),
     Reason.SHUTDOWN: (503, 14),
     Reason.PEER_REFUSED: (503, 14),
     Reason.INTERNAL: (500, 13),
 }
 """HTTP and gRPC status for a client whose request ends before its response began and whom no rescue answers; else 502 and 14."""
+
+
+_FORWARDED: Final = (Reason.PEER_RESET, Reason.PEER_REFUSED)
+"""What an endpoint said about one stream reaches the client as it was said."""
 
 
 class Observer(Protocol):
@@ -194,7 +201,10 @@ class Exchange:
     def response_reset(self, reason: Reason) -> None:
         """The endpoint failed; its stream is gone already."""
         self.client = None
-        self._fail(reason)
+        if self.response is not None and self.reason is None and reason not in _FORWARDED and is_grpc(self.request):
+            self._end_call(reason)
+        else:
+            self._fail(reason)
 
     # ---- stages
 
@@ -295,6 +305,13 @@ class Exchange:
         # Not `if self.reason is None`: mypyc believes the check above for ever. After a rescue, `reply` does nothing.
         status, code = _ANSWERS.get(reason, (502, 14))
         self.reply(answer(self.request, status, code, reason.value, False, False), reason)
+
+    def _end_call(self, reason: Reason) -> None:
+        """A gRPC call that is cut off ends with a status that says so: what a reset says is for transports, and reads as
+        CANCELLED to most clients (gRPC HTTP/2 mapping, section "Errors")."""
+        code = _ANSWERS.get(reason, (502, 14))[1]
+        self.server.send_trailers(grpc_trailers(code, reason.value))
+        self._end(reason)
 
     def _end(self, reason: Reason) -> None:
         if self.reason is not None:

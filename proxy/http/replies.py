@@ -53,6 +53,11 @@ def answer(request: RequestHead, status: int, grpc_code: int, text: str, informs
     return head
 
 
+def grpc_trailers(code: int, text: str) -> list[Field]:
+    """The end of a gRPC call whose response has begun; `text` is one of ours, in ASCII."""
+    return [field(b"grpc-status", b"%d" % code), Field(b"grpc-message", text.encode("ascii"), PLAIN, False, b"", b"")]
+
+
 def redirect(request: RequestHead, status: int, location: bytes, text: str, informs: bool) -> ResponseHead:
     """A redirection; a gRPC client hears NOT_FOUND and no location."""
     head = answer(request, status, 5, text, informs, False)

@@ -43,12 +43,20 @@ LOAD_SHED: Final = Failure(503, grpc.UNAVAILABLE, True, "loadshed")
 _BAD_GATEWAY: Final = Failure(502, grpc.UNAVAILABLE, True, "")
 _APP_FAULT: Final = Failure(502, grpc.UNAVAILABLE, False, "")
 """The app broke off or spoke no HTTP: its own connection pays, the client's stays (better than Linkerd's 500)."""
+_NOT_TAKEN: Final = Failure(431, grpc.RESOURCE_EXHAUSTED, False, "")
+"""The request is more than the app has announced to take."""
+_TOO_LONG: Final = Failure(502, grpc.RESOURCE_EXHAUSTED, False, "")
+"""The app's response is more than we take: no fault of the client's."""
 
 _OF_REASON: Final[dict[Reason, tuple[Failure, str]]] = {
     Reason.CONNECT_FAILED: (_BAD_GATEWAY, "client error (Connect)"),
     Reason.CONNECT_TIMEOUT: (Failure(504, grpc.DEADLINE_EXCEEDED, True, ""), "client error (Connect)"),
     Reason.CONNECTION_RESET: (_BAD_GATEWAY, "client error (SendRequest)"),
     Reason.INTERNAL: (UNEXPECTED, "unexpected error"),
+    Reason.OVER_LIMIT: (_NOT_TAKEN, Reason.OVER_LIMIT.value),
+    Reason.PEER_TRAILERS_LIMIT: (_NOT_TAKEN, Reason.PEER_TRAILERS_LIMIT.value),
+    Reason.RESPONSE_HEAD_LIMIT: (_TOO_LONG, Reason.RESPONSE_HEAD_LIMIT.value),
+    Reason.TRAILERS_LIMIT: (_TOO_LONG, Reason.TRAILERS_LIMIT.value),
 }
 """What the app's connection can end with before a response; a 502 that says why if not listed."""
 

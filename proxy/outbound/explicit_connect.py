@@ -16,7 +16,7 @@ from proxy.core.codec import Wire
 from proxy.core.reason import Reason
 from proxy.core.timers import Expires
 from proxy.core.watch import Absent
-from proxy.http.h1.linger import Linger
+from proxy.http.linger import Linger
 from proxy.outbound.discover import Destination
 from proxy.outbound.given import Given
 from proxy.outbound.protocol import Protocols

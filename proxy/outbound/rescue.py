@@ -46,13 +46,20 @@ FORBIDDEN: Final = Failure(403, grpc.PERMISSION_DENIED, True, "unexpected")
 
 _BAD_GATEWAY: Final = Failure(502, grpc.UNAVAILABLE, True, "")
 _CONNECT_TIMEOUT: Final = Failure(504, grpc.DEADLINE_EXCEEDED, True, "")
+_NOT_TAKEN: Final = Failure(431, grpc.RESOURCE_EXHAUSTED, False, "")
+"""The request is more than its endpoint has announced to take."""
+_TOO_LONG: Final = Failure(502, grpc.RESOURCE_EXHAUSTED, False, "")
+"""The endpoint's response is more than we take: no fault of the client's."""
 _CONNECT: Final = "client error (Connect)"
 
 _OF_REASON: Final[dict[Reason, tuple[Failure, str]]] = {
     Reason.CONNECT_FAILED: (_BAD_GATEWAY, _CONNECT),
     Reason.CONNECT_TIMEOUT: (_CONNECT_TIMEOUT, _CONNECT),
     Reason.RESPONSE_TIMEOUT: (TIMEOUT, "timed out waiting for response headers"),
-    Reason.OVER_LIMIT: (Failure(431, grpc.RESOURCE_EXHAUSTED, False, ""), Reason.OVER_LIMIT.value),
+    Reason.OVER_LIMIT: (_NOT_TAKEN, Reason.OVER_LIMIT.value),
+    Reason.PEER_TRAILERS_LIMIT: (_NOT_TAKEN, Reason.PEER_TRAILERS_LIMIT.value),
+    Reason.RESPONSE_HEAD_LIMIT: (_TOO_LONG, Reason.RESPONSE_HEAD_LIMIT.value),
+    Reason.TRAILERS_LIMIT: (_TOO_LONG, Reason.TRAILERS_LIMIT.value),
     Reason.SHUTDOWN: (LOAD_SHED, "service unavailable"),
     Reason.UNSUPPORTED: (Failure(502, grpc.UNAVAILABLE, False, ""), Reason.UNSUPPORTED.value),
     Reason.INTERNAL: (UNEXPECTED, "unexpected error"),

@@ -31,6 +31,8 @@ _BROKEN: Final = frozenset(
         Reason.PROTOCOL_ERROR,
         Reason.FLOW_CONTROL,
         Reason.OVER_LIMIT,
+        Reason.RESPONSE_HEAD_LIMIT,
+        Reason.TRAILERS_LIMIT,
         Reason.INTERNAL,
         Reason.PEER_CLOSED,
         Reason.CONNECTION_RESET,

@@ -268,7 +268,7 @@ def test_trailers_over_the_clients_header_list_reset_the_response_and_are_not_dr
     exchange = client.stage.exchanges[0]
     exchange.response_head(bare(), False)
     exchange.response_trailers([field(b"grpc-status", b"0"), field(b"x-long", b"v" * 600)])
-    assert reset_codes(client.take()) == {1: 11} and exchange.reason is Reason.OVER_LIMIT
+    assert reset_codes(client.take()) == {1: 11} and exchange.reason is Reason.PEER_TRAILERS_LIMIT
     assert not client.server.streams
     client.head(3)
     client.stage.exchanges[1].response_head(ok(0), True)

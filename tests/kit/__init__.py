@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from proxy.core.codec import Codec
 from proxy.core.reason import Reason
 from proxy.core.turns import Steps
+from proxy.http.linger import Linger
 
 
 class ListWire:
@@ -54,7 +55,10 @@ class ListWire:
             self.waiting.pop(0).step()
 
     def hand_over(self, codec: Codec) -> None:
+        """A peer at fault is as good as aborted, with its reason, once nothing but its own end is waited for."""
         self.codec = codec
+        if isinstance(codec, Linger) and codec.reason is not Reason.COMPLETE:
+            self.aborted = codec.reason
 
     @property
     def is_over(self) -> bool:

@@ -184,8 +184,8 @@ class BodyReader:
             self._sink.body_data(b"".join(pieces), True)
             return rest
         end = data.find(b"\r\n\r\n", position)
-        if (end if end >= 0 else len(data)) - position > limits.TRAILER_BYTES:
-            raise ProtocolError("trailers too long", Reason.OVER_LIMIT)
+        if (end if end >= 0 else len(data)) - position > limits.HEAD_BYTES:
+            raise ProtocolError(Reason.TRAILERS_LIMIT.value, Reason.TRAILERS_LIMIT)
         fields = self._judge_trailers(data[position:end]) if end >= 0 else []
         if end < 0:
             self._partial = data[position:]
@@ -202,7 +202,7 @@ class BodyReader:
     def _judge_trailers(self, text: bytes) -> list[Field]:
         lines = text.split(b"\r\n")
         if len(lines) > limits.HEAD_FIELDS:
-            raise ProtocolError("too many fields in trailers", Reason.OVER_LIMIT)
+            raise ProtocolError("too many fields in trailers", Reason.TRAILERS_LIMIT)
         fields = [field_of_line(line) for line in lines]
         if any(field.kind == MALFORMED for field in fields):
             raise ProtocolError("bad trailers")

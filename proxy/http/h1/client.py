@@ -106,8 +106,9 @@ class H1Client:
                 else:
                     self._fail(Reason.PROTOCOL_ERROR)
                     break
-        except ProtocolError:
-            self._fail(Reason.PROTOCOL_ERROR)
+        except ProtocolError as error:
+            is_head = self._state == _HEAD and error.reason is Reason.OVER_LIMIT
+            self._fail(Reason.RESPONSE_HEAD_LIMIT if is_head else error.reason)
 
     def _wait_turn(self, data: bytes) -> None:
         """This connection has had its share: everyone else comes first."""
@@ -273,7 +274,7 @@ class H1Client:
         if better is not None:
             return better
         if len(data) > limits.HEAD_BYTES:
-            raise ProtocolError("head too long")
+            raise ProtocolError(Reason.RESPONSE_HEAD_LIMIT.value, Reason.RESPONSE_HEAD_LIMIT)
         self._held = data
         return b""
 

@@ -92,7 +92,7 @@ class HeaderBlock:
         self.is_familiar = True
         """Every line was known: worth remembering as a whole."""
         if len(lines) > limits.HEAD_FIELDS:
-            raise ProtocolError("too many fields", Reason.OVER_LIMIT, 431)
+            raise ProtocolError(f"the head is over the limit of {limits.HEAD_FIELDS} fields", Reason.OVER_LIMIT, 431)
         options: list[bytes] = []
         fields = self.fields
         has_hops = False
@@ -214,8 +214,10 @@ def skip_empty_lines(data: bytes) -> bytes:
 def over_limit(data: bytes) -> ProtocolError:
     """What to say of a request head that is longer than we take."""
     if data.find(b"\n", 0, limits.HEAD_BYTES) < 0:
-        return ProtocolError("request line too long", Reason.OVER_LIMIT, 414)
-    return ProtocolError("head too long", Reason.OVER_LIMIT, 431)
+        return ProtocolError(
+            f"the request line is over the limit of {limits.HEAD_BYTES} octets", Reason.OVER_LIMIT, 414
+        )
+    return ProtocolError(f"the request's head is over the limit of {limits.HEAD_BYTES} octets", Reason.OVER_LIMIT, 431)
 
 
 _request_lines: Final[Table[bytes, tuple[bytes, bytes, bytes]]] = Table(

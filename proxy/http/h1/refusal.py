@@ -1,4 +1,4 @@
-"""What an HTTP/1 server answers by itself, and how a refusal is told to those who run the proxy."""
+"""What an HTTP/1 server answers by itself."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from typing import Final
 
 from proxy.core.errors import ProtocolError
 from proxy.core.faults import Faults
-from proxy.core.log import logger
 from proxy.core.reason import Reason
 from proxy.http.exchange import Exchange, Stage
 from proxy.http.head import ResponseHead
 from proxy.http.headers import field
+from proxy.http.refusal import note_refusal
 
-_log: Final = logger(__name__)
 _EMPTY: Final = field(b"content-length", b"0")
 
 
@@ -30,11 +29,3 @@ def refused(error: ProtocolError, faults: Faults | None) -> ResponseHead:
     """The answer to a request that no stage gets to see; counted and logged."""
     note_refusal(error, faults)
     return ResponseHead(error.status, [_EMPTY], 0)
-
-
-def note_refusal(error: ProtocolError, faults: Faults | None) -> None:
-    """Count it, and say it if a limit was passed: whoever runs into one has to learn which."""
-    if faults is not None:
-        faults.count(error.reason)
-    if error.reason is Reason.OVER_LIMIT:
-        _log.info("Request refused with %d: %s", error.status, error)

@@ -21,10 +21,11 @@ from proxy.http.exchange import Clock, Exchange, Stage
 from proxy.http.h1 import head as h1
 from proxy.http.h1.body import BodyReader, last_chunk, write_chunk
 from proxy.http.h1.expect import asks_to_continue
-from proxy.http.h1.linger import Linger
-from proxy.http.h1.refusal import BAD_TARGET, note_refusal, refused
+from proxy.http.h1.refusal import BAD_TARGET, refused
 from proxy.http.head import HTTP_1_0, TUNNEL, UNKNOWN, ResponseHead
 from proxy.http.headers import Field
+from proxy.http.linger import Linger
+from proxy.http.refusal import note_refusal
 from proxy.http.stream import NEXT_TURN, READ_AHEAD
 
 _HEAD: Final = 0

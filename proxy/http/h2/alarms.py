@@ -55,16 +55,16 @@ class Alarm:
 
 
 class Alarms:
-    __slots__ = ("_rings", "_wheel", "_armed")
+    __slots__ = ("wheel", "_rings", "_armed")
 
     def __init__(self, rings: Rings, wheel: Wheel | None) -> None:
         self._rings: Rings = rings
-        self._wheel = wheel
+        self.wheel = wheel
         self._armed: dict[int, Alarm] | None = None
 
     def arm(self, kind: int, timeout_s: float) -> None:
         """Nothing if that kind runs already."""
-        wheel = self._wheel
+        wheel = self.wheel
         if wheel is None:
             return
         armed = self._armed
@@ -87,7 +87,7 @@ class Alarms:
         """The connection is gone."""
         armed = self._armed
         self._armed = None
-        self._wheel = None
+        self.wheel = None
         self._rings = _NOBODY
         if armed is not None:
             for alarm in armed.values():

@@ -28,6 +28,8 @@ from proxy.http.h2.hpack_encoder import Encoder
 from proxy.http.h2.settings import H2Settings, PeerSettings
 from proxy.http.h2.stream import REMOTE_ENDED, H2Stream
 from proxy.http.h2.toll import Toll
+from proxy.http.linger import Linger
+from proxy.http.refusal import note_flood
 
 _unpack_header: Final = header_struct.unpack_from
 
@@ -364,11 +366,16 @@ class H2Connection:
         self.is_over = True
         self.is_going_away = True
         self._buffer = b""
+        wheel = self.alarms.wheel
         self.alarms.clear()
+        note_flood(reason)
         self.wire.write(frame.goaway(0 if self.is_client else self.last_id, code_of(reason)))
         self.retire()
         control.end_streams(self, reason)
-        self.wire.abort(reason)
+        if wheel is None or reason is Reason.PEER_SILENT:
+            self.wire.abort(reason)
+        else:
+            Linger(self.wire, wheel, self.is_writable, reason)  # or the GOAWAY would be lost behind what still comes
 
     def end_if_idle(self) -> None:
         """Nothing runs and nothing new will: what still comes needs no answer, and could get none."""

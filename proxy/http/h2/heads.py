@@ -63,7 +63,8 @@ def request_of(fields: list[Field]) -> RequestHead:
         else:
             _note_request_field(head, one, kind)
     if size > limits.HEAD_BYTES or len(fields) > limits.HEAD_FIELDS:
-        raise ProtocolError("head too long", Reason.OVER_LIMIT, 431)
+        text = f"the request's head is over the limit of {limits.HEAD_BYTES} octets or {limits.HEAD_FIELDS} fields"
+        raise ProtocolError(text, Reason.OVER_LIMIT, 431)
     head.version = HTTP_2
     head.has_crumbs = crumbs > 1
     method, scheme, authority, path, protocol = pseudo
@@ -166,7 +167,7 @@ def response_of(fields: list[Field]) -> ResponseHead:
                 raise ProtocolError(f"field {one.name[:50]!r}, which HTTP/2 forbids here")
             regular.append(one)
     if size > limits.HEAD_BYTES or len(fields) > limits.HEAD_FIELDS:
-        raise ProtocolError("head too long", Reason.OVER_LIMIT)
+        raise ProtocolError(Reason.RESPONSE_HEAD_LIMIT.value, Reason.RESPONSE_HEAD_LIMIT)
     if not status:
         raise ProtocolError("no status")
     head = ResponseHead(status, regular, length)

@@ -29,6 +29,8 @@ from proxy.http.h2.settings import DEFAULT, UNLIMITED, H2Settings
 from proxy.http.h2.stream import CLOSED, REMOTE_ENDED, H2Stream
 from proxy.http.head import HTTP_2, TUNNEL, RequestHead, ResponseHead
 from proxy.http.headers import Field, field
+from proxy.http.refusal import note_refusal
+from proxy.http.replies import answer, grpc_trailers, is_grpc
 from proxy.http.stream import keep
 
 _DRAIN: Final = b"draining"
@@ -164,7 +166,7 @@ class H2Server(H2Connection):
 
     def _refuse(self, stream_id: int, end: bool, error: ProtocolError) -> None:
         """A request that no stage gets to see: answered if it is well formed, reset if not."""
-        self.settings.count_fault(error.reason)
+        note_refusal(error, self.settings.faults)
         if is_answered(error):
             fields = (_status_field(error.status), _NO_BODY, date_field(self._now()))
             self.wire.write(frame.header_frames(stream_id, self.encoder.encode(fields), True))
@@ -274,12 +276,24 @@ class H2ServerStream(H2Stream):
         """The client does not take a head of this length; it gets one that it does."""
         exchange = self.exchange
         connection = self.connection
-        block = connection.encoder.encode((_status_field(502), _NO_BODY))
+        if exchange is not None and is_grpc(exchange.request):
+            fields = (_status_field(200), *answer(exchange.request, 502, 8, "", False, False).fields)
+        else:
+            fields = (_status_field(502), _NO_BODY)
+        block = connection.encoder.encode(fields)
         connection.wire.write(frame.header_frames(self.id, block, True))
         self.reset_with(NO_ERROR)
         self.exchange = None
         if exchange is not None:
             exchange.request_reset(error.reason)
+
+    def refuse_trailers(self) -> None:
+        exchange = self.exchange
+        if exchange is None or not is_grpc(exchange.request):
+            super().refuse_trailers()
+            return
+        self.connection.settings.count_fault(Reason.PEER_TRAILERS_LIMIT)
+        self.send_trailers(grpc_trailers(8, Reason.PEER_TRAILERS_LIMIT.value))
 
     # ---- tunnels
 

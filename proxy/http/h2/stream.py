@@ -106,8 +106,8 @@ class H2Stream:
         connection = self.connection
         try:
             block = connection.encoder.encode(tuple([one for one in fields if not one.kind or one.kind == COOKIE]))
-        except ProtocolError as error:
-            self.fail(error.reason)  # without them the message would look whole: gRPC's status is among them
+        except ProtocolError:
+            self.refuse_trailers()
             return
         if block:
             connection.wire.write(frame.header_frames(self.id, block, True))
@@ -248,8 +248,8 @@ class H2Stream:
         """Fields of framing, routing, trust and the mesh are dropped (RFC 9110 section 6.5.1); what no message may hold is refused."""
         if self.body_left > 0:
             raise ProtocolError("body does not match content-length")
-        if sum([one.size for one in fields]) > limits.TRAILER_BYTES:
-            raise ProtocolError("trailers too long", Reason.OVER_LIMIT)
+        if sum([one.size for one in fields]) > limits.HEAD_BYTES:
+            raise ProtocolError(Reason.TRAILERS_LIMIT.value, Reason.TRAILERS_LIMIT)
         kept: list[Field] = []
         for one in fields:
             kind = one.kind
@@ -311,6 +311,10 @@ class H2Stream:
     def deliver_reset(self, reason: Reason, code: int) -> None:
         """`code` is the peer's, or the one that stands for `reason`."""
         raise NotImplementedError
+
+    def refuse_trailers(self) -> None:
+        """The peer does not take trailers of that length; without any the message would look whole."""
+        self.fail(Reason.PEER_TRAILERS_LIMIT)
 
     def deliver_end(self, reason: Reason, code: int) -> None:
         """The stream ended with its connection, or by the peer's GOAWAY."""

@@ -1,0 +1,73 @@
+"""Linger: the codec of a connection whose last word is written, until its peer has hung up.
+
+It answers nothing. What still comes is thrown away, because closing a socket
+with unread bytes resets it, and a reset makes the peer lose the answer or the
+GOAWAY that is under way (RFC 9112 section 9.6). Bytes and time are bounded.
+"""
+
+from __future__ import annotations
+
+from proxy.core import limits
+from proxy.core.codec import Wire
+from proxy.core.reason import Reason
+from proxy.core.timers import Expires, Wheel
+
+
+class Linger:
+    __slots__ = ("reason", "_wire", "_wheel", "_deadline", "_left", "_is_writable", "_is_over")
+
+    def __init__(self, wire: Wire, wheel: Wheel | None, is_writable: bool, reason: Reason = Reason.COMPLETE) -> None:
+        """Half-closes the wire, which in the end is lost with `reason`. Without a wheel only bytes are bounded.
+
+        A peer that is at fault has GOAWAY_S to read why, any other LINGER_S.
+        """
+        self.reason = reason
+        self._wire = wire
+        self._wheel = wheel
+        self._left = limits.LINGER_BYTES
+        self._is_writable = is_writable
+        self._is_over = False
+        self._deadline: set[Expires] | None = None
+        if wheel is not None:
+            timeout_s = limits.LINGER_S if reason is Reason.COMPLETE else limits.GOAWAY_S
+            self._deadline = wheel.arm(self, wheel.ticks(timeout_s))
+        wire.hand_over(self)
+        wire.end()
+
+    def feed(self, data: bytes) -> None:
+        self._left -= len(data)
+        if self._left < 0:
+            self.close()
+
+    def eof(self) -> None:
+        """Both ways have ended, so the wire closes itself, unless there is a fault to be told."""
+        self._end()
+        if self.reason is not Reason.COMPLETE:
+            self._wire.abort(self.reason)
+
+    def writable(self, is_writable: bool) -> None:
+        self._is_writable = is_writable
+
+    def lost(self, reason: Reason) -> None:
+        self._end()
+
+    def close(self) -> None:
+        if not self._is_over:
+            self._end()
+            self._wire.abort(self.reason)
+
+    def expired(self) -> None:
+        """Of the wheel: long enough, unless the client is still busy with reading its answer."""
+        self._deadline = None
+        wheel = self._wheel
+        if wheel is not None and not self._is_writable and self.reason is Reason.COMPLETE:
+            self._deadline = wheel.arm(self, wheel.ticks(limits.LINGER_S))
+        else:
+            self.close()
+
+    def _end(self) -> None:
+        self._is_over = True
+        deadline = self._deadline
+        if deadline is not None:
+            self._deadline = None
+            deadline.discard(self)
