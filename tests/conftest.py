@@ -1,4 +1,5 @@
-"""How the suite is shared out among worker processes: which tests stay together, and which begin first.
+"""How the suite is shared out among worker processes: which tests stay together, and which begin first. And the collector
+rests while pytest parses sources.
 
 Ports are the kernel's choice, folders are pytest's, names of namespaces carry the process id: any two tests may run
 beside each other. What is kept together shares something that is dear to make.
@@ -6,6 +7,8 @@ beside each other. What is kept together shares something that is dear to make.
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -28,3 +31,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         together = package if package in SHARES_A_MESH else item.path.relative_to(TESTS).as_posix()
         item.add_marker(pytest.mark.xdist_group(together))
     items.sort(key=lambda item: order.get(item.path.relative_to(TESTS).parts[0], len(order)))
+
+
+# CPython before 3.11.5 takes one counter for all parsing of sources to syntax trees ("AST constructor recursion depth
+# mismatch", gh-106905): when the collector runs within it, and a task that it finds logs its exception with a traceback,
+# whose marks need parsing too, the outer one fails, and pytest with it. So no collection while a failure is told, or while
+# asserts are rewritten.
+
+
+def _without_collector() -> Generator[None, object, object]:
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport() -> Generator[None, object, object]:
+    return (yield from _without_collector())
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    return (yield from _without_collector())

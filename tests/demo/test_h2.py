@@ -11,6 +11,7 @@ import pytest
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import RequestReceived
+from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
 from proxy.cli.demo.app import SERVED_BY, Replica
@@ -49,12 +50,16 @@ class Peer:
         connection.initiate_connection()
         connection.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: self._streams})
         writer.write(connection.data_to_send())
-        while data := await reader.read(65536):
-            for event in connection.receive_data(data):
-                if isinstance(event, RequestReceived):
-                    self._act(connection, event.stream_id)
-            writer.write(connection.data_to_send())
-        writer.close()
+        try:
+            while data := await reader.read(65536):
+                for event in connection.receive_data(data):
+                    if isinstance(event, RequestReceived):
+                        self._act(connection, event.stream_id)
+                writer.write(connection.data_to_send())
+        except ProtocolError:
+            pass  # h2 takes nothing after its own GOAWAY
+        finally:
+            writer.close()
 
 
 @asynccontextmanager
