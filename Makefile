@@ -15,7 +15,7 @@ PARALLEL = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 export PYTEST_DISABLE_PLUGIN_AUTOLOAD := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo image test-image lock test test-compiled h2spec fuzz lint compile bench api clean
+.PHONY: help demo image test-image lock test test-compiled coverage mutate h2spec fuzz lint compile bench api clean
 
 help:  ## this list
 	@awk -F ':[^#]*## ' '/^[a-z0-9-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -56,6 +56,17 @@ test-compiled: $(COMPILED)/.ready  ## the same tests on the compiled wheel, away
 	rm -rf build/tested && mkdir -p build/tested
 	cp -r tests pyproject.toml build/tested/
 	cd build/tested && $(CURDIR)/$(COMPILED)/bin/python $(PYTEST) --ignore=tests/architecture $(PARALLEL) $(ARGS)
+
+coverage: $(VENV)/.ready  ## branch coverage of each package, processes that tests start included: make coverage VERBOSE=-v
+	rm -rf build/coverage && mkdir -p build/coverage
+	$(BIN)/coverage run $(PYTEST) $(PARALLEL) --timeout=300 $(ARGS); status=$$?; \
+		$(BIN)/coverage combine --quiet && $(BIN)/python -m tests.measure.packages $(VERBOSE) && exit $$status
+
+mutate: $(VENV)/.ready  ## what the tests do not notice, by mutmut: make mutate ARGS="--seed 1 --count 400"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[mutate]' >&2
+	rm -rf build/mutated && mkdir -p build/mutated
+	cp -r proxy tests pyproject.toml README.md build/mutated/
+	cd build/mutated && PATH="$(CURDIR)/$(BIN):$$PATH" nice -n 10 $(CURDIR)/$(BIN)/python -m tests.measure.mutants $(ARGS)
 
 IMAGE ?= sponson
 

@@ -8,6 +8,7 @@ beside each other. What is kept together shares something that is dear to make.
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Generator
 from pathlib import Path
 
@@ -23,6 +24,11 @@ SLOWEST_FIRST = ("websocket", "demo", "run", "interop", "netns", "outbound", "fi
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("netns") is not None:
+            item.add_marker(pytest.mark.needs_root)
+        elif item.get_closest_marker("needs_root") is not None and os.geteuid():
+            item.add_marker(pytest.mark.skip(reason="needs root"))
     if not hasattr(config, "workerinput"):
         return
     order = {package: place for place, package in enumerate(SLOWEST_FIRST)}

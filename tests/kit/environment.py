@@ -19,7 +19,7 @@ def environment(**changes: str | None) -> dict[str, str]:
         "IDENTITY_SVC_ADDR": "127.0.0.1:8080",
         "IDENTITY_SVC_NAME": "linkerd-identity.linkerd.serviceaccount.identity.linkerd.cluster.local",
         "IDENTITY_LOCAL_NAME": NAME,
-        "IDENTITY_DIR": "/nowhere",
+        "IDENTITY_DIR": "/proc/nowhere",  # not even root can make it: keys stay in memory
         "IDENTITY_TOKEN_FILE": str(DATA / "token"),
         "IDENTITY_TRUST_ANCHORS": (DATA / "anchor.pem").read_text(),
         "INBOUND_DEFAULT_POLICY": "all-unauthenticated",

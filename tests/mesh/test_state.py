@@ -19,7 +19,7 @@ def test_b32_a_directory_that_others_may_write_to_is_refused(mode: int, tmp_path
         State(directory).create()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a directory of another user")
+@pytest.mark.needs_root  # only root can make a directory of another user
 def test_b32_another_users_directory_is_refused(tmp_path: Path) -> None:
     directory = tmp_path / "state"
     directory.mkdir(mode=0o700)
@@ -28,7 +28,7 @@ def test_b32_another_users_directory_is_refused(tmp_path: Path) -> None:
         State(directory).create()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file of another user")
+@pytest.mark.needs_root  # only root can make a file of another user
 def test_b32_another_users_secret_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "ca.key"
     path.touch(mode=0o600)

@@ -30,8 +30,9 @@ def heard(client: ssl.SSLSocket) -> bytes:
     try:
         return client.recv(1)
     except ssl.SSLError as error:
-        assert error.reason == "UNEXPECTED_EOF_WHILE_READING"
-        return b""
+        if error.reason == "UNEXPECTED_EOF_WHILE_READING":
+            return b""
+        raise
 
 
 def client_hello(name: str) -> bytes:

@@ -15,7 +15,8 @@ from proxy.tls.csr import load_or_make
 NAME = "web.ns.serviceaccount.identity.linkerd.cluster.local"
 OTHER_USER = 12345
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+needs_root = pytest.mark.needs_root
+"""Only root can give a file to another user."""
 
 
 def mode_of(file: Path) -> int:
