@@ -66,7 +66,11 @@ def flood(stage: Stage, batches: list[bytes], fault: str) -> tuple[int, int] | N
     is_over.set()
     beside.join(DEADLINE_S)
     assert sorted(took)[len(took) * 99 // 100] < 1.5, "the polite client noticed"
-    assert stage.topology.metric(side, "sponson_connection_faults_total", f'reason="{fault}"') == before + 1
+    attacker.peer.close()
+    until(
+        lambda: stage.topology.metric(side, "sponson_connection_faults_total", f'reason="{fault}"') == before + 1,
+        "it is counted",
+    )
     return end
 
 
