@@ -10,7 +10,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from google.protobuf.message import Message
 
-from proxy.api import destination_pb2, identity_pb2, inbound_pb2, outbound_pb2, tap_pb2
+from proxy.api import destination_pb2, identity_pb2, inbound_pb2, join_pb2, outbound_pb2, tap_pb2
 
 Q = TypeVar("Q", bound=Message)
 A = TypeVar("A", bound=Message)
@@ -52,6 +52,9 @@ OUTBOUND_WATCH: Final = Method(
     _PACKAGE + "outbound.OutboundPolicies/Watch", outbound_pb2.TrafficSpec, outbound_pb2.OutboundPolicy, True
 )
 TAP_OBSERVE: Final = Method(_PACKAGE + "tap.Tap/Observe", tap_pb2.ObserveRequest, tap_pb2.TapEvent, True)
+
+JOIN: Final = Method("/io.sponson.join.Join/Join", join_pb2.JoinRequest, join_pb2.JoinResponse, False)
+"""Of our own control plane; not part of Linkerd's interface, and so not among METHODS."""
 
 METHODS: Final[tuple[Method[Message, Message], ...]] = (
     DESTINATION_GET,

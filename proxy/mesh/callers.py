@@ -1,7 +1,7 @@
 """Who asks the control plane, who is answered, and what becomes of a message that cannot be read.
 
 On loopback everybody on this machine is answered. Off loopback only workloads of the mesh are: whoever shows a
-certificate of ours that has not been revoked. Certify is for those who have none yet. A workload may have connected
+certificate of ours that has not been revoked. Certify and Join, which judge by a token, are for those who have none yet. A workload may have connected
 before it had its certificate: the refusal ends that connection, so that its next one shows it.
 """
 
@@ -25,7 +25,7 @@ _log: Final = logging.getLogger("sponson.mesh")
 
 UNAUTHENTICATED: Final = grpc.StatusCode.UNAUTHENTICATED
 
-FOR_EVERYBODY: Final = frozenset((services.CERTIFY.path,))
+FOR_EVERYBODY: Final = frozenset((services.CERTIFY.path, services.JOIN.path))
 _LINES_A_SECOND: Final = 10
 _SHOWN_CHARACTERS: Final = 300
 

@@ -34,7 +34,9 @@ from proxy.mesh.identity.authority import CertificateAuthority
 from proxy.mesh.identity.issuers import Brought
 from proxy.mesh.identity.keys import Keys, Upkeep, open_keys
 from proxy.mesh.identity.service import Identity
+from proxy.mesh.join.service import Join
 from proxy.mesh.kinds.catalog import CATALOG
+from proxy.mesh.kinds.workloads.external_workload import EXTERNAL_WORKLOAD
 from proxy.mesh.model import DEFAULT_POLICIES, SERVER_IDENTITY
 from proxy.mesh.report.beliefs import Beliefs
 from proxy.mesh.report.desk import Desk
@@ -110,7 +112,7 @@ def run(settings: Settings) -> None:
 
 async def start(settings: Settings, topics: Topics, keys: Keys) -> Served:
     """Serve a state as it changes, and write the address into the state directory; ServeError if the port is taken."""
-    callers = Callers(RefusalLog(), keys.why_not)
+    callers = Callers(RefusalLog(), lambda caller: keys.why_not(caller, _is_named(topics, caller.identity)))
     server = grpc.aio.server(options=_OPTIONS, interceptors=(callers,))
     feed = Feed(topics)
     server.add_generic_rpc_handlers(_handlers(feed, keys, settings.default_policy))
@@ -227,7 +229,8 @@ def keep(served: Served, keys: Keys) -> Upkeep:
 
 def _handlers(feed: Feed, keys: Keys, default_policy: str) -> tuple[grpc.GenericRpcHandler[Any, Any], ...]:
     inbound = InboundPolicies(default_policy)
-    identity = Identity(keys, time.time)
+    identity = Identity(keys, time.time, lambda namespace, name: _identity_of(feed.topics, namespace, name))
+    join = Join(identity)
     return tuple(
         _generic(
             {
@@ -240,9 +243,21 @@ def _handlers(feed: Feed, keys: Keys, default_policy: str) -> tuple[grpc.Generic
                 services.CERTIFY.path: calling(
                     services.CERTIFY, lambda request: identity.certify(request, current_caller())
                 ),
+                services.JOIN.path: calling(services.JOIN, lambda request: join.join(request, current_caller())),
             }
         )
     )
+
+
+def _identity_of(topics: Topics, namespace: str, name: str) -> str | None:
+    """What the manifests say that a workload is."""
+    found = topics.snapshot.one(EXTERNAL_WORKLOAD, (namespace, name))
+    return None if found is None else found.identity
+
+
+def _is_named(topics: Topics, identity: str) -> bool:
+    """Whether a workload of the manifests has this identity, as one may that another CA has given a SPIFFE ID."""
+    return any(workload.identity == identity for workload in topics.snapshot.all(EXTERNAL_WORKLOAD))
 
 
 def _generic(handlers: dict[str, Any]) -> Iterable[grpc.GenericRpcHandler[Any, Any]]:

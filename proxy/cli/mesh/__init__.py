@@ -16,6 +16,8 @@ ACTIONS: Final = {
     "serve": "serve the control plane",
     "token": "print a signed token that proves a service account",
     "env": "print a workload's environment, or run a command with it",
+    "invite": "print one line by which a workload on another machine joins",
+    "join": "take an invitation, and write what this machine's sidecar needs",
     "status": "show whether a control plane runs, and what is up",
     "get": "show services, endpoints, workloads, policies or routes as the control plane believes them",
     "describe": "show all that is believed of one object, and who watches it",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from proxy.core.addr import Addr, parse_addr
-from proxy.mesh.identity.tokens import Account
+from proxy.mesh.identity.tokens import Account, canonical_address
 from proxy.mesh.manifests.schema import is_dns_name
 from proxy.mesh.state import default_directory
 
@@ -39,6 +39,13 @@ def an_addr(text: str) -> Addr:
         return parse_addr(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def an_address(text: str) -> str:
+    try:
+        return canonical_address(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no IP address") from None
 
 
 def dns_name(text: str) -> str:

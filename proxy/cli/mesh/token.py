@@ -7,8 +7,8 @@ import sys
 import time
 from typing import Final
 
-from proxy.cli.mesh.arguments import DAY_S, account_of, add_account, add_state, dns_name, duration_s
-from proxy.mesh.identity.tokens import Binding, canonical_address, open_tokens
+from proxy.cli.mesh.arguments import DAY_S, account_of, add_account, add_state, an_address, dns_name, duration_s
+from proxy.mesh.identity.tokens import Binding, open_tokens
 from proxy.mesh.state import State, StateError
 
 FAILURES: Final = (StateError,)
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workload", type=dns_name, help="the ExternalWorkload that it is for (any)")
     parser.add_argument(
         "--address",
-        type=_address,
+        type=an_address,
         action="append",
         default=[],
         help="from where alone it may be shown; may be repeated",
@@ -35,10 +35,3 @@ def run(arguments: argparse.Namespace) -> int:
     # Proxies send a token file as it is, and a line end in it is refused, as Linkerd refuses it: a file gets none.
     print(token, end="\n" if sys.stdout.isatty() else "")
     return 0
-
-
-def _address(text: str) -> str:
-    try:
-        return canonical_address(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no IP address") from None

@@ -38,11 +38,14 @@ class Keys(NamedTuple):
     issued: Issued
     revocations: Revocations
 
-    def why_not(self, caller: Caller) -> str:
-        """Why somebody whose certificate our anchors vouch for is not answered; empty if it is."""
+    def why_not(self, caller: Caller, is_named: bool) -> str:
+        """Why somebody whose certificate our anchors vouch for is not answered; empty if it is.
+
+        `is_named`: a manifest names this identity.
+        """
         if self.revocations.is_certificate_revoked(caller.identity, caller.serial):
             return f"the certificate of {caller.identity} was revoked"
-        if not caller.identity.endswith(f".{IDENTITY_SUFFIX}"):
+        if not is_named and not caller.identity.endswith(f".{IDENTITY_SUFFIX}"):
             return f"{caller.identity} is no identity of this mesh"
         return ""
 

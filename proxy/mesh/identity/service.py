@@ -64,6 +64,14 @@ class Identity:
             self._refusals.say(caller, "Certify", refusal.text)
             raise
 
+    @property
+    def trust_anchors_pem(self) -> str:
+        return self._keys.authority.anchors_pem.decode()
+
+    def reissue(self, proof: Proof, ttl_s: float) -> str:
+        """A token that proves the same from now on."""
+        return self._keys.tokens.issue(proof.account, self._now(), ttl_s, proof.binding)
+
     def prove(self, token: bytes, caller: Caller) -> tuple[Proof, str]:
         """What a token proves to us now, from where it is shown, and the identity of its account; Refusal otherwise."""
         try:

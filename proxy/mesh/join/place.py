@@ -1,0 +1,81 @@
+"""The place of a workload that has joined from another machine: a directory with what its sidecar needs.
+
+sidecar.env     its environment, as systemd and docker read it
+token           what it proves itself by (0600); ca.crt: whom it trusts
+joined.json     where it joined and as whom
+identity/       key and CSR of its sidecar (0700)
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from proxy.core.addr import Addr, parse_addr
+from proxy.mesh.environment import Files, Ports, Workload, as_env_file, environment_of
+from proxy.mesh.identity.tokens import Account
+from proxy.mesh.state import StateError, make_private, read_secret, write_file
+
+ENV_FILE: Final = "sidecar.env"
+TOKEN_FILE: Final = "token"
+ANCHORS_FILE: Final = "ca.crt"
+_JOINED_FILE: Final = "joined.json"
+_IDENTITY: Final = "identity"
+
+
+class Joined(NamedTuple):
+    """Where a workload has joined, and as whom."""
+
+    server: Addr
+    account: Account
+    workload: str
+
+
+class Place:
+    __slots__ = ("directory",)
+
+    def __init__(self, directory: Path) -> None:
+        self.directory: Final = directory.absolute()
+
+    def settle(self, joined: Joined, ports: Ports, app_ports: tuple[int, ...]) -> dict[str, str]:
+        """Write the environment of a sidecar whose token and anchors are here; the variables. StateError if that fails."""
+        make_private(self.directory / _IDENTITY, self.directory)
+        workload = Workload(joined.account, joined.workload, ports, 0.0, app_ports)
+        files = Files(self.directory / _IDENTITY, self.directory / TOKEN_FILE, self.directory / ANCHORS_FILE)
+        variables = environment_of(joined.server, workload, files)
+        write_file(self.directory / ENV_FILE, f"{as_env_file(variables)}\n".encode(), 0o644)
+        said = {"server": str(joined.server), **joined.account._asdict(), "workload": joined.workload}
+        write_file(self.directory / _JOINED_FILE, json.dumps(said, indent=1).encode(), 0o644)
+        return variables
+
+    def keep(self, token: bytes, trust_anchors: str) -> None:
+        """Put these in place of what was there; StateError if that cannot be."""
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_file(self.directory / ANCHORS_FILE, trust_anchors.encode(), 0o644)
+        write_file(self.directory / TOKEN_FILE, token)
+
+    def joined(self) -> Joined:
+        """StateError if nobody has joined from here."""
+        path = self.directory / _JOINED_FILE
+        try:
+            said = json.loads(path.read_bytes())
+            account = Account(said["service_account"], said["namespace"])
+            return Joined(parse_addr(said["server"]), account, said["workload"])
+        except OSError as error:
+            raise StateError(f"{path}: {error.strerror}: has a workload joined from here?") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise StateError(f"{path}: cannot be read: {error!r}") from None
+
+    def token(self) -> bytes:
+        found = read_secret(self.directory / TOKEN_FILE)
+        if found is None:
+            raise StateError(f"{self.directory / TOKEN_FILE}: No such file or directory")
+        return found
+
+    def trust_anchors(self) -> str:
+        path = self.directory / ANCHORS_FILE
+        try:
+            return path.read_text()
+        except (OSError, ValueError) as error:
+            raise StateError(f"{path}: {error}") from None
