@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any, Final, Protocol
 
@@ -271,6 +272,7 @@ NAME: Final = Text(pattern=_NAME, means="DNS name", longest=253)
 _TAG_NAMES: Final = {"int": "a whole number", "str": "a string", "bool": "true or false", "map": "a mapping"}
 
 
+@lru_cache(maxsize=4096)
 def is_dns_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 

@@ -5,7 +5,9 @@ Lines are counted within the text that was parsed, from 1; whoever keeps the tex
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final, NamedTuple
 
@@ -48,7 +50,7 @@ class Value:
     __slots__ = ("raw", "line", "tag", "_parent", "_key")
 
     def __init__(
-        self, raw: str | dict[str, Value] | list[Value], tag: str, line: int, parent: Value | None, key: str
+        self, raw: str | dict[str, Value] | list[Value], tag: str, line: int, parent: Value | None, key: str | int
     ) -> None:
         self.raw: Final = raw
         self.line: Final = line
@@ -62,8 +64,11 @@ class Value:
         parts: list[str] = []
         here: Value | None = self
         while here is not None:
-            if here._key:
-                parts.append(here._key)
+            key = here._key
+            if isinstance(key, int):
+                parts.append(f"[{key}]")
+            elif key:
+                parts.append(f".{key}")
             here = here._parent
         return "".join(reversed(parts)).removeprefix(".")
 
@@ -90,6 +95,9 @@ class Value:
 
     def get(self, *keys: str) -> Value | None:
         """The value under a path of keys; None if one is absent or null. ManifestError if one is no mapping."""
+        if len(keys) == 1 and isinstance(self.raw, dict):
+            only = self.raw.get(keys[0])
+            return None if only is None or only.tag == "null" else only
         here = self
         for key in keys:
             found = here.fields().get(key)
@@ -157,20 +165,32 @@ class Value:
     def ip(self) -> str:
         """An IP address in its canonical text."""
         text = self.text()
-        try:
-            if "%" not in text:
-                return str(ip_address(text))
-        except ValueError:
-            pass
-        raise self.error(f"{_short(text)} is no IP address")
+        found = _canonical_ip(text)
+        if not found:
+            raise self.error(f"{_short(text)} is no IP address")
+        return found
 
 
+@lru_cache(maxsize=4096)
 def plain_tag(text: str) -> str:
     """What a plain scalar is by YAML 1.1: `str`, `int`, `bool`, `null`, …"""
     for tag, expression in _PLAIN.get(text[:1], ()):
         if expression.match(text):
             return str(tag.removeprefix(_TAG))
     return "str"
+
+
+@lru_cache(maxsize=4096)
+def _canonical_ip(text: str) -> str:
+    """Empty if it is none."""
+    try:
+        return socket.inet_ntop(socket.AF_INET, socket.inet_pton(socket.AF_INET, text))
+    except (OSError, ValueError):
+        pass
+    try:
+        return "" if "%" in text or len(text) > 45 else str(ip_address(text))
+    except ValueError:
+        return ""
 
 
 def short_tag(tag: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import yaml
+from yaml import cyaml
 
 from proxy.mesh.manifests.value import Fault, ManifestError, Value, plain_tag, short_tag
 
@@ -19,11 +20,14 @@ _VALUES: Final = 2_000_000
 
 _MERGE: Final = "<<"
 
+_PARSER: Final[Any] = vars(cyaml)["CParser"]
+"""libyaml's parser alone: events are all that is wanted of it."""
+
 
 def documents(text: str) -> Iterator[Value]:
     """The documents of a text that are not empty; ManifestError where it is no YAML."""
     try:
-        parser: Any = yaml.CSafeLoader(text)
+        parser: Any = _PARSER(text)
         while True:
             event = parser.get_event()
             if event is None or isinstance(event, yaml.StreamEndEvent):
@@ -42,15 +46,26 @@ def documents(text: str) -> Iterator[Value]:
 class _Open:
     """A mapping or list whose end has not come yet."""
 
-    __slots__ = ("value", "key", "merged", "anchor", "size")
+    __slots__ = ("value", "raw", "is_mapping", "key", "merged", "anchor", "size")
 
     def __init__(self, value: Value, anchor: str | None) -> None:
         self.value = value
+        self.raw: Any = value.raw
+        self.is_mapping = isinstance(value.raw, dict)
         self.key: str | None = None
         """Of the mapping's next value."""
         self.merged: list[Value] = []
         self.anchor = anchor
         self.size = 1
+
+    @property
+    def place(self) -> str | int:
+        """The key or index of what comes next; ManifestError where a key was to come."""
+        if not self.is_mapping:
+            return len(self.raw)
+        if self.key is None:
+            raise self.value.error("a key must be a string")
+        return self.key
 
 
 class _Builder:
@@ -72,15 +87,19 @@ class _Builder:
             kind = event.__class__
             if kind is yaml.ScalarEvent:
                 top = stack[-1] if stack else None
-                if top is not None and top.key is None and isinstance(top.value.raw, dict):
+                if top is not None and top.is_mapping and top.key is None:
                     self._take_key(top, event)
-                    continue
-                tag = event.tag
-                if tag is None or tag == "!":
-                    tag = plain_tag(event.value) if event.implicit[0] else "str"
+                elif top is None or event.anchor or top.key == _MERGE:
+                    self._place(self._value(event.value, _tag_of(event), event), event.anchor, 1)
                 else:
-                    tag = short_tag(tag)
-                self._place(self._value(event.value, tag, event), event.anchor, 1)
+                    # The usual case, written out: most of all events are these.
+                    value = Value(event.value, _tag_of(event), event.start_mark.line + 1, top.value, top.place)
+                    top.size += 1
+                    if top.is_mapping:
+                        top.raw[top.key] = value
+                        top.key = None
+                    else:
+                        top.raw.append(value)
             elif kind is yaml.MappingStartEvent:
                 self._open(self._value({}, "map", event), event.anchor)
             elif kind is yaml.SequenceStartEvent:
@@ -98,16 +117,11 @@ class _Builder:
         if not self._stack:
             return Value(raw, tag, line, None, "")
         top = self._stack[-1]
-        if isinstance(top.value.raw, list):
-            return Value(raw, tag, line, top.value, f"[{len(top.value.raw)}]")
-        if top.key is None:
-            raise ManifestError(Fault(line, top.value.path, "a key must be a string"))
-        return Value(raw, tag, line, top.value, f".{top.key}")
+        return Value(raw, tag, line, top.value, top.place)
 
     def _take_key(self, top: _Open, event: Any) -> None:
         key = event.value
-        raw = top.value.raw
-        if key in raw and key != _MERGE:
+        if key in top.raw and key != _MERGE:
             raise ManifestError(Fault(event.start_mark.line + 1, top.value.path, f"{key} is given twice"))
         if event.anchor:
             self._anchors[event.anchor] = (Value(key, "str", event.start_mark.line + 1, top.value, ""), 1)
@@ -122,13 +136,9 @@ class _Builder:
 
     def _close(self) -> None:
         done = self._stack.pop()
-        raw = done.value.raw
-        if done.merged:
-            assert isinstance(raw, dict)
-            for source in done.merged:
-                assert isinstance(source.raw, dict)
-                for key, value in source.raw.items():
-                    raw.setdefault(key, value)
+        for source in done.merged:
+            for key, value in source.fields().items():
+                done.raw.setdefault(key, value)
         self._place(done.value, done.anchor, done.size)
 
     def _alias(self, event: Any) -> None:
@@ -139,7 +149,7 @@ class _Builder:
         if known is None:
             raise ManifestError(Fault(line, "", f"the alias {event.anchor} stands within what it means"))
         top = self._stack[-1] if self._stack else None
-        if top is not None and top.key is None and isinstance(top.value.raw, dict):
+        if top is not None and top.is_mapping and top.key is None:
             event.value = known[0].raw
             if not isinstance(event.value, str):
                 raise ManifestError(Fault(line, top.value.path, "a key must be a string"))
@@ -159,19 +169,26 @@ class _Builder:
         top.size += size
         if top.size > _VALUES:
             raise value.error(f"more than {_VALUES} values, with aliases written out")
-        raw = top.value.raw
-        if isinstance(raw, list):
-            raw.append(value)
+        if not top.is_mapping:
+            top.raw.append(value)
             return
-        assert isinstance(raw, dict)
-        key, top.key = top.key, None
-        if key is None:
-            raise ManifestError(Fault(value.line, top.value.path, "a key must be a string"))
+        key = top.place
+        top.key = None
         if key == _MERGE and value.tag in ("map", "seq"):
-            sources = value.raw if isinstance(value.raw, list) else [value]
-            for source in sources:
-                if not isinstance(source.raw, dict):
-                    raise value.error("only mappings can be merged")
-                top.merged.append(source)
-            return
-        raw[key] = value
+            self._merge(top, value)
+        else:
+            top.raw[key] = value
+
+    def _merge(self, into: _Open, value: Value) -> None:
+        sources = value.raw if isinstance(value.raw, list) else [value]
+        for source in sources:
+            if not isinstance(source.raw, dict):
+                raise value.error("only mappings can be merged")
+            into.merged.append(source)
+
+
+def _tag_of(event: Any) -> str:
+    tag = event.tag
+    if tag is None or tag == "!":
+        return plain_tag(event.value) if event.implicit[0] else "str"
+    return short_tag(tag)

@@ -7,6 +7,7 @@ daemon, so that a process that is told to end does not wait for it.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import queue
 import threading
@@ -134,11 +135,20 @@ class Manifests:
 
     async def open(self) -> Update:
         """The first state; ManifestErrors if it may not be served."""
-        update = await self._thread.run(self._reader.read_all)
+        update = await self._thread.run(self._read_first)
         self._tell(update)
         check(update, self._rules)
         _log.info("%s: %s", self._reader.folder.path, counts(update))
         return update
+
+    def _read_first(self) -> Update:
+        """Much is made and nothing of it is garbage: the collector waits, and never looks at it again."""
+        gc.disable()
+        try:
+            return self._reader.read_all()
+        finally:
+            gc.freeze()
+            gc.enable()
 
     async def follow(self, publish: Callable[[Update], object], stop: asyncio.Event) -> None:
         """Publish the state after every change, until `stop`."""

@@ -6,6 +6,7 @@ exactly (`touched`), and a View knows what its reader looked at, so that only th
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -137,15 +138,32 @@ class _Change:
         gone, come = self._gone.get(table, {}), self._come.get(table, {})
         for under in {*gone, *come}:
             self._touched.add((table, under))
-            leaving = gone.get(under, ())
-            kept = [one for one in rows.get(under, ()) if one.key not in leaving]
-            kept += come.get(under, {}).values()
-            kept.sort(key=lambda one: one.key)
-            if kept:
-                rows[under] = tuple(kept)
+            row = _changed_row(rows.get(under, ()), gone.get(under, ()), come.get(under, {}))
+            if row:
+                rows[under] = row
             else:
                 rows.pop(under, None)
         return rows
+
+
+def _changed_row(row: tuple[Any, ...], gone: Iterable[Key], come: Mapping[Key, Any]) -> tuple[Any, ...]:
+    """A row stays sorted by key; places are looked for, since a row may hold a whole namespace."""
+    models = list(row)
+    for key in gone:
+        if key not in come:
+            del models[bisect_left(models, key, key=_key)]
+    for key, model in come.items():
+        index = bisect_left(models, key, key=_key)
+        if index < len(models) and models[index].key == key:
+            models[index] = model
+        else:
+            models.insert(index, model)
+    return tuple(models)
+
+
+def _key(model: Any) -> Key:
+    key: Key = model.key
+    return key
 
 
 class View:

@@ -37,15 +37,8 @@ class Update(NamedTuple):
     """Something that could not be used may forbid something."""
 
 
-class _Claims(NamedTuple):
-    """The documents of one file that say to be one object."""
-
-    lines: tuple[tuple[int, Any], ...]
-    """Line and model, which is None if something is wrong with it."""
-
-
 class Store:
-    __slots__ = ("snapshot", "_now", "_files", "_claims", "_held", "_duplicates")
+    __slots__ = ("snapshot", "_now", "_files", "_claims", "_held", "_duplicates", "_faults", "_restricting")
 
     def __init__(self, now: Callable[[], float]) -> None:
         """`now`: Unix seconds."""
@@ -56,6 +49,10 @@ class Store:
         self._held: dict[str, set[ObjectId]] = {}
         """File → objects that are kept only because parts of it cannot be made out."""
         self._duplicates: dict[ObjectId, tuple[Said, ...]] = {}
+        self._faults: dict[str, tuple[Said, ...]] = {}
+        """Of files that have any."""
+        self._restricting: set[str] = set()
+        """Files of which something that could not be used may forbid something."""
 
     def update(self, files: Mapping[str, FileRead | None]) -> Update:
         """The state after these files were read, or (None) have gone."""
@@ -70,14 +67,20 @@ class Store:
         touched: frozenset[Facet] = frozenset()
         if changes:
             self.snapshot, touched = self.snapshot.after(changes)
-        restricts = any(placed.read.may_restrict for read in self._files.values() for placed in read.chunks)
-        return Update(self.snapshot, touched, self._faults(), restricts)
+        return Update(self.snapshot, touched, self._all_faults(), bool(self._restricting))
 
     def _replace(self, file: str, read: FileRead | None) -> set[ObjectId]:
         """Take a file's new claims for its old ones; the objects that this may change."""
         before = self._files.pop(file, None)
+        self._faults.pop(file, None)
+        self._restricting.discard(file)
         if read is not None:
             self._files[file] = read
+            faults = tuple(_faults_of(read))
+            if faults:
+                self._faults[file] = faults
+            if any(placed.read.may_restrict for placed in read.chunks):
+                self._restricting.add(file)
         old, new = _placed(before), _placed(read)
         affected = self._held.pop(file, set())
         for placed in old.keys() - new.keys():
@@ -131,8 +134,8 @@ class Store:
         self._held.setdefault(read.file, set()).add(of)
         return old._replace(is_stale=True)
 
-    def _faults(self) -> tuple[Said, ...]:
-        found = [said for read in self._files.values() for said in _faults_of(read)]
+    def _all_faults(self) -> tuple[Said, ...]:
+        found = [said for faults in self._faults.values() for said in faults]
         found += [said for faults in self._duplicates.values() for said in faults]
         return tuple(sorted(found, key=lambda said: (said.source, said.text)))
 

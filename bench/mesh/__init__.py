@@ -1,0 +1,1 @@
+"""How the embedded control plane fares with many services, endpoints and watchers."""

@@ -1,0 +1,90 @@
+"""Many proxies' streams in one process: each stands for one proxy that watches one service."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+
+from bench.mesh.manifests import NAMESPACE
+from proxy.api import destination_pb2, services
+
+_CHANNELS: Final = 20
+_END: Final[Any] = vars(grpc.aio)["EOF"]
+_DEADLINE_S: Final = 120.0
+
+
+class Watchers:
+    """Streams of Destination/Get, spread over services and connections; each notes when it was last told something."""
+
+    def __init__(self, target: str, streams: int, services_: int) -> None:
+        self._channels = [
+            grpc.aio.insecure_channel(target, options=[("grpc.use_local_subchannel_pool", 1)]) for _ in range(_CHANNELS)
+        ]
+        self._services = services_
+        self._streams = streams
+        self.told = [0] * streams
+        """How many messages each has got."""
+        self.at_s = [0.0] * streams
+        self.refused: list[str] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._changed = asyncio.Event()
+
+    async def open(self) -> float:
+        """Open them all at once; seconds until each has its first answer or was refused."""
+        began = time.monotonic()
+        self._tasks = [asyncio.create_task(self._follow(index)) for index in range(self._streams)]
+        await self._until(lambda: sum(map(bool, self.told)) + len(self.refused) >= self._streams)
+        return time.monotonic() - began
+
+    async def heard(self, indexes: list[int], since: list[int]) -> float:
+        """When the last of these was told something more than `since`; in seconds of the monotonic clock."""
+        await self._until(lambda: all(self.told[index] > since[index] for index in indexes))
+        return max(self.at_s[index] for index in indexes)
+
+    def of_service(self, number: int) -> list[int]:
+        return [index for index in range(self._streams) if index % self._services == number]
+
+    async def ask(self, number: int) -> float:
+        """Seconds until a fresh question, on a connection that is open, has its answer."""
+        began = time.monotonic()
+        stream = self._stream(0, number, port=81)
+        await stream.read()
+        stream.cancel()
+        return time.monotonic() - began
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for channel in self._channels:
+            await channel.close(None)
+
+    async def _follow(self, index: int) -> None:
+        stream = self._stream(index % _CHANNELS, index % self._services)
+        try:
+            while await stream.read() is not _END:
+                self.told[index] += 1
+                self.at_s[index] = time.monotonic()
+                self._changed.set()
+        except grpc.aio.AioRpcError as error:
+            self.refused.append(f"{error.code().name}: {error.details()}")
+            self._changed.set()
+
+    def _stream(self, channel: int, number: int, port: int = 80) -> Any:
+        method: Any = self._channels[channel].unary_stream(services.DESTINATION_GET.path, _serialize, None)
+        path = f"svc-{number}.{NAMESPACE}.svc.cluster.local:{port}"
+        return method(destination_pb2.GetDestination(path=path))
+
+    async def _until(self, is_so: Any) -> None:
+        async with asyncio.timeout(_DEADLINE_S):
+            while not is_so():
+                self._changed.clear()
+                await self._changed.wait()
+
+
+def _serialize(message: destination_pb2.GetDestination) -> bytes:
+    return message.SerializeToString()
