@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from proxy.mesh.answers.question import INTERNAL, Question, Refusal
-from proxy.mesh.store.snapshot import Facet, Snapshot, View
+from proxy.mesh.store.readers import Readers
+from proxy.mesh.store.snapshot import Snapshot, View
 from proxy.mesh.store.store import Update
 
 _log: Final = logging.getLogger("sponson.mesh")
@@ -25,7 +26,7 @@ IDLE_TOPICS: Final = 4096
 class Topic:
     """One question."""
 
-    __slots__ = ("question", "value", "version", "since", "followers", "_read", "_encoded")
+    __slots__ = ("question", "value", "version", "since", "followers", "_encoded")
 
     def __init__(self, question: Question[Any]) -> None:
         self.question: Final = question
@@ -34,7 +35,6 @@ class Topic:
         self.since = 0.0
         """Unix seconds of the last change of the answer."""
         self.followers: set[Callable[[], None]] = set()
-        self._read: set[Facet] = set()
         self._encoded: dict[int, tuple[bytes, ...]] = {}
 
     def messages_since(self, version: int, told: Any) -> tuple[bytes, ...]:
@@ -62,8 +62,7 @@ class Topics:
         self.faults = first.faults
         self._topics: dict[Question[Any], Topic] = {}
         self._idle: OrderedDict[Question[Any], None] = OrderedDict()
-        self._readers: dict[Facet, set[Topic]] = {}
-        """Who is to be asked again when it changes."""
+        self._readers: Readers[Topic] = Readers()
         self._now = now
 
     def follow(self, question: Question[Any], wake: Callable[[], None]) -> Topic:
@@ -91,11 +90,8 @@ class Topics:
         """Take a new state; how many answers it changed."""
         self.snapshot = update.snapshot
         self.faults = update.faults
-        concerned: set[Topic] = set()
-        for facet in update.touched:
-            concerned |= self._readers.get(facet, _NOBODY)
         changed = 0
-        for topic in concerned:
+        for topic in self._readers.concerned(update.touched):
             if not topic.followers:
                 self._forget(topic)
             elif self._answer(topic):
@@ -120,7 +116,7 @@ class Topics:
         except Exception:  # a fault of ours must cost no more than this question
             _log.exception("%r could not be answered", topic.question)
             value = topic.value if topic.version else _FAULT
-        self._note(topic, view.read)
+        self._readers.note(topic, view.read)
         if topic.version and value == topic.value:
             return False
         topic.value = value
@@ -128,19 +124,6 @@ class Topics:
         topic.since = self._now()
         topic._encoded = {}
         return True
-
-    def _note(self, topic: Topic, read: set[Facet]) -> None:
-        for facet in topic._read - read:
-            self._unread(topic, facet)
-        for facet in read - topic._read:
-            self._readers.setdefault(facet, set()).add(topic)
-        topic._read = read
-
-    def _unread(self, topic: Topic, facet: Facet) -> None:
-        readers = self._readers[facet]
-        readers.discard(topic)
-        if not readers:
-            del self._readers[facet]
 
     def _rest(self, topic: Topic) -> None:
         """Nobody follows it: it may be forgotten when there are too many of its kind."""
@@ -150,12 +133,9 @@ class Topics:
             self._forget(self._topics[oldest])
 
     def _forget(self, topic: Topic) -> None:
-        for facet in topic._read:
-            self._unread(topic, facet)
-        topic._read = set()
+        self._readers.forget(topic)
         self._topics.pop(topic.question, None)
         self._idle.pop(topic.question, None)
 
 
 _FAULT: Final = Refusal(INTERNAL, "the question could not be answered")
-_NOBODY: Final[frozenset[Topic]] = frozenset()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from proxy.mesh.kinds.checks import CHECKS
 from proxy.mesh.kinds.namespace import NAMESPACE
 from proxy.mesh.kinds.node import NODE
 from proxy.mesh.kinds.policy.authorization_policy import AUTHORIZATION_POLICY
@@ -97,4 +98,4 @@ KINDS: Final = (
     REFERENCE_GRANT,
 )
 
-CATALOG: Final = Catalog(KINDS, _IGNORED, _UNENFORCED)
+CATALOG: Final = Catalog(KINDS, CHECKS, _IGNORED, _UNENFORCED)

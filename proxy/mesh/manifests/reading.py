@@ -52,13 +52,19 @@ class ChunkRead(NamedTuple):
 class Catalog:
     """The kinds that are read, and what is done with the others."""
 
-    __slots__ = ("kinds", "_by_name", "_ignored", "_unenforced")
+    __slots__ = ("kinds", "checks", "_by_name", "_ignored", "_unenforced")
 
     def __init__(
-        self, kinds: tuple[Kind[Any], ...], ignored: frozenset[tuple[str, str]], unenforced: frozenset[tuple[str, str]]
+        self,
+        kinds: tuple[Kind[Any], ...],
+        checks: Mapping[Kind[Any], Any],
+        ignored: frozenset[tuple[str, str]],
+        unenforced: frozenset[tuple[str, str]],
     ) -> None:
         """`ignored` and `unenforced` are groups and names; a name of `*` stands for every kind of its group."""
         self.kinds: Final = kinds
+        self.checks: Final = checks
+        """By kind, what finds out whether an object leads somewhere (store/checks.py)."""
         self._by_name = {(kind.group, kind.name): kind for kind in kinds}
         self._ignored = ignored
         self._unenforced = unenforced

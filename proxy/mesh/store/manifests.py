@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from watchfiles import awatch
 
 from proxy.mesh.manifests.reading import Catalog
+from proxy.mesh.store.checks import Checks
 from proxy.mesh.store.file import File, FileRead
 from proxy.mesh.store.folder import Folder, Look
 from proxy.mesh.store.snapshot import Source
@@ -57,13 +58,14 @@ class ManifestErrors(Exception):
 class Reader:
     """The directory, its files and the store; belongs to one thread at a time."""
 
-    __slots__ = ("folder", "_files", "_catalog", "_store", "_odd")
+    __slots__ = ("folder", "_files", "_catalog", "_store", "_checks", "_odd")
 
     def __init__(self, directory: Path, catalog: Catalog, now: Callable[[], float] = time.time) -> None:
         self.folder: Final = Folder(str(directory))
         self._files: dict[str, File] = {}
         self._catalog = catalog
         self._store = Store(now)
+        self._checks = Checks(catalog.checks)
         self._odd: tuple[tuple[str, str], ...] = ()
 
     def read(self, names: set[str] | None = None) -> tuple[Update | None, float | None]:
@@ -72,7 +74,7 @@ class Reader:
         if not (look.read or look.gone) and look.odd == self._odd:
             return None, look.again_s
         self._odd = look.odd
-        update = self._store.update(self._changed(look))
+        update = self._checks.apply(self._store.update(self._changed(look)))
         odd = tuple(Said(Source(file, 0), f"{what}: ignored", False) for file, what in look.odd)
         return update._replace(faults=(*update.faults, *odd)), look.again_s
 
