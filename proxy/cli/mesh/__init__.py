@@ -21,6 +21,8 @@ ACTIONS: Final = {
     "status": "show whether a control plane runs, and what is up",
     "get": "show services, endpoints, workloads, policies or routes as the control plane believes them",
     "describe": "show all that is believed of one object, and who watches it",
+    "validate": "judge manifests, for CI: what is wrong, by file and line",
+    "schema": "print the manifests' JSON Schema, for editors",
     "revoke": "make what was issued to an identity count no longer",
     "rotate": "replace the root, step by step",
 }

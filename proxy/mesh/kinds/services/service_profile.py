@@ -203,7 +203,7 @@ _REQUEST: Final = Recursive("RequestMatch", _request_fields)
 _RESPONSE: Final = Recursive("ResponseMatch", _response_fields)
 _ROUTE: Final = Record(
     {
-        "name": Text(pattern=re.compile(r"(?s).{1,1024}"), means="name"),
+        "name": Text(pattern=re.compile(r"[\s\S]{1,1024}"), means="name"),
         "condition": _REQUEST,
         "isRetryable": FLAG,
         "timeout": TEXT,
