@@ -20,6 +20,7 @@ from proxy.control.plane import ControlPlane
 from proxy.core.addr import Addr
 from proxy.core.control_addr import ControlAddr
 from proxy.core.drain import Drain
+from proxy.core.here import OUTBOUND
 from proxy.core.log import Logging
 from proxy.core.reactor import Reactor
 from proxy.inbound import stack as inbound
@@ -65,6 +66,7 @@ class App:
         self.control: Final = ControlPlane(reactor, config, self.credentials, key_and_csr, self._control_scope)
         self.inbound: Final = self._make_inbound()
         self.outbound: Final = self._make_outbound()
+        self.outbound.given.here = self.inbound.here
         self._on_admin: Callable[[socket.socket, Addr], None] | None = None
         self.readiness: Final = Readiness()
         self._certified: Final = self.readiness.latch("identity")
@@ -155,15 +157,16 @@ class App:
         self._bind("outbound", list(config.outbound_listen_addrs), self.outbound.accept, outbound_options)
         self.inbound.listens_at(self.listeners["inbound"][0].addr)
         self._on_admin = self.inbound.admin(self.listeners["admin"][0].addr, self._page)
-        self.outbound.given.listeners.extend(listener.addr for listener in self._all_listeners())
+        for listener in self.listeners["outbound"]:
+            self.inbound.here.listens(listener.addr, OUTBOUND)
 
     def _accept_admin(self, sock: socket.socket, peer: Addr) -> None:
         on_admin = self._on_admin
         assert on_admin is not None
         on_admin(sock, peer)
 
-    def _page(self, peer: Addr) -> AdminStage:
-        return AdminStage(self._admin, peer)
+    def _page(self, is_local: bool) -> AdminStage:
+        return AdminStage(self._admin, is_local)
 
     def _bind(
         self, name: str, addrs: list[Addr], on_accept: Callable[[socket.socket, Addr], None], options: ListenOptions

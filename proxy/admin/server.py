@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable, Mapping
-from ipaddress import ip_address
 from typing import Final, Protocol
 
 from proxy.admin.answer import (
@@ -26,7 +25,6 @@ from proxy.admin.encoding import takes_gzip
 from proxy.admin.env import env_json
 from proxy.admin.origin import is_foreign
 from proxy.admin.ready import Readiness
-from proxy.core.addr import Addr
 from proxy.core.log import logger
 from proxy.core.log_filter import FilterError
 from proxy.http.exchange import Exchange
@@ -84,9 +82,10 @@ class AdminStage:
 
     __slots__ = ("_admin", "_is_local")
 
-    def __init__(self, admin: Admin, peer: Addr) -> None:
+    def __init__(self, admin: Admin, is_local: bool) -> None:
+        """`is_local`: the client is on loopback and speaks for itself (core/here.py)."""
         self._admin: Final = admin
-        self._is_local: Final = ip_address(peer.ip).is_loopback
+        self._is_local: Final = is_local
 
     def dispatch(self, exchange: Exchange) -> None:
         path, mark, query = exchange.request.path.partition(b"?")

@@ -30,8 +30,11 @@ class Addr(NamedTuple):
 def addr(ip: str, port: int) -> Addr:
     """An Addr of any spelling of an IP address; ValueError if it is none or the port is out of range."""
     parsed = ip_address(ip)
-    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is not None:
-        parsed = parsed.ipv4_mapped
+    if isinstance(parsed, IPv6Address):
+        if parsed.ipv4_mapped is not None:
+            parsed = parsed.ipv4_mapped
+        elif parsed.scope_id is not None and not parsed.is_link_local:
+            parsed = IPv6Address(int(parsed))  # a zone distinguishes nothing but link-local addresses
     if not 0 <= port <= 65535:
         raise ValueError(f"port {port} is out of range")
     return Addr(str(parsed), port)

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 from proxy.core.addr import Addr
+from proxy.core.here import Made
 from proxy.core.meter import Meter
 from proxy.core.reactor import Reactor
 
@@ -52,6 +53,8 @@ class DialOptions(NamedTuple):
     """Told once when bytes can flow: TCP is connected and, over TLS, the handshake is done and the peer is who we expect."""
     on_failed: Callable[[str], None] | None = None
     """Told why a dial failed, for the log; the codec hears `lost` with CONNECT_FAILED or CONNECT_TIMEOUT after it."""
+    made: Made | None = None
+    """Where the connection is noted as one of ours."""
 
 
 def tune(sock: Any, options: Tuning) -> None:
@@ -97,7 +100,7 @@ class Connecting:
         self,
         reactor: Reactor,
         addr: Addr,
-        options: Tuning,
+        options: DialOptions,
         on_connected: Callable[[socket.socket], None],
         on_failed: Callable[[OSError], None],
     ) -> None:
@@ -118,6 +121,10 @@ class Connecting:
         if number not in (0, errno.EINPROGRESS):
             self._fail_soon(OSError(number, os.strerror(number)))
             return
+        if options.made is not None:
+            options.made.add(
+                sock, addr
+            )  # now: its other end may be accepted before this loop hears that it is connected
         self._fd = sock.fileno()
         self._loop.add_writer(self._fd, self._on_writable)
 

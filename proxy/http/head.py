@@ -64,6 +64,16 @@ class RequestHead:
         self.is_lonely = False
         """HTTP/1.0, or no name in Host: goes over an HTTP/1 connection of its own (reference: outbound, section 9.3)."""
 
+    def take_authority(self, authority: bytes) -> None:
+        """The target names this authority, so Host says the same, whatever it said (RFC 9112 section 3.2.2).
+
+        Whoever judges the request by its target and whoever reads Host must mean the same server.
+        """
+        if self.has_host and self.authority.lower() != authority.lower():
+            host = Field(b"host", authority, HOST, False, b"Host: %b\r\n" % authority, b"")
+            self.fields = [host if one.kind == HOST else one for one in self.fields]
+        self.authority = authority
+
     def rename(self, authority: bytes) -> None:
         """Address another authority: Host and a target in absolute-form follow."""
         self.authority = authority

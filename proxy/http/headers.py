@@ -35,6 +35,8 @@ DATE: Final = 11
 """Travels; a response that has none gets one."""
 COOKIE: Final = 12
 """Travels; a crumb, if HTTP/2 brought it (RFC 9113 section 8.2.3). In a field made from an HTTP/1 line it is PLAIN."""
+DROPPED: Final = 13
+"""Allowed in either version, and never passed on: what could be taken for a field of the mesh, or offers HTTP/2."""
 
 _KINDS: Final[dict[bytes, int]] = {
     b"host": HOST,
@@ -47,6 +49,7 @@ _KINDS: Final[dict[bytes, int]] = {
     b"proxy-connection": HOP,
     b"date": DATE,
     b"cookie": COOKIE,
+    b"http2-settings": DROPPED,
 }
 
 HEAD_ONLY: Final = frozenset(
@@ -57,8 +60,14 @@ HEAD_ONLY: Final = frozenset(
 )  # fmt: skip
 """Besides framing, hop and routing fields: what must not change behind a body, so it is dropped from trailers (RFC 9110 section 6.5.1)."""
 
-is_authority: Final = re.compile(rb"(?:\[[0-9A-Za-z:.%_~\-]+\]|[!$%&'()*+\-.;=_~0-9A-Za-z]*)(?::[0-9]{0,5})?").fullmatch
-"""Host and port, without user information, and without the comma that would make two of one (RFC 9110 section 7.2)."""
+is_authority: Final = re.compile(
+    rb"(?:(?:\[[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*(?:%[0-9A-Za-z._~\-]+)?\]|[!$&'()*+\-.;=_~0-9A-Za-z]+)(?::[0-9]{0,5})?)?"
+).fullmatch
+"""Host and port, or nothing (RFC 9110 section 7.2).
+
+Without user information, without the comma that would make two of one, and without percent-encoding, which some
+recipients decode and others compare as it is.
+"""
 _is_token = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
 _PSEUDO: Final[dict[bytes, Callable[[bytes], re.Match[bytes] | None]]] = {
     b":method": _is_token,
@@ -70,6 +79,10 @@ _PSEUDO: Final[dict[bytes, Callable[[bytes], re.Match[bytes] | None]]] = {
 }
 _is_length = re.compile(rb"[0-9]{1,18}").fullmatch
 _is_line = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*").fullmatch
+_is_mesh_name = re.compile(rb"l5d-[0-9a-z\-]*").fullmatch
+_looks_like_mesh_name = re.compile(rb"l5d[^0-9a-z].*").fullmatch
+"""CGI and what descends from it (WSGI, Rack, PHP) turn every octet that is no letter or digit into `_`: `l5d_client.id` would be
+`L5D_CLIENT_ID` there, like the field that we set."""
 _is_name = re.compile(rb":?[!#$%&'*+\-.^_`|~0-9a-z]+").fullmatch
 _is_value = re.compile(rb"(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?").fullmatch
 
@@ -136,8 +149,11 @@ def _judge_name(name: bytes) -> int:
         kind = MALFORMED
     elif name[0] == 0x3A:
         kind = PSEUDO if name in _PSEUDO else MALFORMED
-    elif name.startswith(b"l5d-"):
-        kind = L5D
+    elif name.startswith(b"l5d"):
+        if name.startswith(b"l5d-") and _is_mesh_name(name) is not None:
+            kind = L5D
+        elif _looks_like_mesh_name(name) is not None:
+            kind = DROPPED
     _name_kinds.keep(name, kind, len(name))
     return kind
 

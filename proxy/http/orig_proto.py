@@ -1,10 +1,11 @@
 """HTTP/1 carried over HTTP/2 between proxies, and back (`l5d-orig-proto`; reference: inbound section 9, outbound section 9.3).
 
-Law: pure functions on heads. The client's proxy marks a request (`upgrade`)
-and leaves its version as the client spoke it; the app's proxy makes it an
-HTTP/1 request again (`downgrade`). Of responses the codecs take care: an
-HTTP/2 server stream whose request is HTTP/1 marks its response, and an
-HTTP/2 client never lets the mark through (`version_of`).
+Pure functions on heads. The client's proxy marks a request (`upgrade`) and
+leaves its version as the client spoke it; the app's proxy makes it an HTTP/1
+request again (`take_marks`), if the client's proxy proved to be one of the
+mesh. Of responses the codecs take care: an HTTP/2 server stream whose request
+is HTTP/1 marks its response, and an HTTP/2 client never lets the mark through
+(`version_of`).
 """
 
 from __future__ import annotations
@@ -12,20 +13,21 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.core.reason import Reason
-from proxy.http.exchange import Exchange
 from proxy.http.h2.codes import text_of
 from proxy.http.head import HTTP_1_0, HTTP_1_1, HTTP_2, RequestHead, ResponseHead
 from proxy.http.headers import L5D, Field, field
 
 NAME: Final = b"l5d-orig-proto"
-_ABSOLUTE: Final = b"absolute-form"
+CLIENT_ID: Final = b"l5d-client-id"
 
-_MARKS: Final[dict[tuple[int, bool], Field]] = {
-    (HTTP_1_1, False): field(NAME, b"HTTP/1.1"),
-    (HTTP_1_1, True): field(NAME, b"HTTP/1.1; absolute-form"),
-    (HTTP_1_0, False): field(NAME, b"HTTP/1.0"),
-    (HTTP_1_0, True): field(NAME, b"HTTP/1.0; absolute-form"),
+_FORMS: Final[dict[bytes, tuple[int, bool]]] = {
+    b"HTTP/1.1": (HTTP_1_1, False),
+    b"HTTP/1.1; absolute-form": (HTTP_1_1, True),
+    b"HTTP/1.0": (HTTP_1_0, False),
+    b"HTTP/1.0; absolute-form": (HTTP_1_0, True),
 }
+"""All that a mark may say of a request: its version, and whether its target was in absolute-form."""
+_MARKS: Final[dict[tuple[int, bool], Field]] = {form: field(NAME, text) for text, form in _FORMS.items()}
 _RESPONSE_MARKS: Final[dict[int, Field]] = {HTTP_1_1: _MARKS[HTTP_1_1, False], HTTP_1_0: _MARKS[HTTP_1_0, False]}
 
 
@@ -35,8 +37,8 @@ def is_carriable(request: RequestHead) -> bool:
 
 
 def is_carried(request: RequestHead) -> bool:
-    """The mark is among the fields."""
-    return request.has_l5d and any(one.name == NAME for one in request.fields)
+    """A mark in one of its forms is among the fields."""
+    return request.has_l5d and any(one.name == NAME and one.value in _FORMS for one in request.fields)
 
 
 def upgrade(request: RequestHead) -> None:
@@ -47,39 +49,44 @@ def upgrade(request: RequestHead) -> None:
     request.has_l5d = True
 
 
-def downgrade(exchange: Exchange) -> None:
-    """The request as its client spoke it, if it was carried; any other is left alone."""
-    downgrade_request(exchange.request)
+def take_marks(request: RequestHead, is_meshed: bool) -> None:
+    """Take out what a request may not say in the mesh's name, and believe its version if a proxy of the mesh said it.
 
-
-def downgrade_request(request: RequestHead) -> None:
-    """Take the mark off a carried request and believe it. An unknown version stays HTTP/2."""
-    if request.version != HTTP_2 or not request.has_l5d:
-        return
+    The one place that judges these fields on their way to an app: from a client that did not prove its identity none
+    passes; `l5d-client-id` is ours to set, whoever sent one; `l5d-orig-proto` counts over HTTP/2, in one of its forms,
+    said once.
+    """
     mark: bytes | None = None
+    count = 0
     kept: list[Field] = []
     has_l5d = False
     for one in request.fields:
         if one.kind != L5D:
             kept.append(one)
-        elif one.name != NAME:
+        elif one.name == NAME:
+            mark = one.value
+            count += 1
+        elif is_meshed and one.name != CLIENT_ID:
             has_l5d = True
             kept.append(one)
-        elif mark is None:
-            mark = one.value
-    if mark is None:
-        return
     request.fields = kept
     request.has_l5d = has_l5d
-    version = version_of(mark)
-    if version == HTTP_2:
+    if mark is not None and count == 1 and is_meshed and request.version == HTTP_2 and not request.wants_tunnel:
+        _believe(request, mark)
+
+
+def _believe(request: RequestHead, mark: bytes) -> None:
+    """An unknown form leaves the request HTTP/2."""
+    form = _FORMS.get(mark)
+    if form is None:
         return
+    version, is_absolute = form
     request.version = version
     if request.has_host:
         # From a proxy that carries HTTP/1: two cookie fields are two lines that its client wrote (golden: http1-pair,
         # get). Without Host it is HTTP/2's own, whose crumbs are joined.
         request.has_crumbs = False
-    if mark[10:23] == _ABSOLUTE:
+    if is_absolute and request.authority:
         request.is_absolute = True
         request.target = request.absolute_form()
     request.is_lonely = version == HTTP_1_0 or not request.authority
@@ -91,10 +98,10 @@ def mark_response(head: ResponseHead) -> Field | None:
 
 
 def version_of(mark: bytes) -> int:
-    """What the value of the mark says; HTTP_2 if it says nothing that we know."""
-    if mark.startswith(b"HTTP/1.1"):
+    """What the mark of a response says; HTTP_2 if it says nothing that we know."""
+    if mark == b"HTTP/1.1":
         return HTTP_1_1
-    return HTTP_1_0 if mark.startswith(b"HTTP/1.0") else HTTP_2
+    return HTTP_1_0 if mark == b"HTTP/1.0" else HTTP_2
 
 
 def downgraded_error(reason: Reason, code: int) -> str | None:

@@ -43,15 +43,17 @@ def destination(sock: socket.socket, peer: Addr) -> Addr:
 class Accept:
     """The inbound listener's `on_accept`."""
 
-    __slots__ = ("_parts", "_direct", "_app", "_destination", "_ips", "_faults")
+    __slots__ = ("_parts", "_direct", "_app", "_destination", "_asks_kernel", "_ips", "_faults")
 
     def __init__(
-        self, parts: Parts, direct: Service, app: Service, destination: Callable[[socket.socket, Addr], Addr]
+        self, parts: Parts, direct: Service, app: Service, find_destination: Callable[[socket.socket, Addr], Addr]
     ) -> None:
         self._parts: Final = parts
         self._direct: Final = direct
         self._app: Final = app
-        self._destination: Final = destination
+        self._destination: Final = find_destination
+        self._asks_kernel: Final = find_destination is destination
+        """Then it is an address that was on the wire."""
         self._ips: Final = parts.config.inbound_ips
         self._faults: Final = parts.registry.faults("inbound")
 
@@ -61,6 +63,11 @@ class Accept:
         except (OSError, ValueError) as error:
             _log.warning("Server failed to accept connection: %s", error)
             self._faults.count_as("no_original_dst")
+            sock.close()
+            return
+        if self._parts.here.to_apps.has(peer, original if self._asks_kernel else addr(*sock.getsockname()[:2])):
+            _log.warning("Connection of %s dropped: this proxy made it itself, so it would go round in a loop", peer)
+            self._faults.count_as("loop")
             sock.close()
             return
         if self._ips and original.ip not in self._ips:

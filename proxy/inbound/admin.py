@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from proxy.core.addr import Addr
+from proxy.core.addr import Addr, addr
 from proxy.core.codec import Codec, Wire
 from proxy.http.exchange import Stage
 from proxy.inbound import labels
@@ -28,16 +28,18 @@ class AdminServer:
 
     __slots__ = ("tls_timeout_s", "is_direct", "_parts", "_addr", "_pages")
 
-    def __init__(self, parts: Parts, addr: Addr, pages: Callable[[Addr], Stage]) -> None:
-        """`pages` gives the stage that answers a client of this address."""
+    def __init__(self, parts: Parts, at: Addr, pages: Callable[[bool], Stage]) -> None:
+        """`pages` gives the stage that answers a client, told whether it is a local one."""
         self.tls_timeout_s: float = _DETECT_TIMEOUT_S
         self.is_direct: bool = False
         self._parts: Final = parts
-        self._addr: Final = addr
+        self._addr: Final = at
         self._pages: Final = pages
 
     def accept(self, sock: socket.socket, peer: Addr) -> None:
         arrival = Arrival(self._parts, self, peer, self._addr)
+        own = addr(*sock.getsockname()[:2])
+        arrival.is_local = self._parts.here.is_local_client(peer, own)  # asked now: later our own may be closed
         arrival.settle(self._addr)
         arrival.begin(sock)
 
@@ -59,4 +61,4 @@ class AdminServer:
             return None
         speaks_http2 = detection is Detection.HTTP2 or (detection is Detection.READ_TIMEOUT and tls.is_established)
         serve = serve_http2 if speaks_http2 else serve_http1
-        return serve(arrival, wire, self._pages(arrival.peer))
+        return serve(arrival, wire, self._pages(arrival.is_local))

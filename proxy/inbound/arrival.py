@@ -59,7 +59,7 @@ class Releases(Protocol):
 
 class Arrival:
     __slots__ = (
-        "peer", "original", "target", "tls", "alpn", "parts",
+        "peer", "original", "target", "tls", "alpn", "parts", "is_local",
         "_port", "_service", "_sock", "_peek", "_connection", "_is_closing", "_app",
     )  # fmt: skip
 
@@ -73,6 +73,8 @@ class Arrival:
         self._port: PortPolicy | None = None
         self.tls = Tls(NONE, reason=PORT_SKIPPED)
         self.alpn = ""
+        self.is_local = False
+        """At the admin port: its client is on this machine and speaks for itself."""
         self._service: Final = service
         self._sock: socket.socket | None = None
         self._peek: Peek | None = None

@@ -15,9 +15,9 @@ from proxy.core.codec import Codec, Wire
 from proxy.http.exchange import Exchange, Stage
 from proxy.http.h1.server import H1Server
 from proxy.http.h2.server import H2Server
-from proxy.http.head import HTTP_2
+from proxy.http.head import RequestHead
 from proxy.http.headers import field
-from proxy.http.orig_proto import downgrade
+from proxy.http.orig_proto import CLIENT_ID, take_marks
 from proxy.inbound import labels
 from proxy.inbound.arrival import Arrival
 from proxy.inbound.authorize import RoutePermit
@@ -27,8 +27,7 @@ from proxy.inbound.router import Router
 from proxy.metrics import HttpMetrics, RequestScope
 from proxy.policy.classify import classify
 from proxy.policy.match import Found
-
-_CLIENT_ID: Final = b"l5d-client-id"
+from proxy.policy.reading import has_readings, other_readings
 
 
 class InFlight:
@@ -57,7 +56,7 @@ class HttpConnection:
         self._arrived: Final = arrival.arrived()
         self._next: Final = next_
         self._rescue: Final = InboundRescue(self._arrived, arrival.parts.registry, is_http2)
-        self._client_id: Final = field(_CLIENT_ID, arrival.tls.client_id.encode()) if arrival.tls.is_meshed else None
+        self._client_id: Final = field(CLIENT_ID, arrival.tls.client_id.encode()) if arrival.tls.is_meshed else None
         self._most_in_flight: Final = arrival.parts.config.inbound_max_in_flight
         self._port: Final = arrival.port
         self._router: Router = self._port.router
@@ -69,19 +68,16 @@ class HttpConnection:
         if self.in_flight.count >= self._most_in_flight:
             self._rescue.shed(exchange)
             return
-        if request.version == HTTP_2:
-            downgrade(exchange)
-        if request.has_l5d:
-            # The app may believe l5d-client-id: what a client says there itself is dropped.
-            request.fields = [one for one in request.fields if one.name != _CLIENT_ID]
         client_id = self._client_id
+        if request.has_l5d:
+            take_marks(request, client_id is not None)
         if client_id is not None:
             request.fields.append(client_id)
         router = self._port.router
         if router is not self._router:
             self._router = router
             self._permits.clear()
-        found = router.only or router.find(request)
+        found = router.only or self._find(router, request)
         if found is None:
             self._not_found(exchange)
             return
@@ -100,6 +96,23 @@ class HttpConnection:
         self._next.dispatch(exchange)
 
     # ---- steps
+
+    def _find(self, router: Router, request: RequestHead) -> Found | None:
+        """The rule of the path as it is written; but what the app may read as a path that this client may not take is
+        treated as that."""
+        found = router.find(request)
+        if found is None or has_readings(request.path) is None:
+            return found
+        for reading in other_readings(request.path):
+            other = router.find_as(request, reading.path)
+            if other is None:
+                if reading.goes_up:
+                    return None
+            elif other.route != found.route:
+                permitted = self._permits.get(other.route) or self._permit(router, other)
+                if permitted.permit.authorization is None:
+                    return other
+        return found
 
     def _permit(self, router: Router, found: Found) -> Permitted:
         permit = RoutePermit(self._arrived, router.route(found), self._arrival.parts.registry)

@@ -42,7 +42,7 @@ class TurnsAway(Protocol):
 
 
 class Loop:
-    """The proxy's own port is no app's: a request that is to go there would come back."""
+    """The proxy's own ports are no app's: a request that is to go there would come back, or be taken for the app's own."""
 
     __slots__ = ()
 
@@ -63,6 +63,7 @@ class Local:
             config.inbound_connect_keepalive_s,
             config.inbound_connect_user_timeout_s,
             parts.registry.meter(labels.APP),
+            made=parts.here.to_apps,
         )
         self._apps: Final[dict[Addr, App]] = {}
         """Each as long as a client's connection leads to it or one of its own is open: peers may name any port."""

@@ -40,7 +40,7 @@ class Forwarding:
             return None
         parts = arrival.parts
         config = parts.config
-        if arrival.target.port == parts.direct_port:
+        if parts.listener_at(arrival.target):
             self._guard.end()
             arrival.fail(UNEXPECTED, f"inbound connection must not target port {arrival.target.port}")
             return None
@@ -50,6 +50,7 @@ class Forwarding:
             config.inbound_connect_user_timeout_s,
             parts.registry.meter(labels.APP),
             on_failed=self._dial_failed,
+            made=parts.here.to_apps,
         )
         dial_plain(parts.reactor, arrival.target, self._relay.dial, options)
         return self._relay.accepted

@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.config import Config
+from proxy.config.here import here_of
 from proxy.config.http2 import server_settings
 from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.drain import Drain
+from proxy.core.here import INBOUND
 from proxy.core.log import event, logger
 from proxy.core.reactor import Reactor
 from proxy.http.h2.settings import DEFAULT
@@ -30,7 +32,7 @@ _log: Final = logger(__name__)
 
 class Parts:
     __slots__ = (
-        "reactor", "config", "credentials", "policies", "registry", "drain", "direct_port", "http2_server", "http2_peer", "http2_client",
+        "reactor", "config", "credentials", "policies", "registry", "drain", "here", "direct_port", "http2_server", "http2_peer", "http2_client",
     )  # fmt: skip
 
     def __init__(
@@ -48,6 +50,7 @@ class Parts:
         self.policies: Final = policies
         self.registry: Final = registry
         self.drain: Final = drain
+        self.here: Final = here_of(config)
         self.direct_port = config.inbound_listen_addr.port
         """Where we listen ourselves: whoever wants this port wants the proxy, and the app is never dialled there."""
         self.http2_server: Final = server_settings(config.inbound_server_http2, registry.faults("inbound"))
@@ -62,6 +65,11 @@ class Parts:
             faults=registry.faults("inbound"),
         )
         """What we announce to the app."""
+
+    def listener_at(self, target: Addr) -> str:
+        """What the proxy itself listens for there; empty for an app's port. Nothing is ever dialled where it listens:
+        what came in would go out again as if the app had sent it, or be taken for a client on this machine."""
+        return INBOUND if target.port == self.direct_port else self.here.listener_at(target)
 
     def count_tcp_error(self, error: str, peer: Addr, target: Addr, text: str) -> None:
         """A connection ended by a fault, its own or the app's; `error` is one of the names above (reference: inbound, section 11)."""

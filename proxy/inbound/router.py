@@ -29,6 +29,14 @@ class Router:
         """None if no route matches, and always for a policy without routes."""
         return self._table.find(request)
 
+    def find_as(self, request: RequestHead, path: bytes) -> Found | None:
+        """What the request would find with another path."""
+        written = request.path
+        request.path = path
+        found = self._table.find(request)
+        request.path = written
+        return found
+
     def route(self, found: Found) -> ServerRoute:
         return self.policy.routes[found.route]
 

@@ -26,6 +26,7 @@ from proxy.config import Config
 from proxy.core.addr import Addr
 from proxy.core.drain import Drain
 from proxy.core.errors import report_fault
+from proxy.core.here import ADMIN, INBOUND, Here
 from proxy.core.reactor import Reactor
 from proxy.core.watch import Watch
 from proxy.http.exchange import Stage
@@ -76,13 +77,19 @@ class Inbound:
         )
         self._parts: Final = Parts(reactor, config, credentials, self.policies, registry, drain)
         self._local: Final = Local(self._parts)
+        self._pages: Callable[[bool], Stage] | None = None
         direct = DirectServer(self._parts, self._app)
         app = AppServer(self._parts, self._app)
         self._accept: Final = Accept(self._parts, direct, app, lookups.destination)
 
+    @property
+    def here(self) -> Here:
+        return self._parts.here
+
     def listens_at(self, addr: Addr) -> None:
         """Where the listener was bound, if the configuration left the port open."""
         self._parts.direct_port = addr.port
+        self._parts.here.listens(addr, INBOUND)
 
     def accept(self, sock: socket.socket, peer: Addr) -> None:
         """Take over an accepted connection. Never raises: what fails ends this connection only."""
@@ -92,9 +99,14 @@ class Inbound:
             report_fault()
             sock.close()
 
-    def admin(self, addr: Addr, pages: Callable[[Addr], Stage]) -> OnAccept:
+    def admin(self, addr: Addr, pages: Callable[[bool], Stage]) -> OnAccept:
         """The `accept` of the admin listener at this address: TLS and HTTP are detected within a second each, the admin
-        port's policy applies, and what it permits goes to `pages(the client's address)` instead of the app."""
+        port's policy applies, and what it permits goes to `pages(whether the client is local)` instead of the app.
+
+        A peer that asks for the admin port through a transport header gets the pages too, and is not local.
+        """
+        self._pages = pages
+        self._parts.here.listens(addr, ADMIN)
         return AdminServer(self._parts, addr, pages).accept
 
     def close(self) -> None:
@@ -103,7 +115,10 @@ class Inbound:
         self._local.close()
 
     def _app(self, arrival: Arrival) -> Stage:
-        if arrival.target.port == self._parts.direct_port:
+        listener = self._parts.listener_at(arrival.target)
+        if listener == ADMIN and self._pages is not None:
+            return self._pages(False)
+        if listener:
             return Loop()
         app = self._local.take(arrival.target)
         arrival.leads_to(app)

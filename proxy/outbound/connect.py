@@ -65,6 +65,7 @@ class Dialler:
             meter=TransportMetrics(given.registry).meter(tcp),
             first_bytes=encode(_header(addr, meta, session)) if self._offers_header else b"",
             on_failed=self._failed,
+            made=given.here.outgoing,
         )
 
     def dial(self, make_codec: MakeCodec, on_connected: Callable[[], None] | None = None) -> Codec:

@@ -36,7 +36,7 @@ from proxy.policy.endpoint import HINT_H2, EndpointMeta, Http2Params
 _REQUIRE_ID: Final = b"l5d-require-id"
 _DST_CANONICAL: Final = b"l5d-dst-canonical"
 _PROXY_CONNECTION: Final = b"l5d-proxy-connection"
-_OF_PROXIES: Final = (b"l5d-proxy-error", _PROXY_CONNECTION)
+_OF_PROXIES: Final = (b"l5d-proxy-error", _PROXY_CONNECTION, orig_proto.NAME)
 """What one proxy says to another in a response: never for the app (reference: outbound, section 9.6)."""
 
 
@@ -92,10 +92,12 @@ class HttpEndpoint:
         raise NotImplementedError
 
     def _admits(self, exchange: Exchange, request: RequestHead) -> bool:
+        """Take out what the app may not say to a peer; False if it was answered, since it asked for another endpoint."""
         required = [one.value.decode("latin-1") for one in request.fields if one.name == _REQUIRE_ID]
+        # How a request came is for this proxy to say, not for its app: the peer's would believe it.
+        request.fields = [one for one in request.fields if one.name not in (_REQUIRE_ID, orig_proto.NAME)]
         if not required:
             return True
-        request.fields = [one for one in request.fields if one.name != _REQUIRE_ID]
         if all(name == self._server_id for name in required):
             return True
         found = f'"{self._server_id}"' if self._server_id else "none"

@@ -17,14 +17,16 @@ from typing import Any, Final
 from proxy.core import limits
 from proxy.core.addr import Addr, addr
 from proxy.core.codec import Codec, Wire
+from proxy.core.errors import ProtocolError
 from proxy.core.names import dns_name
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
 from proxy.core.timers import Expires
 from proxy.core.watch import Absent, Watch
 from proxy.http.exchange import Exchange
-from proxy.http.head import HTTP_2, RequestHead
-from proxy.http.headers import HOST
+from proxy.http.h1.block import header_block
+from proxy.http.h1.repair import with_crlf
+from proxy.http.head import HTTP_2, UNKNOWN, RequestHead
 from proxy.http.normalize import split_authority
 from proxy.metrics.transport import TransportMetrics
 from proxy.outbound import labels
@@ -41,20 +43,20 @@ _HELD_DESTINATIONS: Final = 64
 
 _CONNECT: Final = b"CONNECT "
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n"
-_connect_line: Final = re.compile(rb"CONNECT ([^ ]+) HTTP/1\.[01]").fullmatch
+_connect_line: Final = re.compile(rb"CONNECT ([\x21-\x7e]+) HTTP/1\.[01]").fullmatch
 
 
 class ExplicitConnection:
     """One accepted connection and the destinations that it used. A member of Drain until it is gone."""
 
-    __slots__ = ("protocols", "_discovery", "_sock", "_is_on_loopback", "_judged", "_held", "_connection", "_own")
+    __slots__ = ("protocols", "_discovery", "_sock", "_is_local", "_judged", "_held", "_connection", "_own")
 
     def __init__(self, protocols: Protocols, discovery: Discovery, sock: socket.socket, peer: Addr) -> None:
         self.protocols: Final = protocols
         self._discovery = discovery
         self._sock = sock
         self._own = addr(*sock.getsockname()[:2])
-        self._is_on_loopback = peer.is_loopback
+        self._is_local = peer.is_loopback
         self._judged: dict[tuple[bytes, int], tuple[Target, bool]] = {}
         """What an authority and a default port stand for, and whether that is outside of the mesh."""
         self._held: dict[tuple[Target, bool], Destination] = {}
@@ -101,9 +103,13 @@ class ExplicitConnection:
             raise RefusedError(BAD_REQUEST, f"not an authority: {authority[:100].decode('latin-1')!r}") from None
         port = port or default_port
         try:
-            return self._permitted(addr(name, port)), False
+            at = addr(name, port)
         except ValueError:
             pass
+        else:
+            if self.protocols.given.here.listener_at(at):
+                raise RefusedError(FORBIDDEN, self.protocols.given.refuses(at))
+            return self._permitted(at), False
         try:
             name = dns_name(name)
         except ValueError as error:
@@ -114,7 +120,7 @@ class ExplicitConnection:
         return self._permitted(f"{name}:{port}"), True
 
     def _permitted(self, target: Target) -> Target:
-        if not self._is_on_loopback:
+        if not self._is_local:
             raise RefusedError(FORBIDDEN, f"{target} is not a name of the mesh, and this client is not on loopback")
         return target
 
@@ -144,6 +150,7 @@ class Opening:
     def feed(self, data: bytes) -> None:
         held = self._held = self._held + data
         if held.startswith(_CONNECT):
+            held = with_crlf(held) or held
             end = held.find(b"\r\n\r\n")
             if end >= 0:
                 self._connect(held[:end], held[end + 4 :])
@@ -188,11 +195,8 @@ class Opening:
         codec.feed(first)
 
     def _connect(self, head: bytes, rest: bytes) -> None:
-        match = _connect_line(head.partition(b"\r\n")[0])
         try:
-            if match is None:
-                raise RefusedError(BAD_REQUEST, "not a CONNECT request line")
-            destination = self._connection.destination(match[1], 443)
+            destination = self._connection.destination(connect_authority(head), 443)
         except RefusedError as error:
             self._refuse(error)
             return
@@ -204,6 +208,24 @@ class Opening:
     def _refuse(self, error: RefusedError) -> None:
         self._over()
         refuse_connect(self._wire, self._connection.protocols.given, error)
+
+
+def connect_authority(head: bytes) -> bytes:
+    """What the head of a CONNECT asks for; RefusedError if it is none, or promises a body, which CONNECT has not.
+
+    Also of HTTP/1.0, in which Python's http.client asked until 3.11.
+    """
+    start_line, _, text = head.partition(b"\r\n")
+    match = _connect_line(start_line)
+    if match is None:
+        raise RefusedError(BAD_REQUEST, "not a CONNECT request line")
+    try:
+        block = header_block(text)
+    except ProtocolError as error:
+        raise RefusedError(BAD_REQUEST, str(error)) from None
+    if block.transfer is not None or block.length != UNKNOWN:
+        raise RefusedError(BAD_REQUEST, "CONNECT with content-length or transfer-encoding")
+    return match[1]
 
 
 class ExplicitStage:
@@ -325,8 +347,6 @@ class Parked:
 
 
 def to_origin_form(request: RequestHead) -> None:
-    """As a server expects it: the target's authority is in Host alone, whatever Host said (RFC 9112 section 3.2.2)."""
+    """As a server expects it: the target's authority is in Host alone."""
     request.is_absolute = False
     request.target = b""
-    if any(one.kind == HOST and one.value != request.authority for one in request.fields):
-        request.rename(request.authority)

@@ -13,8 +13,10 @@ from typing import Any, Final
 from proxy.balance.balancer import LineLimits
 from proxy.balance.endpoints import Resolution
 from proxy.config import Config
+from proxy.config.here import here_of
 from proxy.core.addr import Addr
 from proxy.core.drain import Drain
+from proxy.core.here import Here
 from proxy.core.reactor import Reactor
 from proxy.core.watch import Absent, Watch
 from proxy.metrics.registry import Registry
@@ -54,7 +56,7 @@ class Flights:
 
 class Given:
     __slots__ = (
-        "reactor", "config", "credentials", "lookups", "registry", "drain", "http_line", "tcp_line", "flights", "listeners",
+        "reactor", "config", "credentials", "lookups", "registry", "drain", "http_line", "tcp_line", "flights", "here",
     )  # fmt: skip
 
     def __init__(
@@ -70,25 +72,18 @@ class Given:
         self.http_line: Final = LineLimits(config.outbound_http_queue_capacity, config.outbound_http_failfast_timeout_s)
         self.tcp_line: Final = LineLimits(config.outbound_tcp_queue_capacity, config.outbound_tcp_failfast_timeout_s)
         self.flights: Final = Flights(config.outbound_max_in_flight)
-        self.listeners: Final = [
-            *config.outbound_listen_addrs,
-            config.inbound_listen_addr,
-            config.admin_listen_addr,
-            config.control_listen_addr,
-        ]
-        """Where this process listens, as far as the configuration says it; app.py adds what was bound elsewhere."""
+        self.here: Here = here_of(config)
+        """Both sides of a proxy have one: app.py puts the inbound side's here before anything is accepted."""
 
     def refuses(self, addr: Addr) -> str:
         """Why no connection is made there (reference: outbound, section 9.1); empty if it may be."""
-        is_loopback = addr.is_loopback
-        if is_loopback and not self.config.allow_loopback:
+        here = self.here
+        if here.is_loopback(addr) and not self.config.allow_loopback:
             return "Outbound proxy cannot initiate connections on the loopback interface"
-        if (is_loopback or self.is_local(addr)) and any(
-            one.port == addr.port and one.ip in (addr.ip, "0.0.0.0", "::") for one in self.listeners
-        ):
+        if here.listener_at(addr):
             return f"{addr} is a listener of this proxy: the connection would be a loop"
         return ""
 
     def is_local(self, addr: Addr) -> bool:
         """An address of this very workload: reached without TLS and without a proxy between."""
-        return addr.ip in self.config.inbound_ips
+        return self.here.is_local(addr)

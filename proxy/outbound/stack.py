@@ -41,15 +41,23 @@ class Outbound:
         self, reactor: Reactor, config: Config, credentials: Any, lookups: Lookups, registry: Registry, drain: Drain
     ) -> None:
         self.given: Final = Given(reactor, config, credentials, lookups, registry, drain)
-        """`given.listeners` may be added to: where this process listens, if not where the configuration says."""
+        """`given.here` may be told where this process listens, if not where the configuration says."""
         self.discovery: Final = Discovery(self.given)
         self._protocols = Protocols(self.given, Rescue(registry, config.outbound_disable_informational_headers))
 
     def accept(self, sock: socket.socket, peer: Addr) -> None:
         """Take over an accepted connection. Never raises: what fails ends this connection only."""
         try:
-            target = self._target(sock, peer)
-            if target is None:
+            own = addr(*sock.getsockname()[:2])
+            target = self._target(sock, peer, own)
+            here = self.given.here
+            if here.has_made(peer, own) or (target is not None and here.has_made(peer, target)):
+                _log.warning(
+                    "Connection of %s dropped: this proxy made it itself, so it would go round in a loop", peer
+                )
+                self.given.registry.faults("outbound").count_as("loop")
+                sock.close()
+            elif target is None:
                 ExplicitConnection(self._protocols, self.discovery, sock, peer).begin()
             else:
                 self.redirected(sock, target)
@@ -69,9 +77,8 @@ class Outbound:
         """Cancel every question and drop every idle connection; connections that work are Drain's."""
         self.discovery.close()
 
-    def _target(self, sock: socket.socket, peer: Addr) -> Addr | None:
+    def _target(self, sock: socket.socket, peer: Addr, own: Addr) -> Addr | None:
         """Where the app wanted to go; None if to this proxy itself, and that is welcome. OSError if the kernel does not know."""
-        own = addr(*sock.getsockname()[:2])
         is_explicit = self.given.config.outbound_explicit
         try:
             target = original_dst(sock, peer)

@@ -16,6 +16,7 @@ from proxy.core.addr import Addr
 from proxy.core.codec import Codec
 from proxy.core.dial import ALPN, Connecting, DialOptions, errno_name
 from proxy.core.errors import report_fault
+from proxy.core.here import Made
 from proxy.core.meter import Meter
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
@@ -34,7 +35,7 @@ class Handshake:
     """One handshake under way; the wheel's target for its deadline."""
 
     __slots__ = (
-        "session", "_reactor", "_loop", "_context", "_target", "_first_bytes", "_on_verified", "_on_failed",
+        "session", "_reactor", "_loop", "_context", "_target", "_first_bytes", "_made", "_addr", "_on_verified", "_on_failed",
         "_connecting", "_tls", "_fd", "_deadline",
     )  # fmt: skip
 
@@ -51,6 +52,9 @@ class Handshake:
         self._target = target if isinstance(target, TlsTarget) else None
         self._context = target.context if isinstance(target, TlsTarget) else target
         self._first_bytes = b""
+        self._made: Made | None = None
+        self._addr = Addr("", 0)
+        """Where it was dialled to."""
         self._on_verified = on_verified
         self._on_failed: Callable[[Reason, str], None] | None = on_failed
         self._connecting: Connecting | None = None
@@ -61,6 +65,8 @@ class Handshake:
 
     def connect(self, addr: Addr, options: DialOptions) -> None:
         self._first_bytes = options.first_bytes
+        self._made = options.made
+        self._addr = addr
         self._arm(options.connect_timeout_s)
         self._connecting = Connecting(self._reactor, addr, options, self._on_connected, self._on_connect_error)
 
@@ -106,6 +112,8 @@ class Handshake:
             return
         self._tls = tls
         self._fd = tls.fileno()
+        if self._made is not None:
+            self._made.add(tls, self._addr)  # the plain socket has given its descriptor away
         self._reactor.handshakes.ask(self)
 
     def _on_ready(self) -> None:

@@ -17,7 +17,7 @@ from proxy.policy.client import ClientPolicy, forward_policy
 from proxy.policy.endpoint import HINT_H2, EndpointMeta
 from proxy.policy.meta import default_meta
 from tests.acceptance.peers import Fields, ask, h2_app, ok
-from tests.inbound.kit import Http2Client, Workload
+from tests.inbound.kit import PEER, Http2Client, Workload
 from tests.kit.network import Network, balance_policy, h2_request, http_server
 from tests.kit.sockets import Ticking, run
 from tests.kit.streams import FakeServer, request_head
@@ -56,10 +56,11 @@ def test_http_1_to_a_hinted_endpoint() -> None:
 def test_a_carried_request_arrives_as_http_1() -> None:
     async def story(ticking: Ticking) -> None:
         async with Workload(ticking) as workload:
-            client = Http2Client(await workload.connect())
+            client = Http2Client(await workload.connect_tls())
             answered = await client.get("/h1", ("l5d-orig-proto", "HTTP/1.1"), authority="web.ns.svc.cluster.local")
             assert answered.status == "200" and answered.body == b"ok"
-            assert workload.app.all_said.lower() == b"get /h1 http/1.1\r\nhost: web.ns.svc.cluster.local\r\n\r\n"
+            head = b"get /h1 http/1.1\r\nhost: web.ns.svc.cluster.local\r\n"
+            assert workload.app.all_said.lower() == head + f"l5d-client-id: {PEER}\r\n\r\n".encode()
             client.close()
 
     run(story)
@@ -192,7 +193,7 @@ def test_both_forms_arrive_as_they_were_sent(mark: str, target: bytes) -> None:
     async def story(ticking: Ticking) -> None:
         async with Workload(ticking) as workload:
             workload.app.answer = lambda _: b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\nHello world!"
-            client = Http2Client(await workload.connect())
+            client = Http2Client(await workload.connect_tls())
             answered = await client.get("/", ("l5d-orig-proto", mark), authority="web.ns.svc.cluster.local")
             assert answered.status == "200" and answered.body == b"Hello world!"
             assert workload.app.all_said.startswith(b"GET %b HTTP/1.1\r\n" % target)

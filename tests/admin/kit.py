@@ -46,7 +46,7 @@ class AdminServer:
     def http1(self, request: bytes, peer: Addr = LOCAL) -> bytes:
         """All that the server wrote to a connection on which only this came."""
         wire = ListWire()
-        H1Server(wire, AdminStage(self.admin, peer), Clock()).feed(request)
+        H1Server(wire, AdminStage(self.admin, peer.is_loopback), Clock()).feed(request)
         return wire.take()
 
     def ask(self, line: str, *fields: str, body: bytes = b"", peer: Addr = LOCAL) -> tuple[int, dict[str, str], bytes]:
@@ -63,7 +63,7 @@ class AdminServer:
     def http2(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
         """Status and body by way of an independent HTTP/2 client."""
         wire = ListWire()
-        server = H2Server(wire, AdminStage(self.admin, LOCAL), Clock())
+        server = H2Server(wire, AdminStage(self.admin, True), Clock())
         client = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding=None))
         client.initiate_connection()
         head = [(":method", method), (":scheme", "http"), (":authority", "localhost:4191"), (":path", path)]

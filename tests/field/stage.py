@@ -9,7 +9,8 @@ from proxy.core.addr import Addr
 from proxy.policy.endpoint import Http2Params
 from tests.field.app import Answering, App, Script
 from tests.field.wire import OK, Message, Peer
-from tests.kit.topology import DIRECT, NO_PARAMS, PAIR, Topology
+from tests.kit.certificates import credentials
+from tests.kit.topology import CLIENT, DIRECT, NO_PARAMS, PAIR, Topology
 
 
 class Stage:
@@ -37,6 +38,10 @@ class Stage:
 
     def connect(self) -> Peer:
         return self._stack.enter_context(Peer.connect(self.where))
+
+    def connect_as_peer(self) -> Peer:
+        """As another proxy of the mesh does, for the way IN."""
+        return self._stack.enter_context(Peer.connect(self.where, credentials(CLIENT).client_context(False)))
 
     def close(self) -> None:
         self._stack.close()

@@ -179,7 +179,9 @@ def test_a_response_without_a_body_ends_with_its_head_whatever_its_framing_says(
     began = monotonic()
     for _ in range(3):
         assert client.ask(get(method=method), method).status == int(answer[9:12])
-    assert monotonic() - began < 1 and len(stage.app.connections) == 1
+    # Where an app says that a 204 has a body, nobody knows whether it sends one: its connection is not used again.
+    assert len(stage.app.connections) == (3 if case.startswith("204") and not stage.is_direct else 1)
+    assert monotonic() - began < 5
     assert client.state() == "open"
 
 
@@ -250,6 +252,7 @@ NORMALIZED = {
 
 @pytest.mark.parametrize("case", TARGETS, ids=lambda one: f"row10-{one}")
 def test_the_form_of_the_target_and_host_stay_as_the_client_chose(stage: Stage, case: str) -> None:
+    """But for a Host that contradicts the target: it follows it (RFC 9112 section 3.2.2)."""
     method, target, host = TARGETS[case]
     app = stage.answers()
     client = stage.connect()
@@ -259,7 +262,7 @@ def test_the_form_of_the_target_and_host_stay_as_the_client_chose(stage: Stage, 
         target = NORMALIZED.get(case, target)
     for got in app.requests:
         assert got.start == b"%b %b HTTP/1.1" % (method, target)
-        assert got.all(b"host") == [host]
+        assert got.all(b"host") == [b"app.ns" if case == "absolute-other-host" and not stage.is_direct else host]
 
 
 CUT = {

@@ -53,7 +53,7 @@ def test_the_end_of_a_connection_is_the_end_of_a_stream_and_a_reset_is_none(
             peer.reset()
 
     stage.play(script)
-    client = Http2(stage.connect())
+    client = Http2(stage.connect_as_peer())
     stream = client.begin(request(b"/", CARRIED))
     client.wait(lambda: len(stream.body) == len(MEGABYTE))
     has_arrived.set()
@@ -352,7 +352,7 @@ def test_what_http_1_could_not_carry_never_gets_that_far(stage: Stage, case: str
     if stage.way == IN:
         stage.close()
         app = stage.answers()
-        refused(stage, app, Http2(stage.connect()), [*bad, CARRIED], [*good, CARRIED])
+        refused(stage, app, Http2(stage.connect_as_peer()), [*bad, CARRIED], [*good, CARRIED])
 
 
 @pytest.mark.parametrize("size", [b"4", b"6", b"0"], ids=lambda one: f"row68-length-{one.decode()}")
@@ -362,7 +362,7 @@ def test_a_body_that_is_not_of_its_length_never_reaches_an_app_as_whole(stage: S
         app: Answering | Serving = Answering() if carried else Serving()
         stage.close()
         stage.play(app)
-        client = Http2(stage.connect())
+        client = Http2(stage.connect_as_peer() if carried else stage.connect())
         stream = client.begin([*request(method=b"POST"), (b"content-length", size), *carried], end=False)
         client.send(DATA, 0, stream.id, b"he")
         client.send(DATA, END_STREAM, stream.id, b"llo")
@@ -377,7 +377,7 @@ def test_a_body_that_is_not_of_its_length_never_reaches_an_app_as_whole(stage: S
 def test_crumbs_of_a_cookie_are_one_field_for_an_http_1_app(stage: Stage) -> None:
     """Row 70."""
     app = stage.answers()
-    client = Http2(stage.connect())
+    client = Http2(stage.connect_as_peer())
     client.ask(request(b"/", (b"cookie", b"a=1"), (b"x", b"y"), (b"cookie", b"b=2"), CARRIED))
     assert app.requests[0].all(b"cookie") == [b"a=1; b=2"] and app.requests[0].all(b"host") == [b"app.ns"]
 
@@ -470,7 +470,7 @@ class Rest:
 def test_the_mark_of_a_carried_request_is_taken_off_and_only_its_own_request_is_http_1(stage: Stage) -> None:
     """Row 82: marked and unmarked streams on one connection."""
     app = stage.play(speaks_both)
-    client = Http2(stage.connect())
+    client = Http2(stage.connect_as_peer())
     for _ in range(2):
         assert client.ask(request(b"/h1", CARRIED)).body == b"ok"
         assert client.ask(request(b"/h2")).body == b"ok"

@@ -88,10 +88,10 @@ BAD_ANSWERS: dict[str, bytes] = {
     "row14-phrase": b"HTTP/1.1 200 O\rK\r\nContent-Length: 2\r\n\r\nok",
     "row19-conflict": b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nok",
     "row20-twice": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
-    "row20-gzip": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
+    "row20-chunked-parameter": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked;q=1\r\n\r\n0\r\n\r\n",
     "row22-no-colon": b"HTTP/1.1 200 OK\r\nFoo\r\nContent-Length: 2\r\n\r\nok",
     "row22-empty-name": b"HTTP/1.1 200 OK\r\n: x\r\nContent-Length: 2\r\n\r\nok",
-    "row23-space": b"HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nok",
+    "row23-space-in-name": b"HTTP/1.1 200 OK\r\nContent Length: 2\r\n\r\nok",
     "row23-fold": b"HTTP/1.1 200 OK\r\nX: a\r\n b\r\nContent-Length: 2\r\n\r\nok",
     "row25-version": b"HTTP/1.32 200 OK\r\nContent-Length: 2\r\n\r\nok",
     "row25-status": b"HTTP/1.1 20 OK\r\nContent-Length: 2\r\n\r\nok",
@@ -110,6 +110,38 @@ def test_a_bad_head_of_an_answer_is_a_bad_gateway(stage: Stage, case: str) -> No
     assert got.status == 502 and not got.all(b"x") and not got.all(b"set-cookie")
     if b"close" not in got.all(b"connection"):
         assert client.ask(get(b"/good")).body == b"ok"
+
+
+ODD_ANSWERS: dict[str, bytes] = {
+    "B15": b"HTTP/1.1 200 OK\r\nX-Foo : yes\r\nContent-Length\t: 2\r\n\r\nok",
+    "B16-identity": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\nConnection: close\r\n\r\nok",
+    "B16-identity-length": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\nContent-Length: 2\r\n\r\nok",
+    "B16-gzip": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\nConnection: close\r\n\r\nok",
+    "B16-gzip-chunked": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+    "B16-204": b"HTTP/1.1 204 No Content\r\nTransfer-Encoding: gzip\r\n\r\n",
+    "B16-304": b"HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: identity\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("case", ODD_ANSWERS)
+@pytest.mark.parametrize("stage", PROXIED, indirect=True)
+def test_an_odd_answer_that_has_one_reading_gets_through(stage: Stage, case: str) -> None:
+    answer = ODD_ANSWERS[case]
+
+    def script(peer: Peer) -> None:
+        while True:
+            is_odd = peer.request().target == b"/odd"
+            peer.send(answer if is_odd else ok())
+            if is_odd and b"Connection: close" in answer:
+                return
+
+    stage.play(script)
+    client = stage.connect()
+    got = client.ask(get(b"/odd"))
+    assert got.status == int(answer[9:12]) and got.body == (b"ok" if got.status == 200 else b"")
+    assert got.all(b"x-foo") == ([b"yes"] if case == "B15" else [])
+    assert got.all(b"content-encoding") == ([b"gzip"] if case.startswith("B16-gzip") else [])
+    assert client.ask(get(b"/good")).body == b"ok"
 
 
 BAD_BODIES: dict[str, bytes] = {

@@ -6,10 +6,12 @@ The reader is lenient about everything that the tests look at themselves: it kee
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from typing import NamedTuple
 
 from proxy.core.addr import Addr
+from tests.kit.environment import NAME
 
 DEADLINE_S = 8.0
 OPEN, FIN, RST = "open", "fin", "rst"
@@ -62,8 +64,9 @@ class Peer:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     @classmethod
-    def connect(cls, where: Addr) -> Peer:
-        return cls(socket.create_connection((where.ip, where.port), DEADLINE_S))
+    def connect(cls, where: Addr, context: ssl.SSLContext | None = None) -> Peer:
+        sock = socket.create_connection((where.ip, where.port), DEADLINE_S)
+        return cls(sock if context is None else context.wrap_socket(sock, server_hostname=NAME))
 
     def __enter__(self) -> Peer:
         return self

@@ -74,9 +74,7 @@ def test_any_method_may_carry_a_chunked_body(method: bytes) -> None:
         it.feed("app", answer).expect("client", answer)
 
 
-@pytest.mark.parametrize(
-    ("method", "status"), [(b"HEAD", b"200 OK"), (b"GET", b"204 No Content"), (b"GET", b"304 Not Modified")]
-)
+@pytest.mark.parametrize(("method", "status"), [(b"HEAD", b"200 OK"), (b"GET", b"304 Not Modified")])
 def test_responses_without_a_body_have_no_transfer_encoding(method: bytes, status: bytes) -> None:
     request = method + b" / HTTP/1.1\r\nHost: svc\r\n\r\n"
     with play() as it:
@@ -158,8 +156,19 @@ def test_http10_gets_chunked_bodies_without_chunks_and_no_informational_response
 # ---- targets
 
 
-def test_absolute_form_and_a_host_that_differs_go_on_as_they_came() -> None:
-    request = b"GET http://one.example:81?q HTTP/1.1\r\nhost: foo.bar\r\n\r\n"
+@pytest.mark.parametrize("version", [b"1.1", b"1.0"])
+def test_host_follows_a_target_in_absolute_form(version: bytes) -> None:
+    start = b"GET http://one.example:81?q HTTP/" + version + b"\r\n"
+    with play() as it:
+        it.feed("client", start + b"a: b\r\nhost: foo.bar\r\nc: d\r\n\r\n")
+        it.expect("app", start + b"a: b\r\nHost: one.example:81\r\nc: d\r\n\r\n")
+        if version == b"1.1":
+            it.feed("app", OK).expect("client", OK)
+
+
+@pytest.mark.parametrize("host", [b"ONE.example:81", b"one.example:81"])
+def test_a_host_that_is_the_targets_keeps_its_spelling(host: bytes) -> None:
+    request = b"GET http://one.example:81/ HTTP/1.1\r\nhost: " + host + b"\r\n\r\n"
     with play() as it:
         it.feed("client", request).expect("app", request).feed("app", OK).expect("client", OK)
 
@@ -190,8 +199,8 @@ BAD = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n"
 @pytest.mark.parametrize("target", [b"/origin-form", b"/", b"http://test/bar", b"http://test", b"*"])
 def test_connect_needs_an_authority(target: bytes) -> None:
     with play() as it:
-        it.feed("client", b"CONNECT " + target + b" HTTP/1.1\r\nHost: svc\r\n\r\n").expect("client", BAD)
-        it.feed("client", GET).expect("app", GET).feed("app", OK).expect("client", OK)
+        it.feed("client", b"CONNECT " + target + b" HTTP/1.1\r\nHost: svc\r\n\r\n" + GET)
+        it.expect("client", BAD).expect("app", GET).feed("app", OK).expect("client", OK)
 
 
 @pytest.mark.parametrize("target", [b"test", b"test:80", b"*", b"http://u@h/", b"http:///"])
@@ -344,7 +353,7 @@ def test_a_client_that_half_closed_before_the_101_half_closes_the_tunnel() -> No
     "extra", [b"", b"Content-Length: 0\r\n", b"Transfer-Encoding: chunked\r\n", b"Content-Length: 9\r\n"]
 )
 def test_connect_is_a_tunnel_whatever_framing_its_answer_claims(extra: bytes) -> None:
-    asked = b"CONNECT transparency.test.svc.cluster.local HTTP/1.1\r\nHost: svc\r\n\r\n"
+    asked = b"CONNECT transparency.test.svc.cluster.local HTTP/1.1\r\nHost: transparency.test.svc.cluster.local\r\n\r\n"
     with play() as it:
         it.feed("client", asked + b"first").expect("app", asked).feed(
             "app", b"HTTP/1.1 200 OK\r\n" + extra + b"\r\nback"
@@ -353,12 +362,16 @@ def test_connect_is_a_tunnel_whatever_framing_its_answer_claims(extra: bytes) ->
         it.feed("client", b"there").expect("app", b"there").lose("client").aborted("app", Reason.CONNECTION_RESET)
 
 
-def test_a_refused_connect_goes_on_as_http() -> None:
+@pytest.mark.parametrize("behind", [b"", GET])
+def test_a_refused_connect_ends_the_apps_connection_and_what_came_behind_it_is_not_read(behind: bytes) -> None:
     asked = b"CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n"
-    refusal = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno"
+    refusal = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n"
     with play() as it:
-        it.feed("client", asked).expect("app", asked).feed("app", refusal).expect("client", refusal)
-        it.feed("client", GET).expect("app2", GET).feed("app2", OK).expect("client", OK)
+        it.feed("client", asked + behind).expect("app", asked).feed("app", refusal + b"\r\nno").ended("app")
+        if behind:
+            it.expect("client", refusal + b"Connection: close\r\n\r\nno").ended("client")
+        else:
+            it.expect("client", refusal + b"\r\nno").feed("client", GET).expect("app2", GET)
 
 
 def test_a_101_that_nobody_asked_for_is_a_502() -> None:

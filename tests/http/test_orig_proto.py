@@ -6,6 +6,7 @@ import pytest
 
 from proxy.core.reason import Reason
 from proxy.http import orig_proto
+from proxy.http.exchange import Exchange
 from proxy.http.h1.head import write_request
 from proxy.http.head import HTTP_1_0, HTTP_1_1, HTTP_2, RequestHead, ResponseHead
 from proxy.http.headers import field
@@ -39,7 +40,7 @@ def test_there_and_back(version: int, is_absolute: bool, mark: bytes) -> None:
     assert marks(head) == [mark] and head.version == version and orig_proto.is_carried(head)
     head.version = HTTP_2  # as it arrives
     head.is_absolute = False
-    orig_proto.downgrade_request(head)
+    orig_proto.take_marks(head, is_meshed=True)
     assert (head.version, head.is_absolute, marks(head), head.has_l5d) == (version, is_absolute, [], False)
     assert head.is_lonely is (version == HTTP_1_0)
     if is_absolute:
@@ -50,7 +51,7 @@ def test_a_server_wide_options_in_absolute_form_has_no_path() -> None:
     head = RequestHead(b"OPTIONS", b"http", b"svc", b"*", [field(orig_proto.NAME, b"HTTP/1.1; absolute-form")], 0)
     head.version = HTTP_2
     head.has_l5d = True
-    orig_proto.downgrade_request(head)
+    orig_proto.take_marks(head, is_meshed=True)
     assert write_request(head).startswith(b"OPTIONS http://svc HTTP/1.1\r\n")
     head.rename(b"other")
     assert write_request(head).startswith(b"OPTIONS http://other HTTP/1.1\r\n")
@@ -65,7 +66,7 @@ def test_cookies_of_a_carried_request_stay_apart_as_their_client_wrote_them() ->
     ):
         client.head(number, [*GET, (orig_proto.NAME, b"HTTP/1.1"), *lines, *cookies])
         head = client.stage.exchanges[-1].request
-        orig_proto.downgrade_request(head)
+        orig_proto.take_marks(head, is_meshed=True)
         if head.has_crumbs:
             head.join_crumbs()
         assert write_request(head).endswith(written)
@@ -95,21 +96,21 @@ def test_an_unknown_version_stays_http_2(value: bytes) -> None:
     head = request(HTTP_2)
     head.fields.append(field(orig_proto.NAME, value))
     head.has_l5d = True
-    orig_proto.downgrade_request(head)
+    orig_proto.take_marks(head, is_meshed=True)
     assert head.version == HTTP_2 and not marks(head)
 
 
-def test_other_mesh_fields_stay_and_plain_http_1_is_not_touched() -> None:
+def test_other_mesh_fields_stay_and_of_plain_http_1_no_mark_is_believed() -> None:
     head = request(HTTP_2)
     head.fields += [field(b"l5d-dst-canonical", b"a:80"), field(orig_proto.NAME, b"HTTP/1.1")]
     head.has_l5d = True
-    orig_proto.downgrade_request(head)
+    orig_proto.take_marks(head, is_meshed=True)
     assert head.has_l5d and [one.name for one in head.fields] == [b"x-a", b"l5d-dst-canonical"]
     head = request(HTTP_1_1)
     head.fields.append(field(orig_proto.NAME, b"HTTP/1.0"))
     head.has_l5d = True
-    orig_proto.downgrade_request(head)
-    assert marks(head) == [b"HTTP/1.0"] and head.version == HTTP_1_1
+    orig_proto.take_marks(head, is_meshed=True)
+    assert not marks(head) and head.version == HTTP_1_1
 
 
 class Downgrading:
@@ -118,8 +119,8 @@ class Downgrading:
     def __init__(self, client: Client) -> None:
         self._next = client.stage
 
-    def dispatch(self, exchange: object) -> None:
-        orig_proto.downgrade(exchange)  # type: ignore[arg-type]
+    def dispatch(self, exchange: Exchange) -> None:
+        orig_proto.take_marks(exchange.request, is_meshed=True)
         self._next.dispatch(exchange)
 
 
@@ -144,7 +145,7 @@ def test_inbound_origin_form() -> None:
 def test_inbound_absolute_form() -> None:
     fields = [*GET, (b"host", b"other"), (orig_proto.NAME, b"HTTP/1.1; absolute-form")]
     _, head = arrive(fields)
-    assert write_request(head) == b"GET http://svc/x HTTP/1.1\r\nhost: other\r\n\r\n"
+    assert write_request(head) == b"GET http://svc/x HTTP/1.1\r\nHost: svc\r\n\r\n", "Host follows the target"
 
 
 def test_a_response_of_http_1_0_says_so_and_one_of_http_2_says_nothing() -> None:

@@ -43,6 +43,7 @@ from proxy.policy.server import (
 )
 from tests.inbound.kit import OK, PEER, Http2Client, Workload
 from tests.kit.sockets import Ticking, run, until
+from tests.policy.test_reading import ADMIN
 
 RECORDED: dict[str, Any] = json.loads((Path(__file__).parents[1] / "data/policy-errors.json").read_text())
 SERVER = Meta("policy.linkerd.io", "server", "web-http")
@@ -93,6 +94,47 @@ def test_routes_and_an_update_under_the_same_connection() -> None:
             assert len(workload.app.saw) == 1, "one connection for all that was permitted"
             allowed = workload.lines("inbound_http_authz_allow_total")
             assert [one for one in allowed if 'route_kind="HTTPRoute",route_name="get"' in one and one.endswith(" 1")]
+            client.close()
+
+    run(story)
+
+
+OTHER_SPELLINGS = [*ADMIN, b"/public/%2e%2e/secret", b"/public/../../etc"]
+
+
+@pytest.mark.parametrize("path", OTHER_SPELLINGS)
+@pytest.mark.parametrize("is_http2", [False, True])
+def test_a_path_that_the_app_may_read_as_a_forbidden_one_is_forbidden(path: bytes, is_http2: bool) -> None:
+    """B12, the path: policy matches it as it is written, and asks what else an app could make of it."""
+
+    async def story(ticking: Ticking) -> None:
+        admin = route("admin", HttpMatch(PathMatch(prefix="/admin")), ONLY_EMOJI)
+        public = route("public", HttpMatch(PathMatch(prefix="/public")), ANYONE)
+        others = [route("x", HttpMatch(PathMatch(prefix=one)), ANYONE) for one in ("/a", "/x", "/%", "/\\", "/.")]
+        async with Workload(ticking, of(admin, public, *others)) as workload:
+            opened = await workload.connect()
+            if is_http2:
+                answered = await Http2Client(opened).get(path.decode())
+                assert answered.status in ("403", "404")
+            else:
+                assert status(await opened.ask(request("GET", path.decode()))) in (403, 404)
+            assert workload.app.saw == []
+            opened.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    "path", ["/a%20b", "/a%2Fb", "/a//b/./c", "/a/../a/b", "/a;b=c", "/a?x=../../admin", "/a/b#c", "/a\\b"]
+)
+def test_a_path_that_is_permitted_however_it_is_read_goes_on_as_it_came(path: str) -> None:
+    async def story(ticking: Ticking) -> None:
+        admin = route("admin", HttpMatch(PathMatch(prefix="/admin")), ONLY_EMOJI)
+        public = route("public", HttpMatch(PathMatch(prefix="/")), ANYONE)
+        async with Workload(ticking, of(admin, public)) as workload:
+            client = await workload.connect()
+            assert await client.ask(request("GET", path)) == OK
+            assert workload.app.saw == [request("GET", path)]
             client.close()
 
     run(story)
@@ -171,7 +213,7 @@ def test_grpc_routes() -> None:
         baz = route("baz", GrpcMatch("foo.bar.bah", "baz"), ANYONE)
         qux = route("qux", GrpcMatch("foo.bar.bah", "qux"))
         async with Workload(ticking, of(baz, qux)) as workload:
-            client = Http2Client(await workload.connect())
+            client = Http2Client(await workload.connect_tls())
 
             async def code(path: str) -> str | None:
                 carried = ("l5d-orig-proto", "HTTP/1.1") if path.endswith("/baz") else ("te", "trailers")

@@ -16,7 +16,7 @@ from proxy.core.dial import ALPN
 from tests.inbound.kit import Client, Http2Client, Workload
 from tests.kit.certificates import credentials
 from tests.kit.environment import NAME
-from tests.kit.sockets import Ticking, run
+from tests.kit.sockets import Ticking, run, until
 
 RECORDED: dict[str, Any] = json.loads((Path(__file__).parents[1] / "data/inbound-to-peer.json").read_text())
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\nX-App: 1\r\n\r\nok"
@@ -37,7 +37,7 @@ def fields(recorded: list[list[str]]) -> list[tuple[str, ...]]:
     return sorted(tuple(one) for one in recorded if one[0] != "date")
 
 
-@pytest.mark.parametrize("case", ["mesh", "no-client-certificate", "offers-h2-alpn", "offers-transport-alpn"])
+@pytest.mark.parametrize("case", ["mesh", "offers-h2-alpn", "offers-transport-alpn"])
 def test_a_request_over_mesh_tls(case: str) -> None:
     async def story(ticking: Ticking) -> None:
         async with Workload(ticking) as workload:
@@ -61,7 +61,23 @@ def test_a_request_over_mesh_tls(case: str) -> None:
     run(story)
 
 
-@pytest.mark.parametrize("case", ["mesh", "no-client-certificate"])
+@pytest.mark.parametrize("case", ["no-client-certificate", "plain"])
+def test_a_client_without_identity_is_not_believed_to_carry_http_1(case: str) -> None:
+    """Better on purpose: linkerd2-proxy believes anybody's mark, here the request stays what it is, HTTP/2."""
+
+    async def story(ticking: Ticking) -> None:
+        async with Workload(ticking) as workload:
+            client = Http2Client(await (connect(workload, case) if case != "plain" else workload.connect()))
+            pseudo = [(":method", "GET"), (":scheme", "http"), (":authority", "x"), (":path", "/")]
+            client.h2.send_headers(1, [*pseudo, ("l5d-orig-proto", "HTTP/1.1")], end_stream=True)
+            client.client.write(client.h2.data_to_send())
+            await until(lambda: workload.app.all_said.startswith(b"PRI * HTTP/2.0"), "the app is spoken to in HTTP/2")
+            client.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize("case", ["mesh"])
 @pytest.mark.parametrize("fault", ["app-resets", "app-closes", "app-not-http"])
 def test_an_app_that_fails(case: str, fault: str) -> None:
     async def story(ticking: Ticking) -> None:

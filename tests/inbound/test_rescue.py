@@ -167,7 +167,7 @@ def test_grpc_trailers_decide_the_class() -> None:
             workload.app.answer = lambda said: (
                 b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: grpc-status\r\n\r\n0\r\ngrpc-status: 2\r\n\r\n"
             )
-            client = Http2Client(await workload.connect())
+            client = Http2Client(await workload.connect_tls())
             answered = await client.get(
                 "/",
                 ("content-type", "application/grpc"),

@@ -109,7 +109,7 @@ def test_a_mesh_peer_of_an_http1_port_may_speak_http2() -> None:
 def test_an_http2_port_is_not_detected(protocol: str) -> None:
     async def story(ticking: Ticking) -> None:
         async with Workload(ticking, policy(protocol)) as workload:
-            client = Http2Client(await workload.connect())
+            client = Http2Client(await workload.connect_tls())
             answered = await client.get("/", ("l5d-orig-proto", "HTTP/1.1"))
             assert answered.status == "200"
             assert results(workload) == {}

@@ -15,7 +15,7 @@ DATA = Path(__file__).parents[1] / "data"
 
 MEANT_IN_PAIR = re.compile(
     r"(two-hosts|host-with-userinfo|http11-no-host|te-twice|cl-and-te|bad-chunk|many-headers|long-header|huge-header"
-    r"|expect|hop-by-hop|answer-(early-hints|chunked|304|closed|nothttp|te-cl|badhead))/"
+    r"|absolute|expect|hop-by-hop|answer-(early-hints|chunked|304|closed|nothttp|te-cl|badhead))/"
 )
 """Where Sponson does better on purpose than what was recorded; a test of its own says how for each."""
 

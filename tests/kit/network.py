@@ -125,7 +125,7 @@ class Network:
         self.outbound = Outbound(self.reactor, self.config, self.credentials, lookups, self.registry, self.drain)
         self.listener = Listener(self.reactor, addr("127.0.0.1", 0), self.outbound.accept, ListenOptions())
         self._closers.append(self.listener.close)
-        self.outbound.given.listeners.append(self.listener.addr)
+        self.outbound.given.here.listens(self.listener.addr, "outbound")
         return self.listener.addr
 
     async def server(self, serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any], port: int = 0) -> Addr:

@@ -14,6 +14,7 @@ from proxy.core import limits
 from proxy.core.codec import Wire
 from proxy.core.errors import ProtocolError
 from proxy.core.reason import Reason
+from proxy.http.h1.repair import without_spaces
 from proxy.http.head import TUNNEL, UNKNOWN
 from proxy.http.headers import HEAD_ONLY, MALFORMED, PLAIN, Field, field_of_line
 
@@ -48,10 +49,12 @@ _NO_SINK: Final = _NoSink()
 
 
 class BodyReader:
-    __slots__ = ("has_surplus", "has_rest", "_sink", "_state", "_left", "_partial", "_extra")
+    __slots__ = ("has_surplus", "has_rest", "_sink", "_is_response", "_state", "_left", "_partial", "_extra")
 
-    def __init__(self, sink: BodySink) -> None:
+    def __init__(self, sink: BodySink, is_response: bool = False) -> None:
+        """Of responses, white space before a colon in a trailer is repaired (RFC 9112 section 5.1)."""
         self._sink: BodySink = sink
+        self._is_response = is_response
         self.has_surplus = False
         """Bytes follow the body whose end is being told; set before the telling."""
         self.has_rest = False
@@ -200,6 +203,8 @@ class BodyReader:
         return rest
 
     def _judge_trailers(self, text: bytes) -> list[Field]:
+        if self._is_response:
+            text = without_spaces(text) or text
         lines = text.split(b"\r\n")
         if len(lines) > limits.HEAD_FIELDS:
             raise ProtocolError("too many fields in trailers", Reason.TRAILERS_LIMIT)

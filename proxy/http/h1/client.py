@@ -17,11 +17,14 @@ from proxy.core.errors import ProtocolError
 from proxy.core.reason import Reason
 from proxy.http.exchange import Exchange
 from proxy.http.h1 import head as h1
+from proxy.http.h1.block import header_block
 from proxy.http.h1.body import LAST_CHUNK, BodyReader, last_chunk, write_chunk
-from proxy.http.head import HTTP_1_0, TUNNEL, UNKNOWN, RequestHead, ResponseHead
+from proxy.http.h1.repair import with_crlf, with_one_length, without_spaces
+from proxy.http.head import TUNNEL, UNKNOWN, RequestHead, ResponseHead
 from proxy.http.headers import Field
 from proxy.http.pool import Pool
 from proxy.http.stream import NEXT_TURN, keep
+from proxy.http.upgrades import is_asked_for
 
 _IDLE: Final = 0
 _HEAD: Final = 1
@@ -47,7 +50,7 @@ class H1Client:
         self._state = _IDLE
         self._held = b""
         self._exchange: Exchange | None = None
-        self._body = BodyReader(self)
+        self._body = BodyReader(self, is_response=True)
         self._method = b""
         self._early: list[bytes] | None = None
         """What a client said into a tunnel that is not open yet."""
@@ -231,10 +234,10 @@ class H1Client:
             return self._partial_head(data)
         start_line, _, text = data[:end].partition(b"\r\n")
         try:
-            block = h1.header_block(text)
+            block = header_block(text)
             head = h1.read_response(start_line, block, self._method)
         except ProtocolError:
-            better = h1.with_crlf(data) or h1.with_one_length(data)
+            better = with_crlf(data) or with_one_length(data) or without_spaces(data)
             if better is None:
                 raise
             return better
@@ -249,8 +252,10 @@ class H1Client:
         if head.status < 200:
             exchange.response_informational(head)
             return rest
-        if block.closes or head.version == HTTP_1_0 or (block.is_chunked and block.length != UNKNOWN):
-            self._keeps_alive = False
+        if self._method == b"CONNECT" or not h1.may_be_followed(head, block):
+            self._keeps_alive = (
+                False  # of a CONNECT that was refused, nobody knows whether its tunnel's bytes were read
+            )
         if size == 0:
             self._finish(bool(rest))
             exchange.response_head(head, True)
@@ -270,7 +275,7 @@ class H1Client:
         return rest
 
     def _partial_head(self, data: bytes) -> bytes:
-        better = h1.with_crlf(data)
+        better = with_crlf(data)
         if better is not None:
             return better
         if len(data) > limits.HEAD_BYTES:
@@ -279,8 +284,11 @@ class H1Client:
         return b""
 
     def _begin_tunnel(self, exchange: Exchange, head: ResponseHead) -> None:
-        if not exchange.request.wants_tunnel or not (self._request_ended or self._early is not None):
+        request = exchange.request
+        if not request.wants_tunnel or not (self._request_ended or self._early is not None):
             raise ProtocolError("a tunnel that nobody asked for")
+        if head.status == 101 and not is_asked_for(head.upgrade, request.upgrade):
+            raise ProtocolError("a tunnel for a protocol that nobody asked for")
         self._state = _TUNNEL
         self._is_chunked = self._request_ended = False
         early = self._early

@@ -1,9 +1,8 @@
-"""HTTP/1 heads: read strictly, write from interned lines.
+"""HTTP/1 heads: start lines, what a head means as a whole, and how heads are written.
 
-Law: a block of header lines met before is one lookup; else each line is one
-lookup; what that does not know is judged by one strict expression (RFC 9112,
-and no obs-fold, no bare CR, no second or contradictory length). A bare LF
-ends a line of a head, as section 2.2 allows, by being made a CRLF first.
+Requests are read strictly: whatever two recipients could read differently is
+refused. Responses are read as tolerantly as RFC 9112 asks of a proxy. The
+header lines themselves are judged in `block.py`.
 """
 
 from __future__ import annotations
@@ -15,35 +14,14 @@ from proxy.core import limits
 from proxy.core.budget import Table
 from proxy.core.errors import ProtocolError
 from proxy.core.reason import Reason
+from proxy.http.h1.block import HeaderBlock, TransferCodings
 from proxy.http.head import HTTP_1_0, HTTP_1_1, TUNNEL, UNKNOWN, RequestHead, ResponseHead
-from proxy.http.headers import (
-    CONNECTION,
-    CONTENT_LENGTH,
-    DATE,
-    HOP,
-    HOST,
-    L5D,
-    MALFORMED,
-    PLAIN,
-    TE,
-    TRANSFER_ENCODING,
-    UPGRADE,
-    Field,
-    field_of_line,
-    is_authority,
-    known_line,
-)
+from proxy.http.headers import CONTENT_LENGTH, field, is_authority
 
 _request_line = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([\x21-\x7e\x80-\xff]+) HTTP/1\.([01])").fullmatch
 _other_version = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+ [\x21-\x7e\x80-\xff]+ HTTP/[0-9]\.[0-9]").fullmatch
 _status_line = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: ([\t\x20-\x7e\x80-\xff]*))?").fullmatch
 _absolute = re.compile(rb"([A-Za-z][A-Za-z0-9+.\-]*)://([^/?#]+)(.*)", re.DOTALL).fullmatch
-_head_end = re.compile(rb"\n\r?\n").search
-_line_end = re.compile(rb"\r?\n")
-_empty_lines = re.compile(rb"(?:\r?\n)+").match
-_repeated_length = re.compile(rb"(?im)^(content-length:[ \t]*)([0-9]+)(?:[ \t]*,[ \t]*\2)+[ \t]*\r\n")
-
-_CONNECTION: Final = field_of_line(b"Connection: Upgrade")
 
 _PHRASES: Final[dict[int, bytes]] = {
     100: b"Continue", 101: b"Switching Protocols", 102: b"Processing", 103: b"Early Hints", 200: b"OK", 201: b"Created",
@@ -63,152 +41,6 @@ _PHRASES: Final[dict[int, bytes]] = {
 _STATUS_LINES: Final[dict[int, bytes]] = {
     status: b"HTTP/1.1 %d %b\r\n" % (status, phrase) for status, phrase in _PHRASES.items()
 }
-
-
-class HeaderBlock:
-    """What the header lines of one head say: the fields that travel on, and facts for the codec.
-
-    Remembered by its text, like an HPACK block, so it is never changed.
-    """
-
-    __slots__ = (
-        "fields", "hop_fields", "authority", "length", "is_chunked", "closes", "upgrade", "takes_trailers", "has_date",
-        "has_l5d", "is_familiar",
-    )  # fmt: skip
-
-    def __init__(self, lines: list[bytes]) -> None:
-        self.fields: list[Field] = []
-        self.hop_fields: list[Field] = self.fields
-        """The same and, in their places, Connection and Upgrade: what an upgrade takes along."""
-        self.authority: bytes | None = None
-        """Of Host; None if there is none."""
-        self.length = UNKNOWN
-        self.is_chunked = False
-        self.closes = False
-        self.upgrade = b""
-        self.takes_trailers = False
-        self.has_date = False
-        self.has_l5d = False
-        self.is_familiar = True
-        """Every line was known: worth remembering as a whole."""
-        if len(lines) > limits.HEAD_FIELDS:
-            raise ProtocolError(f"the head is over the limit of {limits.HEAD_FIELDS} fields", Reason.OVER_LIMIT, 431)
-        options: list[bytes] = []
-        fields = self.fields
-        has_hops = False
-        for line in lines:
-            field = known_line(line)
-            if field is None:
-                field = field_of_line(line)
-                self.is_familiar = False
-            kind = field.kind
-            if not kind or self._note(field, kind):
-                fields.append(field)
-            elif kind == CONNECTION or kind == UPGRADE or kind == HOP:
-                has_hops = True
-                if kind == CONNECTION:
-                    options += [option.strip(b" \t") for option in field.value.lower().split(b",")]
-                fields.append(field)
-        if has_hops:
-            self._take_hops_out(options)
-
-    def _note(self, field: Field, kind: int) -> bool:
-        """Take notice of a field that is more than text; True if it travels on."""
-        value = field.value
-        if kind == HOST:
-            if self.authority is not None:
-                raise ProtocolError("second host")
-            self.authority = value
-            return True
-        if kind == CONTENT_LENGTH:
-            length = int(value)
-            if self.length == length:
-                return False  # said twice, sent once (RFC 9110 section 8.6)
-            if self.length != UNKNOWN:
-                raise ProtocolError("two content-lengths that differ")
-            self.length = length
-            return True
-        if kind == DATE:
-            self.has_date = True
-            return True
-        if kind == L5D:
-            self.has_l5d = True
-            return True
-        if kind == TRANSFER_ENCODING:
-            if self.is_chunked or value.lower() != b"chunked":
-                raise ProtocolError("transfer-encoding not understood")
-            self.is_chunked = True
-        elif kind == UPGRADE:
-            self.upgrade = self.upgrade + b", " + value if self.upgrade else value
-        elif kind == TE:
-            options = [option.strip(b" \t") for option in value.lower().split(b",")]
-            self.takes_trailers = self.takes_trailers or b"trailers" in options
-        elif kind == MALFORMED:
-            raise ProtocolError("bad header line")
-        return False
-
-    def _take_hops_out(self, options: list[bytes]) -> None:
-        """Without what Connection names, but for what a client must not take from us: Host, framing, the mesh's own.
-
-        An Upgrade that Connection does not name is none (RFC 9110 section 7.8), but for a client that says no Connection
-        at all, as Linkerd has it (reference: outbound, section 5.2).
-        """
-        self.closes = b"close" in options
-        if options and b"upgrade" not in options:
-            self.upgrade = b""
-        self.hop_fields = [
-            one
-            for one in self.hop_fields
-            if one.kind != HOP and not ((one.kind == PLAIN or one.kind == DATE) and one.name in options)
-        ]
-        self.fields = [one for one in self.hop_fields if one.kind != CONNECTION and one.kind != UPGRADE]
-        if options and options != [b"upgrade"]:
-            self.hop_fields = [one for one in self.hop_fields if one.kind != CONNECTION]
-            self.hop_fields.append(_CONNECTION)
-        if self.has_date:
-            self.has_date = any(one.kind == DATE for one in self.fields)
-
-
-_blocks: Final[Table[bytes, HeaderBlock]] = Table("http1_blocks", limits.HEADS_BYTES, 700, 2)
-_known_block: Final = _blocks.recent.get
-
-
-def header_block(text: bytes) -> HeaderBlock:
-    """The judged form of the header lines between the start line and the empty line."""
-    block = _known_block(text)
-    if block is None:
-        block = _blocks.find(text, len(text))
-        if block is None:
-            block = HeaderBlock(text.split(b"\r\n") if text else [])
-            if block.is_familiar:
-                _blocks.keep(text, block, len(text))
-    return block
-
-
-def with_crlf(data: bytes) -> bytes | None:
-    """`data` with the line ends of its head as CRLF; None if there is no whole head or nothing to change."""
-    end = _head_end(data)
-    if end is None:
-        return None
-    lines = _line_end.split(data[: end.start()].removesuffix(b"\r"))
-    changed = b"\r\n".join(lines) + b"\r\n\r\n" + data[end.end() :]
-    return None if changed == data else changed
-
-
-def with_one_length(data: bytes) -> bytes | None:
-    """`data` with a list of equal lengths in its head said once (RFC 9112 section 6.3, rule 5); None if there is none.
-
-    For responses: a request that says `5, 5` is refused, as linkerd2-proxy does.
-    """
-    head, end, rest = data.partition(b"\r\n\r\n")
-    changed, count = _repeated_length.subn(rb"\1\2\r\n", head + b"\r\n")
-    return changed + end[2:] + rest if count else None
-
-
-def skip_empty_lines(data: bytes) -> bytes:
-    """Empty lines before a request line are ignored (RFC 9112 section 2.2)."""
-    match = _empty_lines(data)
-    return data[match.end() :] if match is not None else data
 
 
 def over_limit(data: bytes) -> ProtocolError:
@@ -267,7 +99,10 @@ def read_request(start_line: bytes, block: HeaderBlock) -> tuple[RequestHead, bo
     method, target, minor = _known_request_line(start_line) or _new_request_line(start_line)
     authority = block.authority
     size = block.length
-    if block.is_chunked:
+    transfer = block.transfer
+    if transfer is not None:
+        if not transfer.is_only_chunked:
+            raise ProtocolError("transfer-encoding not understood")
         if size != UNKNOWN:
             raise ProtocolError("both content-length and transfer-encoding")  # RFC 9112 section 6.3: a smuggler's mark
     elif size == UNKNOWN:
@@ -278,12 +113,15 @@ def read_request(start_line: bytes, block: HeaderBlock) -> tuple[RequestHead, bo
     head = RequestHead(method, b"http", authority or b"", target, [], size)
     head.has_host = authority is not None
     if not is_http_1_1:
-        if block.is_chunked:
+        if transfer is not None:
             raise ProtocolError("chunked in HTTP/1.0")
         head.version = HTTP_1_0
     elif method == b"CONNECT":
+        if transfer is not None or block.length != UNKNOWN:
+            # It has no body (RFC 9110 section 9.3.6): what follows is the tunnel's for one reader, the body's for another.
+            raise ProtocolError("CONNECT with content-length or transfer-encoding")
         head.wants_tunnel = True
-    elif block.upgrade and block.upgrade.lower() != b"h2c":
+    elif block.upgrade:
         head.wants_tunnel = True
         head.upgrade = block.upgrade
     head.fields = (block.hop_fields if head.upgrade else block.fields).copy()
@@ -298,14 +136,18 @@ def _read_target(head: RequestHead, target: bytes) -> bool:
     """A target that is no path."""
     head.target = target
     if head.method == b"CONNECT":
-        head.authority = target
+        if target.lower().startswith(head.authority.lower() + b":"):
+            head.authority = target  # many clients say the host alone in Host
+        else:
+            head.take_authority(target)
         head.path = b""
-        return is_authority(target) is not None and target[0] not in b":*" and head.version != HTTP_1_0
+        return is_authority(target) is not None and target != b"*" and head.version != HTTP_1_0
     match = _absolute(target)
     if match is None:
         head.target = b""
         return target == b"*" and head.method == b"OPTIONS"
-    scheme, head.authority, path = match.groups()
+    scheme, authority, path = match.groups()
+    head.take_authority(authority)
     head.scheme = scheme.lower()
     head.is_absolute = True
     if path[:1] == b"/":
@@ -321,24 +163,52 @@ def read_response(start_line: bytes, block: HeaderBlock, method: bytes) -> Respo
     """The head of a response to `method`. ProtocolError if it is none."""
     status, version, phrase = _known_response_line(start_line) or _new_response_line(start_line)
     size = block.length
+    transfer = block.transfer
+    if transfer is not None and transfer.decides:
+        size = UNKNOWN
     if status < 200 or status == 204 or status == 304:
         size = TUNNEL if status == 101 else 0
     elif method == b"HEAD":
         size = 0
     elif method == b"CONNECT" and status < 300:
         size = TUNNEL
-    elif block.is_chunked:
-        size = UNKNOWN
+    if status == 101 and block.names_http:
+        raise ProtocolError("a tunnel for HTTP")
     head = ResponseHead(status, (block.hop_fields if status == 101 else block.fields).copy(), size)
     head.version = version
     head.phrase = phrase
     head.upgrade = block.upgrade
     head.has_date = block.has_date
     head.has_l5d = block.has_l5d
-    if block.length != UNKNOWN and (block.is_chunked or size == TUNNEL or status < 200 or status == 204):
+    if transfer is not None and size != TUNNEL and size:
+        _note_codings(head, transfer)
+    is_length_void = size == TUNNEL or status < 200 or status == 204 or (transfer is not None and transfer.decides)
+    if is_length_void and block.length != UNKNOWN:
         # Where it means nothing, or contradicts what means more (RFC 9112 section 6.3, RFC 9110 section 8.6).
         head.fields = [one for one in head.fields if one.kind != CONTENT_LENGTH]
     return head
+
+
+def _note_codings(head: ResponseHead, transfer: TransferCodings) -> None:
+    """Its body stays coded by what is not chunked; to its reader, who may be behind HTTP/2, that is a content coding."""
+    if transfer.error:
+        raise ProtocolError(transfer.error)
+    known = [one.value.lower() for one in head.fields if one.name == b"content-encoding"]
+    head.fields += [field(b"content-encoding", one) for one in transfer.others if one not in known]
+
+
+def may_be_followed(head: ResponseHead, block: HeaderBlock) -> bool:
+    """Another response may follow this one on its connection.
+
+    Not if the app's idea of where this one ends may be another than ours: then what it takes for a body would answer
+    somebody else's request.
+    """
+    if block.closes or head.version == HTTP_1_0:
+        return False
+    transfer = block.transfer
+    if transfer is None:
+        return head.status != 204 or block.length <= 0
+    return transfer.is_only_chunked and block.length == UNKNOWN and head.status != 204
 
 
 def write_request(head: RequestHead) -> bytes:

@@ -19,9 +19,11 @@ from proxy.core.timers import Wheel
 from proxy.http.dates import date_line
 from proxy.http.exchange import Clock, Exchange, Stage
 from proxy.http.h1 import head as h1
+from proxy.http.h1.block import header_block
 from proxy.http.h1.body import BodyReader, last_chunk, write_chunk
 from proxy.http.h1.expect import asks_to_continue
 from proxy.http.h1.refusal import BAD_TARGET, refused
+from proxy.http.h1.repair import skip_empty_lines, with_crlf
 from proxy.http.head import HTTP_1_0, TUNNEL, UNKNOWN, ResponseHead
 from proxy.http.headers import Field
 from proxy.http.linger import Linger
@@ -150,6 +152,8 @@ class H1Server:
         exchange = self._exchange
         if self._state == _BODY and not self._is_sending and exchange is not None:
             self._closes = self._closes or asks_to_continue(exchange)
+        elif self._held and exchange is not None and exchange.request.method == b"CONNECT":
+            self._closes = True  # what came behind it was meant for the tunnel: refused, it is no request
         if self._closes and not is_http_1_0:
             framing = b"Connection: close\r\n" + framing
         if not head.has_date:
@@ -252,10 +256,10 @@ class H1Server:
             return self._partial_head(data)
         start_line, _, text = data[:end].partition(b"\r\n")
         try:
-            block = h1.header_block(text)
+            block = header_block(text)
             head, is_good = h1.read_request(start_line, block)
         except ProtocolError:
-            better = h1.skip_empty_lines(data) if data[0] < 0x20 else h1.with_crlf(data)
+            better = skip_empty_lines(data) if data[0] < 0x20 else with_crlf(data)
             if better is None or better == data:
                 raise
             return better
@@ -275,7 +279,7 @@ class H1Server:
         return data[end + 4 :]
 
     def _partial_head(self, data: bytes) -> bytes:
-        better = h1.skip_empty_lines(data) if data[0] < 0x20 else h1.with_crlf(data)
+        better = skip_empty_lines(data) if data[0] < 0x20 else with_crlf(data)
         if better is not None and better != data:
             return better
         if len(data) > limits.HEAD_BYTES:

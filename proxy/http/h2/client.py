@@ -24,7 +24,7 @@ from proxy.http.h2.heads import connect_fields, response_of, travelling
 from proxy.http.h2.settings import DEFAULT, H2Settings
 from proxy.http.h2.stream import LOCAL_ENDED, REMOTE_ENDED, H2Stream
 from proxy.http.head import HTTP_2, TUNNEL, RequestHead, ResponseHead
-from proxy.http.headers import Field, field
+from proxy.http.headers import CONTENT_LENGTH, Field, field
 from proxy.http.pool import Pool
 
 _ELSEWHERE: Final = -1
@@ -247,6 +247,7 @@ class H2ClientStream(H2Stream):
 
     def _open_tunnel(self, head: ResponseHead, end: bool) -> None:
         head.body_size = self.body_left = TUNNEL
+        head.fields = [one for one in head.fields if one.kind != CONTENT_LENGTH]
         if end:
             self.received_end()
         exchange = self.exchange

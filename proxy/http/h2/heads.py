@@ -20,6 +20,7 @@ from proxy.http.headers import (
     CONTENT_LENGTH,
     COOKIE,
     DATE,
+    DROPPED,
     HOP,
     HOST,
     L5D,
@@ -29,6 +30,7 @@ from proxy.http.headers import (
     Field,
     field,
 )
+from proxy.http.upgrades import names_http
 
 _SLOTS: Final = {b":method": 0, b":scheme": 1, b":authority": 2, b":path": 3, b":protocol": 4}
 
@@ -37,7 +39,7 @@ _NO_LENGTH: Final = -1
 
 def is_answered(error: ProtocolError) -> bool:
     """The request is well formed: it gets `error.status`, not a reset."""
-    return error.reason is Reason.OVER_LIMIT or error.reason is Reason.BAD_AUTHORITY
+    return error.reason is Reason.OVER_LIMIT or error.reason is Reason.BAD_AUTHORITY or error.reason is Reason.BAD_HEAD
 
 
 def request_of(fields: list[Field]) -> RequestHead:
@@ -76,9 +78,7 @@ def request_of(fields: list[Field]) -> RequestHead:
     head.scheme = scheme
     head.path = path
     if authority:
-        if head.has_host and head.authority != authority:
-            _check_host(head, authority)
-        head.authority = authority
+        _settle_authority(head, authority)
     return head
 
 
@@ -96,15 +96,22 @@ def _note_request_field(head: RequestHead, one: Field, kind: int) -> None:
         head.authority = one.value
     elif kind == L5D:
         head.has_l5d = True
+    elif kind == DROPPED:
+        return
     elif kind != DATE:
         raise ProtocolError(f"field {one.name[:50]!r}, which HTTP/2 forbids here")
     head.fields.append(one)
 
 
-def _check_host(head: RequestHead, authority: bytes) -> None:
-    """`:authority` and `host` must agree (RFC 9113 section 8.3.1), unless they are an absolute-form's that HTTP/1 carried."""
-    if head.authority.lower() != authority.lower() and not orig_proto.is_carried(head):
+def _settle_authority(head: RequestHead, authority: bytes) -> None:
+    """`:authority` and `host` must agree (RFC 9113 section 8.3.1).
+
+    A proxy may carry an HTTP/1 request in absolute-form whose Host named another server: there the target counts, and
+    Host follows it, so that policy and app see one host whoever sent this.
+    """
+    if head.has_host and head.authority.lower() != authority.lower() and not orig_proto.is_carried(head):
         raise ProtocolError(":authority and host disagree", Reason.BAD_AUTHORITY, 400)
+    head.take_authority(authority)
 
 
 def _connect_of(head: RequestHead, pseudo: list[bytes | None]) -> RequestHead:
@@ -112,6 +119,11 @@ def _connect_of(head: RequestHead, pseudo: list[bytes | None]) -> RequestHead:
     _, scheme, authority, path, protocol = pseudo
     if not authority:
         raise ProtocolError("CONNECT without an authority")
+    if head.body_size != _NO_LENGTH:
+        # An app behind HTTP/1 would take the first bytes of the tunnel for a body.
+        raise ProtocolError("CONNECT with content-length", Reason.BAD_HEAD, 400)
+    if protocol is not None and names_http(protocol):
+        raise ProtocolError("CONNECT to a tunnel for HTTP", Reason.BAD_HEAD, 501)
     head.wants_tunnel = True
     head.body_size = 0
     if protocol is None:
@@ -119,15 +131,14 @@ def _connect_of(head: RequestHead, pseudo: list[bytes | None]) -> RequestHead:
             raise ProtocolError("CONNECT with :scheme or :path")
         head.method = b"CONNECT"
         head.scheme = b"http"
-        head.authority = head.target = authority
+        head.take_authority(authority)
+        head.target = authority
         return head
     if not scheme or not path:
         raise ProtocolError("pseudo-header missing")
-    if head.has_host:
-        _check_host(head, authority)
+    _settle_authority(head, authority)
     head.method = b"GET"
     head.scheme = scheme
-    head.authority = authority
     head.path = path
     head.upgrade = protocol
     return head
@@ -163,6 +174,8 @@ def response_of(fields: list[Field]) -> ResponseHead:
                     _same_length(one, length)
                     continue
                 length = int(one.value)
+            elif kind == DROPPED:
+                continue
             elif kind != HOST:
                 raise ProtocolError(f"field {one.name[:50]!r}, which HTTP/2 forbids here")
             regular.append(one)

@@ -234,6 +234,8 @@ class H2ServerStream(H2Stream):
         if exchange is not None and exchange.request.version != HTTP_2:
             mark = orig_proto.mark_response(head)
             if mark is not None:
+                if head.has_l5d:  # an app's own mark says nothing
+                    head.fields = [one for one in head.fields if one.name != orig_proto.NAME]
                 head.fields.append(mark)
         if not head.has_date and needs_date(head):
             head.fields.append(date_field(self.connection.now()))

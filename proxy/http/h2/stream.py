@@ -22,7 +22,7 @@ from proxy.http.h2.codes import code_of
 from proxy.http.h2.flow import Credit, overrun
 from proxy.http.h2.frame import END_STREAM, header_struct
 from proxy.http.head import UNKNOWN
-from proxy.http.headers import CONTENT_LENGTH, COOKIE, HEAD_ONLY, HOST, L5D, Field
+from proxy.http.headers import CONTENT_LENGTH, COOKIE, DROPPED, HEAD_ONLY, HOST, L5D, Field
 from proxy.http.stream import keep
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ class H2Stream:
             if not kind or kind == COOKIE:
                 if one.name not in HEAD_ONLY:
                     kept.append(one)
-            elif kind not in (HOST, CONTENT_LENGTH, L5D):
+            elif kind not in (HOST, CONTENT_LENGTH, L5D, DROPPED):
                 raise ProtocolError("bad trailers")
         self.received_end()
         self.deliver_trailers(kept)

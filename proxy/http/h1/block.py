@@ -1,0 +1,210 @@
+"""HeaderBlock: the header lines of one HTTP/1 message, judged together.
+
+A block of lines met before is one lookup; otherwise each line is one lookup,
+and a line that was not met before is judged by one strict expression (RFC
+9112: no obs-fold, no bare CR, no contradictory length). What the lines say
+about framing is only noted here. Whether it is acceptable depends on the kind
+of message: `head.py` is strict with requests and tolerant with responses.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from proxy.core import limits
+from proxy.core.budget import Table
+from proxy.core.errors import ProtocolError
+from proxy.core.reason import Reason
+from proxy.http.head import UNKNOWN
+from proxy.http.headers import (
+    CONNECTION,
+    CONTENT_LENGTH,
+    DATE,
+    HOP,
+    HOST,
+    L5D,
+    MALFORMED,
+    PLAIN,
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    Field,
+    field_of_line,
+    known_line,
+)
+from proxy.http.upgrades import names_http, protocols
+
+_CONNECTION: Final = field_of_line(b"Connection: Upgrade")
+_is_coding: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+(?:[ \t]*;[\t\x20-\x7e]*)?").fullmatch
+
+
+class HeaderBlock:
+    """What the header lines of one head say: the fields that travel on, and facts for the codec.
+
+    Remembered by its text, like an HPACK block, so it is never changed.
+    """
+
+    __slots__ = (
+        "fields", "hop_fields", "authority", "length", "transfer", "is_chunked", "closes", "upgrade", "names_http",
+        "takes_trailers", "has_date", "has_l5d", "is_familiar",
+    )  # fmt: skip
+
+    def __init__(self, lines: list[bytes]) -> None:
+        self.fields: list[Field] = []
+        self.hop_fields: list[Field] = self.fields
+        """The same and, in their places, Connection and Upgrade: what an upgrade takes along."""
+        self.authority: bytes | None = None
+        """Of Host; None if there is none."""
+        self.length = UNKNOWN
+        self.transfer: TransferCodings | None = None
+        """None if the message says no Transfer-Encoding."""
+        self.is_chunked = False
+        """Chunked is the last of its transfer codings, and is said once."""
+        self.closes = False
+        self.upgrade = b""
+        """The protocols that Upgrade names, without HTTP itself."""
+        self.names_http = False
+        """Upgrade named HTTP/2 or another version of HTTP."""
+        self.takes_trailers = False
+        self.has_date = False
+        self.has_l5d = False
+        self.is_familiar = True
+        """Every line was known: worth remembering as a whole."""
+        if len(lines) > limits.HEAD_FIELDS:
+            raise ProtocolError(f"the head is over the limit of {limits.HEAD_FIELDS} fields", Reason.OVER_LIMIT, 431)
+        options: list[bytes] = []
+        fields = self.fields
+        has_hops = False
+        for line in lines:
+            field = known_line(line)
+            if field is None:
+                field = field_of_line(line)
+                self.is_familiar = False
+            kind = field.kind
+            if not kind or self._note(field, kind):
+                fields.append(field)
+            elif kind == CONNECTION or kind == HOP:
+                has_hops = True
+                if kind == CONNECTION:
+                    options += [option.strip(b" \t") for option in field.value.lower().split(b",")]
+                fields.append(field)
+            elif kind == UPGRADE:
+                has_hops = True
+                self._note_upgrade(field)
+        if has_hops:
+            self._take_hops_out(options)
+
+    def _note(self, field: Field, kind: int) -> bool:
+        """Take notice of a field that is more than text; True if it travels on."""
+        value = field.value
+        if kind == HOST:
+            if self.authority is not None:
+                raise ProtocolError("second host")
+            self.authority = value
+            return True
+        if kind == CONTENT_LENGTH:
+            length = int(value)
+            if self.length == length:
+                return False  # said twice, sent once (RFC 9110 section 8.6)
+            if self.length != UNKNOWN:
+                raise ProtocolError("two content-lengths that differ")
+            self.length = length
+            return True
+        if kind == DATE:
+            self.has_date = True
+            return True
+        if kind == L5D:
+            self.has_l5d = True
+            return True
+        if kind == TRANSFER_ENCODING:
+            before = self.transfer
+            transfer = self.transfer = TransferCodings(value if before is None else before.text + b"," + value)
+            self.is_chunked = transfer.is_chunked
+        elif kind == TE:
+            options = [option.strip(b" \t") for option in value.lower().split(b",")]
+            self.takes_trailers = self.takes_trailers or b"trailers" in options
+        elif kind == MALFORMED:
+            raise ProtocolError("bad header line")
+        return False
+
+    def _note_upgrade(self, field: Field) -> None:
+        """HTTP itself is never upgraded to: the requests inside such a tunnel would pass no policy (RFC 9113 section 3.1)."""
+        offered = protocols(field.value)
+        kept = [one for one in offered if not names_http(one)]
+        if len(kept) != len(offered):
+            self.names_http = True
+            field = Field(b"upgrade", b", ".join(kept), UPGRADE, False, b"", b"")
+        if kept:
+            self.upgrade = self.upgrade + b", " + field.value if self.upgrade else field.value
+            self.fields.append(field)
+
+    def _take_hops_out(self, options: list[bytes]) -> None:
+        """Without what Connection names, but for what a client must not take from us: Host, framing, the mesh's own.
+
+        An Upgrade that Connection does not name is none (RFC 9110 section 7.8), but for a client that says no Connection
+        at all, as Linkerd has it (reference: outbound, section 5.2).
+        """
+        self.closes = b"close" in options
+        if options and b"upgrade" not in options:
+            self.upgrade = b""
+        self.hop_fields = [
+            one
+            for one in self.hop_fields
+            if one.kind != HOP and not ((one.kind == PLAIN or one.kind == DATE) and one.name in options)
+        ]
+        self.fields = [one for one in self.hop_fields if one.kind != CONNECTION and one.kind != UPGRADE]
+        if options and options != [b"upgrade"]:
+            self.hop_fields = [one for one in self.hop_fields if one.kind != CONNECTION]
+            self.hop_fields.append(_CONNECTION)
+        if self.has_date:
+            self.has_date = any(one.kind == DATE for one in self.fields)
+
+
+class TransferCodings:
+    """What Transfer-Encoding says, all of its fields together (RFC 9112 section 6.1)."""
+
+    __slots__ = ("text", "is_chunked", "is_only_chunked", "others", "error")
+
+    def __init__(self, text: bytes) -> None:
+        self.text: Final = text.lower()
+        named = [one for part in self.text.split(b",") if (one := part.strip(b" \t"))]
+        self.is_only_chunked: Final = self.text == b"chunked"
+        """The one form that a request may have."""
+        codings = [one for one in named if one != b"identity"]
+        """`identity` is no coding: HTTP/1.1 knew it until RFC 7230, and some servers still say it."""
+        self.error: Final = _error_of(codings)
+        """Why nobody can tell where such a message ends; empty if that is known."""
+        self.is_chunked: Final = not self.error and codings[-1:] == [b"chunked"]
+        self.others: Final = codings[:-1] if self.is_chunked else codings
+        """The codings that remain when chunked is taken off, in the order in which they were applied."""
+
+    @property
+    def decides(self) -> bool:
+        """The message's length is not what Content-Length says (RFC 9112 section 6.3)."""
+        return self.is_chunked or bool(self.others)
+
+
+def _error_of(codings: list[bytes]) -> str:
+    if codings.count(b"chunked") > 1:
+        return "chunked twice"
+    for one in codings:
+        if _is_coding(one) is None or (b"chunked" in one and one != b"chunked"):
+            return "transfer-encoding not understood"
+    return ""
+
+
+_blocks: Final[Table[bytes, HeaderBlock]] = Table("http1_blocks", limits.HEADS_BYTES, 700, 2)
+_known_block: Final = _blocks.recent.get
+
+
+def header_block(text: bytes) -> HeaderBlock:
+    """The judged form of the header lines between the start line and the empty line."""
+    block = _known_block(text)
+    if block is None:
+        block = _blocks.find(text, len(text))
+        if block is None:
+            block = HeaderBlock(text.split(b"\r\n") if text else [])
+            if block.is_familiar:
+                _blocks.keep(text, block, len(text))
+    return block

@@ -1,0 +1,52 @@
+"""Heads that break the letter of HTTP/1 in ways that RFC 9112 lets a recipient repair.
+
+Called only for a head that could not be read. Each function returns the data
+with its head rewritten, so that what travels on has the one form that
+everybody reads alike, or None if it has nothing to repair.
+"""
+
+from __future__ import annotations
+
+import re
+
+_head_end = re.compile(rb"\n\r?\n").search
+_line_end = re.compile(rb"\r?\n")
+_empty_lines = re.compile(rb"(?:\r?\n)+").match
+_repeated_length = re.compile(rb"(?im)^(content-length:[ \t]*)([0-9]+)(?:[ \t]*,[ \t]*\2)+[ \t]*\r\n")
+_space_before_colon = re.compile(rb"(?m)^([!#$%&'*+\-.^_`|~0-9A-Za-z]+)[ \t]+:")
+
+
+def with_crlf(data: bytes) -> bytes | None:
+    """`data` with the line ends of its head as CRLF (section 2.2); None also if there is no whole head."""
+    end = _head_end(data)
+    if end is None:
+        return None
+    lines = _line_end.split(data[: end.start()].removesuffix(b"\r"))
+    changed = b"\r\n".join(lines) + b"\r\n\r\n" + data[end.end() :]
+    return None if changed == data else changed
+
+
+def with_one_length(data: bytes) -> bytes | None:
+    """`data` with a list of equal lengths in its head said once (section 6.3, rule 5).
+
+    For responses: a request that says `5, 5` is refused, as linkerd2-proxy does.
+    """
+    head, end, rest = data.partition(b"\r\n\r\n")
+    changed, count = _repeated_length.subn(rb"\1\2\r\n", head + b"\r\n")
+    return changed + end[2:] + rest if count else None
+
+
+def without_spaces(data: bytes) -> bytes | None:
+    """`data` without white space between the names of its head's fields and their colons (section 5.1).
+
+    For responses: in a request it is refused, since a server behind us might read another name.
+    """
+    head, end, rest = data.partition(b"\r\n\r\n")
+    changed, count = _space_before_colon.subn(rb"\1:", head)
+    return changed + end + rest if count else None
+
+
+def skip_empty_lines(data: bytes) -> bytes:
+    """Empty lines before a request line are ignored (section 2.2)."""
+    match = _empty_lines(data)
+    return data[match.end() :] if match is not None else data
