@@ -31,7 +31,7 @@ HOT = (
     "proxy/outbound/explicit.py",
     "proxy/outbound/logical.py",
 )
-INTERPRETED = {"proxy/core/log.py", "proxy/core/log_filter.py"}
+INTERPRETED = {"proxy/core/log.py", "proxy/core/log_filter.py", "proxy/core/log_writer.py"}
 """Not hot, and against mypyc's grain."""
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from proxy import __version__
-from proxy.admin import Admin, AdminStage, Readiness
+from proxy.admin import Admin, AdminStage, Readiness, Scrapes
 from proxy.config import Config
 from proxy.control.plane import ControlPlane
 from proxy.core.addr import Addr
@@ -27,7 +27,7 @@ from proxy.inbound import stack as inbound
 from proxy.metrics import HttpMetrics, Labels, Registry, RequestScope
 from proxy.metrics.control import show_dns, show_identity
 from proxy.metrics.process import show_build, show_process
-from proxy.metrics.remembered import show_remembered
+from proxy.metrics.remembered import show_log, show_remembered
 from proxy.outbound import stack as outbound
 from proxy.tls.credentials import Credentials
 from proxy.tls.csr import load_or_make
@@ -70,10 +70,15 @@ class App:
         self._on_admin: Callable[[socket.socket, Addr], None] | None = None
         self.readiness: Final = Readiness()
         self._certified: Final = self.readiness.latch("identity")
+        self.scrapes: Final = Scrapes(self.registry.pieces, reactor.turns, reactor.clock)
         self._admin: Final = Admin(
-            self.readiness, self.registry.render, logging, env, shut_down if config.shutdown_endpoint_enabled else None
+            self.readiness,
+            self.scrapes,
+            logging,
+            env,
+            shut_down if config.shutdown_endpoint_enabled else None,
         )
-        self._show_metrics()
+        self._show_metrics(logging)
         self.listeners: Final[dict[str, list[Listener]]] = {}
         """By whose they are: `admin`, `inbound`, `outbound`."""
         self._listen()
@@ -131,10 +136,11 @@ class App:
         )
         return outbound.Outbound(self.reactor, self.config, self.credentials, lookups, self.registry, self.drain)
 
-    def _show_metrics(self) -> None:
+    def _show_metrics(self, logging: Logging) -> None:
         registry = self.registry
         show_process(registry)
         show_remembered(registry)
+        show_log(registry, logging)
         show_build(registry, __version__, is_compiled=not __file__.endswith(".py"))
         show_identity(registry, self.control.identity)
         show_dns(registry, ("identity", "destination", "policy"), self.control.names.counts)

@@ -25,6 +25,7 @@ from proxy.core.flusher import Flusher
 from proxy.core.log import Logging, event, logger
 from proxy.core.reactor import Reactor
 from proxy.core.timers import Wheel
+from proxy.upkeep import Memory, Upkeep
 
 _TICK_S: Final = 0.02
 """A deadline fires at most two of these late; connect timeouts are a tenth of a second and more."""
@@ -71,11 +72,14 @@ class _Worker:
         turn()
         self._tell(app)
         app.start()
+        upkeep = Upkeep(app, self._logging, Memory())
+        upkeep.start()
         gates = loop.create_task(self._open_gates(app))
         _tune_memory()
         await self._stop.wait()
         gates.cancel()
         await self._drain(app)
+        upkeep.stop()
         app.stop()
         return 0
 

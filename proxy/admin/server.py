@@ -6,7 +6,6 @@ only tell whether a web page made a local browser ask (origin.py). Policy, TLS a
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
@@ -16,15 +15,14 @@ from proxy.admin.answer import (
     NOT_FOUND,
     ONLY_LOCALHOST,
     ONLY_READ,
-    TEXT,
     Answer,
     text,
 )
 from proxy.admin.body import BodyOf
-from proxy.admin.encoding import takes_gzip
 from proxy.admin.env import env_json
 from proxy.admin.origin import is_foreign
 from proxy.admin.ready import Readiness
+from proxy.admin.scrape import Scrapes
 from proxy.core.log import logger
 from proxy.core.log_filter import FilterError
 from proxy.http.exchange import Exchange
@@ -37,7 +35,6 @@ FILTER_BYTES: Final = 65536
 _log: Final = logger(__name__)
 _PAGES: Final = (b"/live", b"/ready", b"/metrics")
 _READING: Final = (b"GET", b"HEAD")
-_GZIP: Final = field(b"content-encoding", b"gzip")
 _ALLOW: Final = (field(b"allow", b"GET"), field(b"allow", b"PUT"))
 
 
@@ -58,20 +55,20 @@ class LogLevel(Protocol):
 class Admin:
     """What the endpoints show and do; one per process.
 
-    `render` makes the metrics page; `env` is the process's environment; `shut_down` begins the shutdown and says whether
+    `scrapes` answers for the metrics page; `env` is the process's environment; `shut_down` begins the shutdown and says whether
     it could, None if the endpoint is not enabled.
     """
 
     def __init__(
         self,
         readiness: Readiness,
-        render: Callable[[], bytes],
+        scrapes: Scrapes,
         log: LogLevel,
         env: Mapping[str, str],
         shut_down: Callable[[], bool] | None,
     ) -> None:
         self.readiness: Final = readiness
-        self.render: Final = render
+        self.scrapes: Final = scrapes
         self.log: Final = log
         self.env: Final = env
         self.shut_down: Final = shut_down
@@ -93,6 +90,8 @@ class AdminStage:
             self._log_level(exchange)
         elif path == b"/env.json":
             env_json(exchange.request, query if mark else None, self._admin.env).send(exchange)
+        elif path == b"/metrics" and exchange.request.method in _READING:
+            self._admin.scrapes.answer(exchange)
         else:
             self._answer(path, exchange).send(exchange)
 
@@ -105,20 +104,7 @@ class AdminStage:
             return text(200, "live\n")
         if path == b"/ready":
             return text(200, "ready\n") if self._admin.readiness.is_ready else Answer(503, b"not ready\n")
-        if path == b"/metrics":
-            return self._metrics(exchange)
         return NOT_FOUND
-
-    def _metrics(self, exchange: Exchange) -> Answer:
-        try:
-            page = self._admin.render()
-        except Exception as error:
-            # One family that cannot be written must not take the connection, whose other streams may be probes.
-            _log.exception("Failed to format metrics")
-            return text(500, f"{type(error).__name__}: {error}")
-        if takes_gzip(exchange.request.fields):
-            return Answer(200, gzip.compress(page, compresslevel=4, mtime=0), TEXT, (_GZIP,))
-        return Answer(200, page, TEXT)
 
     def _shut_down(self, request: RequestHead) -> Answer:
         if request.method != b"POST":

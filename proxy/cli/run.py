@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         config = parse(env)
     except ConfigError as error:
-        sys.stdout.flush()
+        logging.flush()
         print(error, file=sys.stderr)
         return EX_USAGE
     try:

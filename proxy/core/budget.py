@@ -103,6 +103,9 @@ _NOBODY: Final = _Nobody()
 REMEMBERED: Final = Budget(limits.REMEMBERED_BYTES)
 """The one of this process."""
 
+LABELS: Final = Budget(limits.LABELS_BYTES)
+"""Series of the metrics: those that are held cannot be forgotten, and so must not crowd out what can."""
+
 
 class Table(Generic[K, V]):
     """Values found by a text of a peer's, in two generations, so that a flood of texts that are met once cannot empty it

@@ -6,7 +6,8 @@ below, the rest joined by `::`. Event fields and spans go into `extra`:
 `_log.warning("refused", extra=event(client=peer))`.
 
 Law: what is off costs one comparison, because each logger's level is set from
-the filter whenever either changes. One handler writes everything to stdout.
+the filter whenever either changes. One handler writes everything to stdout,
+by a thread of its own (log_writer.py); what a peer can repeat is folded (log_fold.py).
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ import logging
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from time import monotonic
 from typing import Any, Final, TextIO
 
 from proxy.core.log_filter import OFF, TRACE, Filter, parse, parse_lossy
+from proxy.core.log_fold import Fold
+from proxy.core.log_writer import LineWriter, handler_of
 from proxy.core.printable import printable
 
 DEFAULT_FILTER: Final = "warn,linkerd=info,hickory=error"
@@ -81,6 +85,7 @@ class Logging:
         self.is_off: Final = is_off
         """It was started with `off`: there is nothing to change."""
         self._handler: Final = handler
+        self._fold: Final = Fold(monotonic)
         handler.addFilter(self._passes)
 
     def set(self, text: str) -> None:
@@ -89,10 +94,26 @@ class Logging:
         self._apply()
         _log.info("set new log level", extra=event(level=text))
 
+    @property
+    def lost_lines(self) -> int:
+        """Lines that could not be written, since the start."""
+        return self._handler.lost_lines if isinstance(self._handler, LineWriter) else 0
+
+    def say_folded(self) -> None:
+        """Say how many lines were left out because there were too many of their kind; for now and then, and for the end."""
+        for record in self._fold.due():
+            self._handler.emit(record)
+
+    def flush(self) -> None:
+        """Wait for what has not been written, for a second at most."""
+        self._handler.flush()
+
     def close(self) -> None:
         """Take the handler away again; levels go back to Python's defaults."""
         global _current
+        self.say_folded()
         logging.root.removeHandler(self._handler)
+        self._handler.close()
         logging.root.setLevel(logging.WARNING)
         for name in _names():
             logging.getLogger(name).setLevel(logging.NOTSET)
@@ -107,7 +128,7 @@ class Logging:
 
     def _passes(self, record: logging.LogRecord) -> bool:
         spans, fields = _event_of(record)
-        return self.filter.passes(target_of(record.name), record.levelno, spans, fields)
+        return self.filter.passes(target_of(record.name), record.levelno, spans, fields) and self._fold.admits(record)
 
 
 def set_up(text: str | None, stream: TextIO, errors: TextIO, is_json: bool = False) -> Logging:
@@ -123,7 +144,7 @@ def set_up(text: str | None, stream: TextIO, errors: TextIO, is_json: bool = Fal
     found, notes = parse_lossy(DEFAULT_FILTER if text is None else text)
     for note in notes:
         errors.write(f"{note}\n")
-    handler = logging.StreamHandler(stream)
+    handler = handler_of(stream)
     handler.setFormatter(Json() if is_json else Plain())
     logging.root.addHandler(handler)
     made = _current = Logging(found, is_off, handler)

@@ -28,12 +28,15 @@ def label_text(labels: Iterable[tuple[str, str]]) -> str:
 
 def legacy_family(family: Family, cells: Mapping[Labels, Cell], is_always: bool = False) -> Iterable[str]:
     """Counters that nothing was added to are left out, since Linkerd makes them when it first adds."""
-    samples = [
-        f"{_series(family.name, label_text(labels))} {number(cell.value)}"
-        for labels, cell in cells.items()
-        if isinstance(cell, Counter) and (cell.value or is_always)
-    ]
-    return [*_legacy_header(family.name, family.kind, family.help), *samples] if samples or is_always else ()
+    is_begun = False
+    for labels, cell in list(cells.items()):
+        if isinstance(cell, Counter) and (cell.value or is_always):
+            if not is_begun:
+                is_begun = True
+                yield from _legacy_header(family.name, family.kind, family.help)
+            yield f"{_series(family.name, label_text(labels))} {number(cell.value)}"
+    if is_always and not is_begun:
+        yield from _legacy_header(family.name, family.kind, family.help)
 
 
 def prom_family(family: Family, cells: Mapping[Labels, Cell]) -> Iterable[str]:
@@ -43,7 +46,7 @@ def prom_family(family: Family, cells: Mapping[Labels, Cell]) -> Iterable[str]:
     yield f"# TYPE {family.header} {family.kind}"
     if family.unit:
         yield f"# UNIT {family.header} {family.unit}"
-    for labels, cell in cells.items():
+    for labels, cell in list(cells.items()):
         text = label_text(labels)
         if isinstance(cell, Histogram):
             yield from _histogram(family.name, text, cell)
@@ -53,34 +56,39 @@ def prom_family(family: Family, cells: Mapping[Labels, Cell]) -> Iterable[str]:
 
 def request_families(prefix: str, scopes: Mapping[Labels, RequestScope]) -> Iterable[str]:
     """request_total, response_latency_ms, response_total; profile attempts have no latency."""
-    texts = [(label_text(labels), scope) for labels, scope in scopes.items()]
-    requests = [
-        f"{_series(prefix + 'request_total', text)} {number(scope.requests)}" for text, scope in texts if scope.requests
-    ]
-    if requests:
-        yield from _legacy_header(f"{prefix}request_total", COUNTER, "Total count of requests")
-        yield from requests
-    if not any(scope.by_status for _, scope in texts):
+    found = list(scopes.items())
+    is_begun = False
+    for labels, scope in found:
+        if scope.requests:
+            if not is_begun:
+                is_begun = True
+                yield from _legacy_header(f"{prefix}request_total", COUNTER, "Total count of requests")
+            yield f"{_series(prefix + 'request_total', label_text(labels))} {number(scope.requests)}"
+    if not any(scope.by_status for _, scope in found):
         return
     if prefix != "route_actual_":
         name = f"{prefix}response_latency_ms"
         yield from _legacy_header(name, HISTOGRAM, "Milliseconds from a request to its response's first bytes")
-        for text, scope in texts:
-            for status, found in scope.by_status.items():
-                yield from _latency(name, _with_status(text, status), found)
+        for labels, scope in found:
+            for status, one in list(scope.by_status.items()):
+                yield from _latency(name, _with_status(label_text(labels), status), one)
     yield from _legacy_header(f"{prefix}response_total", COUNTER, "Total count of responses")
-    for text, scope in texts:
-        for status, found in scope.by_status.items():
-            for (is_success, grpc_status, error), count in found.ended.items():
-                word = "success" if is_success else "failure"
-                end = label_text((("classification", word), ("grpc_status", grpc_status), ("error", error)))
-                yield f"{prefix}response_total{{{_joined(_with_status(text, status), end)}}} {number(count)}"
+    for labels, scope in found:
+        for status, one in list(scope.by_status.items()):
+            yield from _responses(f"{prefix}response_total", _with_status(label_text(labels), status), one)
+
+
+def _responses(name: str, text: str, found: StatusScope) -> Iterable[str]:
+    for (is_success, grpc_status, error), count in list(found.ended.items()):
+        word = "success" if is_success else "failure"
+        end = label_text((("classification", word), ("grpc_status", grpc_status), ("error", error)))
+        yield f"{name}{{{_joined(text, end)}}} {number(count)}"
 
 
 def transport_families(meters: Mapping[Labels, Meter]) -> Iterable[str]:
     """The tcp_* families of all meters that were ever opened."""
-    texts = [(label_text(labels), meter) for labels, meter in meters.items() if meter.opened]
-    if not texts:
+    found = [(labels, meter) for labels, meter in meters.items() if meter.opened]
+    if not found:
         return
     for name, kind, help_ in (
         ("tcp_open_total", COUNTER, "Total count of opened connections"),
@@ -89,15 +97,16 @@ def transport_families(meters: Mapping[Labels, Meter]) -> Iterable[str]:
         ("tcp_write_bytes_total", COUNTER, "Total count of bytes written to peers"),
     ):
         yield from _legacy_header(name, kind, help_)
-        yield from [f"{_series(name, text)} {number(_of(meter, name))}" for text, meter in texts]
-    closed = [
-        f"tcp_close_total{{{_joined(text, label_text((('errno', errno),)))}}} {number(count)}"
-        for text, meter in texts
-        for errno, count in meter.closed.items()
-    ]
-    if closed:
-        yield from _legacy_header("tcp_close_total", COUNTER, "Total count of closed connections")
-        yield from closed
+        for labels, meter in found:
+            yield f"{_series(name, label_text(labels))} {number(_of(meter, name))}"
+    is_begun = False
+    for labels, meter in found:
+        for errno, count in list(meter.closed.items()):
+            if not is_begun:
+                is_begun = True
+                yield from _legacy_header("tcp_close_total", COUNTER, "Total count of closed connections")
+            end = label_text((("errno", errno),))
+            yield f"tcp_close_total{{{_joined(label_text(labels), end)}}} {number(count)}"
 
 
 def number(value: float) -> str:

@@ -1,17 +1,19 @@
-"""Kept: cells by labels, of which those that nobody holds and nothing changed for long are dropped (METRICS_RETAIN_IDLE).
+"""Kept: cells by labels, bounded in number; those that nobody holds and nothing changed for long are dropped (METRICS_RETAIN_IDLE).
 
-Law: idle *and* unheld, never one of them alone. Held means what it means for
+Idle *and* unheld, never one of them alone. Held means what it means for
 linkerd2-proxy's reference counts: somebody besides this table has the
 object, so that nobody needs to give anything back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from sys import getrefcount
 from typing import Any, Final, Generic, TypeVar
 
+from proxy.core.budget import Share
 from proxy.metrics.cells import Labels
+from proxy.metrics.series import Bounds
 
 T = TypeVar("T")
 
@@ -22,31 +24,62 @@ def _references(cells: dict[Labels, Any], labels: Labels) -> int:
 
 _ALONE: Final = _references({(): object()}, ())
 """What `_references` says of an object that only its table has; depends on the interpreter."""
+_CELLS_PER_STEP: Final = 200
 
 
 class Kept(Generic[T]):
     """`make` makes a cell; `mark` gives a number that changes whenever the cell does."""
 
-    __slots__ = ("cells", "_make", "_mark", "_seen")
+    __slots__ = ("cells", "_make", "_mark", "_seen", "_bounds", "_share")
 
-    def __init__(self, make: Callable[[Labels], T], mark: Callable[[T], int]) -> None:
+    def __init__(self, make: Callable[[Labels], T], mark: Callable[[T], float], share: Share | None = None) -> None:
         self.cells: Final[dict[Labels, T]] = {}
         self._make: Final = make
         self._mark: Final = mark
-        self._seen: Final[dict[Labels, tuple[int, float]]] = {}
+        self._seen: Final[dict[Labels, tuple[float, float]]] = {}
         """The last mark, and when it was first seen."""
+        self._bounds: Final = Bounds()
+        self._share: Final = share
 
     def get(self, labels: Labels) -> T:
         found = self.cells.get(labels)
         if found is None:
-            found = self.cells[labels] = self._make(labels)
+            labels = self._bounds.admit(labels)
+            found = self.cells.get(labels)
+            if found is None:
+                found = self.cells[labels] = self._make(labels)
+                self._bounds.made(labels)
+                if self._share is not None:
+                    self._share.add(_cost(labels))
         return found
 
     def drop_idle(self, now: float, retain_s: float) -> None:
-        for labels in list(self.cells):
-            mark = self._mark(self.cells[labels])
-            seen = self._seen.get(labels)
-            if seen is None or seen[0] != mark:
-                self._seen[labels] = (mark, now)
-            elif now - seen[1] > retain_s and _references(self.cells, labels) <= _ALONE:
-                del self.cells[labels], self._seen[labels]
+        """All at once, for tests; the worker sweeps."""
+        for _ in self.sweep(now, retain_s):
+            pass
+
+    def sweep(self, now: float, retain_s: float) -> Iterator[None]:
+        """The same in steps that hold nobody up."""
+        for count, labels in enumerate(list(self.cells), 1):
+            cell = self.cells.get(labels)
+            if cell is not None:
+                mark = self._mark(cell)
+                del cell
+                self._look_at(labels, mark, now, retain_s)
+            if not count % _CELLS_PER_STEP:
+                yield
+
+    def _look_at(self, labels: Labels, mark: float, now: float, retain_s: float) -> None:
+        seen = self._seen.get(labels)
+        if seen is None or seen[0] != mark:
+            self._seen[labels] = (mark, now)
+        elif now - seen[1] > retain_s and _references(self.cells, labels) <= _ALONE:
+            del self.cells[labels], self._seen[labels]
+            self._bounds.dropped(labels)
+            if self._share is not None:
+                self._share.give_back(_cost(labels))
+
+
+def _cost(labels: Labels) -> int:
+    """Octets of a series: its labels, its cell, its places in tables."""
+    return 600 + sum([80 + len(value) for _, value in labels])

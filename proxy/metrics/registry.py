@@ -6,9 +6,11 @@ asking is for when stages are built, adding is for the path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
+from proxy.core import limits
+from proxy.core.budget import LABELS, Share
 from proxy.core.faults import Faults
 from proxy.core.meter import Meter
 from proxy.metrics import exposition
@@ -23,40 +25,47 @@ _FAMILIES: Final = {family.name: family for family in (*LEGACY, *TELEMETRY, *PRO
 class Registry:
     """`retain_idle_s`: how long label sets that nobody holds stay (METRICS_RETAIN_IDLE)."""
 
-    __slots__ = ("clock", "retain_idle_s", "_cells", "_requests", "_meters", "_faults", "_before_scrape")
+    __slots__ = (
+        "clock",
+        "retain_idle_s",
+        "_cells",
+        "_requests",
+        "_meters",
+        "_faults",
+        "_before_scrape",
+        "_labels",
+        "_telemetry",
+    )
 
     def __init__(self, clock: Callable[[], float], retain_idle_s: float = 600.0) -> None:
         self.clock: Final = clock
         self.retain_idle_s: Final = retain_idle_s
-        self._cells: Final[dict[str, dict[Labels, Cell]]] = {name: {} for name in _FAMILIES}
-        self._requests: Final = {prefix: Kept(_make_scope, _requests_mark) for prefix in REQUEST_PREFIXES}
-        self._meters: Final = Kept(self._make_meter, _meter_mark)
+        self._labels: Final = Share(LABELS, "labels", self)
+        self._cells: Final = {
+            name: Kept(_maker(family), _cell_mark, self._labels) for name, family in _FAMILIES.items()
+        }
+        self._requests: Final = {prefix: Kept(_make_scope, _requests_mark, self._labels) for prefix in REQUEST_PREFIXES}
+        self._meters: Final = Kept(self._make_meter, _meter_mark, self._labels)
         self._faults: Final[dict[str, Faults]] = {}
         self._before_scrape: Final[list[Callable[[], None]]] = []
-        for family in TELEMETRY:
-            self.counter(family.name)
+        self._telemetry: Final = [self.counter(family.name) for family in TELEMETRY]
+        """Held, since they are printed whether anything was counted or not."""
 
     def counter(self, name: str, labels: Labels = ()) -> Counter:
         """Of a family in names.py; KeyError if it has none of this name and kind."""
-        cells = self._of(name, COUNTER)
-        found = cells.get(labels)
-        if not isinstance(found, Counter):
-            found = cells[labels] = Counter()
-        return found
+        found: Any = self._of(name, COUNTER).get(labels)
+        counter: Counter = found
+        return counter
 
     def gauge(self, name: str, labels: Labels = ()) -> Gauge:
-        cells = self._of(name, GAUGE)
-        found = cells.get(labels)
-        if not isinstance(found, Gauge):
-            found = cells[labels] = Gauge()
-        return found
+        found: Any = self._of(name, GAUGE).get(labels)
+        gauge: Gauge = found
+        return gauge
 
     def histogram(self, name: str, labels: Labels = ()) -> Histogram:
-        cells = self._of(name, HISTOGRAM)
-        found = cells.get(labels)
-        if not isinstance(found, Histogram):
-            found = cells[labels] = Histogram(_FAMILIES[name].bounds)
-        return found
+        found: Any = self._of(name, HISTOGRAM).get(labels)
+        histogram: Histogram = found
+        return histogram
 
     def requests(self, prefix: str, labels: Labels) -> RequestScope:
         """`prefix`: empty for endpoints, `control_`, `route_` or `route_actual_`."""
@@ -77,29 +86,51 @@ class Registry:
         self._before_scrape.append(callback)
 
     def render(self) -> bytes:
-        """The whole exposition, legacy part first, `# EOF` last; then drops what has been idle too long."""
+        """The whole page at once, and then a sweep: for whoever has no loop to hold up."""
+        page = b"".join(self.pieces())
+        for _ in self.sweep():
+            pass
+        return page
+
+    def pieces(self) -> Iterator[bytes]:
+        """The exposition, legacy part first, `# EOF` last, in pieces of about PIECE_BYTES, each made when it is asked for.
+
+        What changes meanwhile is seen in the pieces that come after; no series is cut.
+        """
         for callback in self._before_scrape:
             callback()
         self._show_faults()
-        text = "\n".join([*self._legacy(), *self._prom(), "# EOF", ""])
-        now = self.clock()
-        for kept in self._requests.values():
-            kept.drop_idle(now, self.retain_idle_s)
-        self._meters.drop_idle(now, self.retain_idle_s)
-        return text.encode()
+        lines: list[str] = []
+        size = 0
+        for line in self._lines():
+            lines.append(line)
+            size += len(line) + 1
+            if size >= limits.PIECE_BYTES:
+                yield ("\n".join(lines) + "\n").encode()
+                lines.clear()
+                size = 0
+        yield ("\n".join([*lines, "# EOF"]) + "\n").encode()
 
-    def _legacy(self) -> Iterable[str]:
+    def sweep(self) -> Iterator[None]:
+        """Drop what has been idle for too long, in steps that hold nobody up; due every now and then, scraped or not."""
+        now = self.clock()
+        every: list[Kept[Any]] = [*self._requests.values(), self._meters, *self._cells.values()]
+        for kept in every:
+            yield from kept.sweep(now, self.retain_idle_s)
+
+    def forget(self) -> None:
+        """Of the budget: series are dropped when they are idle, and not before."""
+
+    def _lines(self) -> Iterator[str]:
         for family in LEGACY:
-            yield from exposition.legacy_family(family, self._cells[family.name])
+            yield from exposition.legacy_family(family, self._cells[family.name].cells)
         for prefix, kept in self._requests.items():
             yield from exposition.request_families(prefix, kept.cells)
         yield from exposition.transport_families(self._meters.cells)
         for family in TELEMETRY:
-            yield from exposition.legacy_family(family, self._cells[family.name], is_always=True)
-
-    def _prom(self) -> Iterable[str]:
+            yield from exposition.legacy_family(family, self._cells[family.name].cells, is_always=True)
         for family in PROM:
-            yield from exposition.prom_family(family, self._cells[family.name])
+            yield from exposition.prom_family(family, self._cells[family.name].cells)
 
     def _make_meter(self, labels: Labels) -> Meter:
         return Meter(self.faults(next((value for name, value in labels if name == "direction"), "")))
@@ -110,11 +141,23 @@ class Registry:
                 labels = (("direction", direction), ("reason", reason))
                 self.counter("sponson_connection_faults_total", labels).value = count
 
-    def _of(self, name: str, kind: str) -> dict[Labels, Cell]:
+    def _of(self, name: str, kind: str) -> Kept[Cell]:
         family: Family = _FAMILIES[name]
         if family.kind != kind:
             raise KeyError(f"{name} is a {family.kind}, not a {kind}")
         return self._cells[name]
+
+
+def _maker(family: Family) -> Callable[[Labels], Cell]:
+    if family.kind == COUNTER:
+        return lambda labels: Counter()
+    if family.kind == GAUGE:
+        return lambda labels: Gauge()
+    return lambda labels: Histogram(family.bounds)
+
+
+def _cell_mark(cell: Cell) -> float:
+    return sum(cell.counts) if isinstance(cell, Histogram) else cell.value
 
 
 def _make_scope(labels: Labels) -> RequestScope:

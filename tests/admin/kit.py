@@ -9,9 +9,10 @@ import h2.config
 import h2.connection
 import h2.events
 
-from proxy.admin import Admin, AdminStage, Readiness
+from proxy.admin import Admin, AdminStage, Readiness, Scrapes
 from proxy.core.addr import Addr, addr
 from proxy.core.log_filter import parse
+from proxy.core.turns import Steps
 from proxy.http.h1.server import H1Server
 from proxy.http.h2.server import H2Server
 from tests.kit import Clock, ListWire
@@ -31,6 +32,20 @@ class Log:
         self.filter = parse(text)
 
 
+class Turns:
+    """A line of turns that the test takes, or that are taken when a request has been read."""
+
+    def __init__(self) -> None:
+        self.asked: list[Steps] = []
+
+    def ask(self, target: Steps) -> None:
+        self.asked.append(target)
+
+    def take_all(self) -> None:
+        while self.asked:
+            self.asked.pop(0).step()
+
+
 class AdminServer:
     def __init__(
         self,
@@ -41,12 +56,16 @@ class AdminServer:
         self.readiness = Readiness()
         self.log = Log(is_off)
         self.page: Callable[[], bytes] = lambda: b"# EOF\n"
-        self.admin = Admin(self.readiness, lambda: self.page(), self.log, env or {}, shut_down)
+        self.clock = Clock()
+        self.turns = Turns()
+        self.scrapes = Scrapes(lambda: iter((self.page(),)), self.turns, self.clock)
+        self.admin = Admin(self.readiness, self.scrapes, self.log, env or {}, shut_down)
 
     def http1(self, request: bytes, peer: Addr = LOCAL) -> bytes:
         """All that the server wrote to a connection on which only this came."""
         wire = ListWire()
         H1Server(wire, AdminStage(self.admin, peer.is_loopback), Clock()).feed(request)
+        self.turns.take_all()
         return wire.take()
 
     def ask(self, line: str, *fields: str, body: bytes = b"", peer: Addr = LOCAL) -> tuple[int, dict[str, str], bytes]:
@@ -71,6 +90,7 @@ class AdminServer:
         if body:
             client.send_data(1, body, end_stream=True)
         server.feed(client.data_to_send())
+        self.turns.take_all()
         status, got = 0, b""
         events: list[Any] = client.receive_data(wire.take())
         for event in events:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.admin import Admin, AdminStage, Readiness
+from proxy.admin import Admin, AdminStage, Readiness, Scrapes
 from proxy.core.addr import Addr
 from proxy.core.here import ADMIN, CONTROL, OUTBOUND
 from proxy.http.exchange import Stage
@@ -37,7 +37,9 @@ class AdminPort:
         self.asked = 0
         self.local: list[bool] = []
         self.log = Silent()
-        self._admin = Admin(Readiness(), lambda: b"", self.log, {}, self._shut_down)
+        reactor = workload.ticking.reactor
+        scrapes = Scrapes(workload.registry.pieces, reactor.turns, reactor.clock)
+        self._admin = Admin(Readiness(), scrapes, self.log, {}, self._shut_down)
         self._listener = Listener(workload.ticking.reactor, Addr("127.0.0.1", 0), lambda sock, peer: accept(sock, peer))
         accept = workload.inbound.admin(self._listener.addr, self._pages)
         self.addr = self._listener.addr

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from proxy.admin import Admin, AdminStage, Readiness
+from proxy.admin import Admin, AdminStage, Readiness, Scrapes
 from proxy.api import destination_pb2, identity_pb2, services
 from proxy.core.addr import Addr
 from proxy.transport.listener import Listener
@@ -156,9 +156,10 @@ METRICS = b"GET /metrics HTTP/1.1\r\nhost: admin\r\n\r\n"
 def test_connections_to_the_admin_port_are_freed(said: bytes, is_tls: bool) -> None:
     async def story(ticking: Ticking) -> None:
         async with Workload(ticking) as workload:
-            admin = Admin(Readiness(), workload.registry.render, Log(), {}, None)
+            scrapes = Scrapes(workload.registry.pieces, ticking.reactor.turns, ticking.reactor.clock)
+            admin = Admin(Readiness(), scrapes, Log(), {}, None)
             workload.original = Addr("127.0.0.1", 4191)
-            on_accept = workload.inbound.admin(workload.original, lambda peer: AdminStage(admin, peer))
+            on_accept = workload.inbound.admin(workload.original, lambda is_local: AdminStage(admin, is_local))
             listener = Listener(ticking.reactor, Addr("127.0.0.1", 0), on_accept)
             workload.listener, theirs = listener, workload.listener
 
