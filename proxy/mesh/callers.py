@@ -145,8 +145,19 @@ class Callers(Interceptor):
                 return await call(await self._judge(method, read, raw, context), context)
 
             return grpc.unary_unary_rpc_method_handler(answer, None, handler.response_serializer)
-        if handler.unary_stream is None or handler.request_streaming:
-            return handler
+        if handler.stream_stream is not None:
+            talk = handler.stream_stream
+
+            async def converse(requests: Any, context: Any) -> AsyncIterator[Any]:
+                await self._admit(method, context)
+                async for message in talk(requests, context):
+                    yield message
+
+            return grpc.stream_stream_rpc_method_handler(
+                converse, handler.request_deserializer, handler.response_serializer
+            )
+        if handler.unary_stream is None:
+            return None
         follow = handler.unary_stream
         if inspect.isasyncgenfunction(follow):
 
@@ -173,12 +184,16 @@ class Callers(Interceptor):
 
     async def _judge(self, method: str, read: Callable[[bytes], Any], raw: bytes, context: Any) -> Any:
         """The message, if its sender may send it; ends the call otherwise."""
+        return await self._admit(method, context, lambda: _message(read, raw))
+
+    async def _admit(self, method: str, context: Any, then: Callable[[], Any] = lambda: None) -> Any:
+        """What comes `then`, if the caller may call; ends the call otherwise."""
         peer = context.peer()
         caller = self.of(peer)
         _caller.set(caller)
         try:
             self._check(method, caller)
-            return _message(read, raw)
+            return then()
         except Refusal as refusal:
             self._refusals.say(caller, method, refusal.text)
             end = self._end.get(peer.partition(":")[2])

@@ -36,8 +36,9 @@ from proxy.mesh.identity.keys import Keys, Upkeep, open_keys
 from proxy.mesh.identity.service import Identity
 from proxy.mesh.join.service import Join
 from proxy.mesh.kinds.catalog import CATALOG
-from proxy.mesh.kinds.workloads.external_workload import EXTERNAL_WORKLOAD
+from proxy.mesh.kinds.workloads.external_workload import BY_IDENTITY, EXTERNAL_WORKLOAD
 from proxy.mesh.model import DEFAULT_POLICIES, SERVER_IDENTITY
+from proxy.mesh.probing import Probing
 from proxy.mesh.report.beliefs import Beliefs
 from proxy.mesh.report.desk import Desk
 from proxy.mesh.rpc import Feed, asking, calling, watching
@@ -96,13 +97,27 @@ class Served(NamedTuple):
     front: Front | None
     """Off loopback."""
     callers: Callers
+    probing: Probing
 
     async def stop(self, grace_s: float = _STOP_GRACE_S) -> None:
         """End the open streams, so that clients know why, then all else."""
+        await self.probing.stopping()
         self.feed.end()
         if self.front is not None:
             self.front.close()
         await self.server.stop(grace_s)
+
+
+class Unbound(NamedTuple):
+    """A server that listens nowhere yet."""
+
+    server: grpc.aio.Server
+    feed: Feed
+    callers: Callers
+    probing: Probing
+
+    def at(self, addr: Addr, front: Front | None) -> Served:
+        return Served(self.server, self.feed, addr, front, self.callers, self.probing)
 
 
 def run(settings: Settings) -> None:
@@ -115,23 +130,26 @@ async def start(settings: Settings, topics: Topics, keys: Keys) -> Served:
     callers = Callers(RefusalLog(), lambda caller: keys.why_not(caller, _is_named(topics, caller.identity)))
     server = grpc.aio.server(options=_OPTIONS, interceptors=(callers,))
     feed = Feed(topics)
-    server.add_generic_rpc_handlers(_handlers(feed, keys, settings.default_policy))
+    handlers = _handlers(feed, keys, settings.default_policy)
+    server.add_generic_rpc_handlers(handlers)
+    unbound = Unbound(server, feed, callers, Probing(server, (handler.service_name() for handler in handlers)))
     if settings.addr.is_loopback and not settings.always_tls:
-        served = await _start_plain(server, feed, settings.addr, callers)
+        served = await _start_plain(unbound, settings.addr)
     else:
-        served = await _start_fronted(server, feed, settings, keys.authority, callers)
+        served = await _start_fronted(unbound, settings, keys.authority)
+    await unbound.probing.serving()
     settings.state.write("address", f"{served.addr}\n".encode(), 0o644)
     return served
 
 
-async def _start_plain(server: grpc.aio.Server, feed: Feed, addr: Addr, callers: Callers) -> Served:
+async def _start_plain(unbound: Unbound, addr: Addr) -> Served:
     _check_free(addr)
     try:
-        port = server.add_insecure_port(str(addr))
+        port = unbound.server.add_insecure_port(str(addr))
     except RuntimeError:
         raise ServeError(f"cannot listen at {addr}") from None
-    await server.start()
-    return Served(server, feed, Addr(addr.ip, port), None, callers)
+    await unbound.server.start()
+    return unbound.at(Addr(addr.ip, port), None)
 
 
 def _check_free(addr: Addr) -> None:
@@ -145,19 +163,17 @@ def _check_free(addr: Addr) -> None:
             raise ServeError(f"cannot listen at {addr}: {error.strerror}") from None
 
 
-async def _start_fronted(
-    server: grpc.aio.Server, feed: Feed, settings: Settings, authority: CertificateAuthority, callers: Callers
-) -> Served:
+async def _start_fronted(unbound: Unbound, settings: Settings, authority: CertificateAuthority) -> Served:
     inside = settings.state.directory / "grpc.sock"
     if len(str(inside)) > _SOCKET_PATH_BYTES:
         raise ServeError(f"{inside} is too long for a socket's path: choose a shorter state directory")
     try:
-        server.add_insecure_port(f"unix:{inside}")
-        front = Front(asyncio.get_running_loop(), settings.addr, authority, SERVER_IDENTITY, inside, callers)
+        unbound.server.add_insecure_port(f"unix:{inside}")
+        front = Front(asyncio.get_running_loop(), settings.addr, authority, SERVER_IDENTITY, inside, unbound.callers)
     except (RuntimeError, OSError) as error:
         raise ServeError(str(error)) from None
-    await server.start()
-    return Served(server, feed, front.addr, front, callers)
+    await unbound.server.start()
+    return unbound.at(front.addr, front)
 
 
 async def _run(settings: Settings) -> None:
@@ -227,7 +243,8 @@ def keep(served: Served, keys: Keys) -> Upkeep:
     return Upkeep(keys, on_trust, on_revoked)
 
 
-def _handlers(feed: Feed, keys: Keys, default_policy: str) -> tuple[grpc.GenericRpcHandler[Any, Any], ...]:
+def _handlers(feed: Feed, keys: Keys, default_policy: str) -> tuple[Any, ...]:
+    """A generic handler a service, which knows its `service_name()`."""
     inbound = InboundPolicies(default_policy)
     identity = Identity(keys, time.time, lambda namespace, name: _identity_of(feed.topics, namespace, name))
     join = Join(identity)
@@ -257,7 +274,7 @@ def _identity_of(topics: Topics, namespace: str, name: str) -> str | None:
 
 def _is_named(topics: Topics, identity: str) -> bool:
     """Whether a workload of the manifests has this identity, as one may that another CA has given a SPIFFE ID."""
-    return any(workload.identity == identity for workload in topics.snapshot.all(EXTERNAL_WORKLOAD))
+    return bool(topics.snapshot.found(BY_IDENTITY, identity))
 
 
 def _generic(handlers: dict[str, Any]) -> Iterable[grpc.GenericRpcHandler[Any, Any]]:

@@ -20,6 +20,7 @@ from proxy.mesh.answers.topics import Topics
 from proxy.mesh.callers import Callers
 from proxy.mesh.identity.keys import open_keys
 from proxy.mesh.kinds.catalog import CATALOG
+from proxy.mesh.probing import Probing
 from proxy.mesh.rpc import Feed
 from proxy.mesh.serve import Served, Settings, keep, start
 from proxy.mesh.state import State
@@ -94,6 +95,7 @@ class Mesh:
         self.topics = topics
         self.feed: Feed = served.feed
         self.callers: Callers = served.callers
+        self.probing: Probing = served.probing
         self.ask = ask
 
     def write(self, text: str, file: str = "mesh.yaml") -> None:

@@ -11,11 +11,11 @@ import pytest
 from proxy.mesh.kinds.catalog import CATALOG
 from proxy.mesh.kinds.services.endpoint_slice import BY_SERVICE
 from proxy.mesh.kinds.services.service import SERVICE as SERVICE_KIND
-from proxy.mesh.kinds.workloads.external_workload import BY_ADDRESS, BY_LABEL, EXTERNAL_WORKLOAD
+from proxy.mesh.kinds.workloads.external_workload import BY_ADDRESS, BY_IDENTITY, BY_LABEL, EXTERNAL_WORKLOAD
 from proxy.mesh.manifests.kind import ObjectId
 from proxy.mesh.store.manifests import Reader
 from proxy.mesh.store.store import Update
-from tests.mesh.kit import SERVICE, workload
+from tests.mesh.kit import SERVICE, WEB, workload
 
 WEB_0 = ObjectId(EXTERNAL_WORKLOAD, ("default", "web-0"))
 WEB_1 = ObjectId(EXTERNAL_WORKLOAD, ("default", "web-1"))
@@ -60,6 +60,7 @@ def test_a_change_touches_only_what_it_changes(tmp_path: Path) -> None:
     assert update.touched == {
         (EXTERNAL_WORKLOAD, ("default", "web-1")),
         (BY_ADDRESS, "127.0.0.2"),
+        (BY_IDENTITY, WEB),
         (BY_LABEL, ("default",)),
         (BY_LABEL, ("default", "app", "web")),
     }

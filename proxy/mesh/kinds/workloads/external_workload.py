@@ -107,6 +107,7 @@ def _spec(mesh_tls: str) -> Record:
 
 
 BY_ADDRESS: Final[Table[ExternalWorkload]] = Table("external workloads by address", lambda workload: workload.ips)
+BY_IDENTITY: Final[Table[ExternalWorkload]] = Table("external workloads by identity", lambda one: [one.identity])
 BY_LABEL: Final[Table[ExternalWorkload]] = Table("external workloads by label", label_keys)
 """Under (namespace, label, value)."""
 
@@ -115,5 +116,5 @@ EXTERNAL_WORKLOAD: Final = Kind(
     "ExternalWorkload",
     {"v1beta1": Record({"spec": _spec("meshTLS")}, "spec"), "v1alpha1": Record({"spec": _spec("meshTls")}, "spec")},
     read,
-    (BY_ADDRESS, BY_LABEL),
+    (BY_ADDRESS, BY_LABEL, BY_IDENTITY),
 )
