@@ -44,6 +44,8 @@ from proxy.mesh.report.desk import Desk
 from proxy.mesh.rpc import Feed, asking, calling, watching
 from proxy.mesh.state import State
 from proxy.mesh.store.manifests import Manifests, Rules
+from proxy.mesh.store.store import Update
+from proxy.mesh.vitals.prober import Prober
 
 _log: Final = logging.getLogger("sponson.mesh")
 
@@ -184,9 +186,10 @@ async def _run(settings: Settings) -> None:
     claim = Claim(settings.state, settings.manifests)
     try:
         manifests = Manifests(settings.manifests, CATALOG, settings.rules)
-        topics = await _first(manifests, stop)
-        if topics is None:
+        first = await _first(manifests, stop)
+        if first is None:
             return
+        topics = Topics(first)
         keys = open_keys(settings.state, settings.brought)
         served = await start(settings, topics, keys)
         desk = Desk(Beliefs(topics, served.callers, keys, str(served.addr)).answer)
@@ -197,7 +200,7 @@ async def _run(settings: Settings) -> None:
         waiting = None
         if settings.ends_with_apps:
             waiting = asyncio.create_task(_stop_without_apps(settings.state, stop))
-        await manifests.follow(topics.apply, stop)
+        await _follow(manifests, first, topics, stop)
         await upkeep
         if waiting is not None:
             waiting.cancel()
@@ -206,6 +209,19 @@ async def _run(settings: Settings) -> None:
     finally:
         claim.release()
     _log.info("stopped")
+
+
+async def _follow(manifests: Manifests, first: Update, topics: Topics, stop: asyncio.Event) -> None:
+    """Publish what the manifests say, and whether what they name is alive, until `stop`."""
+    prober = Prober(topics.observe)
+    prober.apply(first)
+
+    def publish(update: Update) -> None:
+        topics.apply(update)
+        prober.apply(update)
+
+    await manifests.follow(publish, stop)
+    prober.close()
 
 
 async def _stop_without_apps(state: State, stop: asyncio.Event) -> None:
@@ -217,7 +233,7 @@ async def _stop_without_apps(state: State, stop: asyncio.Event) -> None:
     stop.set()
 
 
-async def _first(manifests: Manifests, stop: asyncio.Event) -> Topics | None:
+async def _first(manifests: Manifests, stop: asyncio.Event) -> Update | None:
     """What the manifests say at the start; None if the process is to end before they are read."""
     reading, stopping = asyncio.ensure_future(manifests.open()), asyncio.ensure_future(stop.wait())
     await asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -225,7 +241,7 @@ async def _first(manifests: Manifests, stop: asyncio.Event) -> Topics | None:
     if not reading.done():
         reading.cancel()
         return None
-    return Topics(reading.result())
+    return reading.result()
 
 
 def keep(served: Served, keys: Keys) -> Upkeep:

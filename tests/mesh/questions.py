@@ -172,3 +172,9 @@ def _ip(text: str) -> net_pb2.IPAddress:
 
 def show(message: Message) -> Any:
     return readable(message)
+
+
+def endpoints_of_web(topics: Topics) -> list[str]:
+    """The addresses of port 80 of default/web, as Get answers now."""
+    asked = endpoints_of(destination_pb2.GetDestination(path="web.default.svc.cluster.local:80"))
+    return sorted(str(addr) for addr in topics.ask(asked).value.by_addr)

@@ -19,8 +19,9 @@ from proxy.mesh.kinds.services.endpoint_slice import BY_SERVICE, EndpointSlice, 
 from proxy.mesh.kinds.services.endpoints import ENDPOINTS
 from proxy.mesh.kinds.services.service import SERVICE, Service
 from proxy.mesh.kinds.workloads import external_workload, pod
-from proxy.mesh.kinds.workloads.external_workload import EXTERNAL_WORKLOAD
+from proxy.mesh.kinds.workloads.external_workload import EXTERNAL_WORKLOAD, ExternalWorkload
 from proxy.mesh.kinds.workloads.pod import POD, Pod
+from proxy.mesh.kinds.workloads.vitals import VITALS
 from proxy.mesh.kinds.workloads.workload import Workload
 from proxy.mesh.manifests.kind import Key
 from proxy.mesh.net import address_message, read_ip
@@ -116,8 +117,18 @@ def endpoints(view: View, service: Service, port: int) -> list[Endpoint]:
         known = found.get(endpoint.addr)
         if known is None or (endpoint.is_ready and not known.is_ready):
             found[endpoint.addr] = endpoint
-    ready = [one for one in found.values() if one.is_ready]
-    return _one_family(ready or list(found.values()))
+    alive = [one for one in found.values() if not _is_dead(view, one)]
+    ready = [one for one in alive if one.is_ready]
+    return _one_family(ready or alive)
+
+
+def _is_dead(view: View, endpoint: Endpoint) -> bool:
+    """Its probes say so."""
+    workload = endpoint.workload
+    if not isinstance(workload, ExternalWorkload) or not workload.probes:
+        return False
+    vitals = view.one(VITALS, workload.key)
+    return vitals is not None and endpoint.addr.ip in vitals.dead
 
 
 def _one_family(known: list[Endpoint]) -> list[Endpoint]:

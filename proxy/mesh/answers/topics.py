@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from proxy.mesh.answers.question import INTERNAL, Question, Refusal
+from proxy.mesh.manifests.kind import ObjectId
 from proxy.mesh.store.readers import Readers
-from proxy.mesh.store.snapshot import Snapshot, View
+from proxy.mesh.store.snapshot import EMPTY, Entry, Facet, Snapshot, View
 from proxy.mesh.store.store import Update
 
 _log: Final = logging.getLogger("sponson.mesh")
@@ -55,11 +56,13 @@ class Followed(NamedTuple):
 
 
 class Topics:
-    __slots__ = ("snapshot", "faults", "_topics", "_idle", "_readers", "_now")
+    __slots__ = ("snapshot", "faults", "observed", "_topics", "_idle", "_readers", "_now")
 
     def __init__(self, first: Update, now: Callable[[], float] = time.time) -> None:
         self.snapshot: Snapshot = first.snapshot
         self.faults = first.faults
+        self.observed = EMPTY
+        """What no manifest says, but was found out."""
         self._topics: dict[Question[Any], Topic] = {}
         self._idle: OrderedDict[Question[Any], None] = OrderedDict()
         self._readers: Readers[Topic] = Readers()
@@ -90,8 +93,16 @@ class Topics:
         """Take a new state; how many answers it changed."""
         self.snapshot = update.snapshot
         self.faults = update.faults
+        return self._answer_again(update.touched)
+
+    def observe(self, changes: Mapping[ObjectId, Entry | None]) -> int:
+        """Take what was found out; how many answers it changed."""
+        self.observed, touched = self.observed.after(changes)
+        return self._answer_again(touched)
+
+    def _answer_again(self, touched: frozenset[Facet]) -> int:
         changed = 0
-        for topic in self._readers.concerned(update.touched):
+        for topic in self._readers.concerned(touched):
             if not topic.followers:
                 self._forget(topic)
             elif self._answer(topic):
@@ -110,7 +121,7 @@ class Topics:
 
     def _answer(self, topic: Topic) -> bool:
         """Answer anew; whether the answer is another one."""
-        view = View(self.snapshot)
+        view = View(self.snapshot, self.observed)
         try:
             value = topic.question.answer(view)
         except Exception:  # a fault of ours must cost no more than this question

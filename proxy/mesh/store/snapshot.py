@@ -167,18 +167,26 @@ def _key(model: Any) -> Key:
 
 
 class View:
-    """A snapshot for one reader; `read` is what it looked at, found or not."""
+    """Snapshots for one reader, the first before the others; `read` is what it looked at, found or not."""
 
-    __slots__ = ("_snapshot", "read")
+    __slots__ = ("_snapshots", "read")
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+    def __init__(self, *snapshots: Snapshot) -> None:
+        self._snapshots = snapshots
         self.read: Final[set[Facet]] = set()
 
     def one(self, kind: Kind[T], key: Key) -> T | None:
         self.read.add((kind, key))
-        return self._snapshot.one(kind, key)
+        for snapshot in self._snapshots:
+            found = snapshot.one(kind, key)
+            if found is not None:
+                return found
+        return None
 
     def found(self, table: Table[T], key: Hashable) -> tuple[T, ...]:
         self.read.add((table, key))
-        return self._snapshot.found(table, key)
+        for snapshot in self._snapshots:
+            found = snapshot.found(table, key)
+            if found:
+                return found
+        return ()

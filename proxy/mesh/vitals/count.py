@@ -1,0 +1,30 @@
+"""Count: so many failures in a row and it is dead, so many successes in a row and it is alive again."""
+
+from __future__ import annotations
+
+from proxy.mesh.kinds.workloads.probe import Probe
+
+
+class Count:
+    """Of one probe at one address. It is taken for alive until it is found dead."""
+
+    __slots__ = ("is_alive", "_probe", "_in_a_row")
+
+    def __init__(self, probe: Probe) -> None:
+        self.is_alive = True
+        self._probe = probe
+        self._in_a_row = 0
+        """Results that speak against what is believed."""
+
+    def note(self, is_well: bool) -> bool:
+        """Take a result; whether it changed what is believed."""
+        if is_well == self.is_alive:
+            self._in_a_row = 0
+            return False
+        self._in_a_row += 1
+        needed = self._probe.successes if is_well else self._probe.failures
+        if self._in_a_row < needed:
+            return False
+        self.is_alive = is_well
+        self._in_a_row = 0
+        return True
