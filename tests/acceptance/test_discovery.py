@@ -11,8 +11,9 @@ import pytest
 
 from proxy.api import destination_pb2, services
 from tests.acceptance.discovered import DST, HOST, Discovered, add, none, run_with_controller
-from tests.acceptance.peers import Serve, ask, h2_app, ok
+from tests.acceptance.peers import ask
 from tests.control.controller import Controller
+from tests.kit.http2 import Serve, http2_app, ok
 from tests.kit.network import h2_request
 from tests.kit.sockets import Ticking, until
 
@@ -51,7 +52,7 @@ def http2() -> Client:
         headers, body = await h2_request(network.redirect(network.target), "GET", HOST, path)
         return int(headers[":status"]), body
 
-    return Client(h2_app(lambda fields: ok(BODIES[dict(fields)[":path"]])), get)
+    return Client(http2_app(lambda fields: ok(BODIES[dict(fields)[":path"]])), get)
 
 
 @pytest.fixture(params=["http2", "http1", "http1-absolute"])

@@ -16,8 +16,9 @@ from proxy.outbound.rescue import Rescue
 from proxy.policy.client import ClientPolicy, forward_policy
 from proxy.policy.endpoint import HINT_H2, EndpointMeta
 from proxy.policy.meta import default_meta
-from tests.acceptance.peers import Fields, ask, h2_app, ok
+from tests.acceptance.peers import ask
 from tests.inbound.kit import PEER, Http2Client, Workload
+from tests.kit.http2 import Fields, http2_app, ok
 from tests.kit.network import Network, balance_policy, h2_request, http_server
 from tests.kit.sockets import Ticking, run
 from tests.kit.streams import FakeServer, request_head
@@ -40,7 +41,7 @@ def test_http_1_to_a_hinted_endpoint() -> None:
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)
         seen: list[Fields] = []
-        server = await network.server(h2_app(lambda _: ok(b"carried", ("l5d-orig-proto", "HTTP/1.1")), seen))
+        server = await network.server(http2_app(lambda _: ok(b"carried", ("l5d-orig-proto", "HTTP/1.1")), seen))
         calls(network, server, HINTED)
         answer = await ask(network, DST, GET)
         assert answer.startswith(b"HTTP/1.1 200 OK\r\n") and b"carried" in answer and b"l5d-" not in answer
@@ -85,7 +86,7 @@ def test_http_2_stays_http_2(meta: EndpointMeta) -> None:
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)
         seen: list[Fields] = []
-        calls(network, await network.server(h2_app(lambda _: ok(b"two"), seen)), meta)
+        calls(network, await network.server(http2_app(lambda _: ok(b"two"), seen)), meta)
         headers, body = await h2_request(network.redirect(DST), "GET", "web", "/hint")
         assert headers[":status"] == "200" and body == b"two"
         assert "l5d-orig-proto" not in dict(seen[0])
@@ -108,7 +109,7 @@ def test_an_upgrade_to_a_hinted_endpoint_goes_over_http_1() -> None:
             if first.startswith(b"PRI"):
                 rest = asyncio.StreamReader()
                 rest.feed_data(first)
-                await asyncio.gather(pump(reader, rest), h2_app(lambda _: ok(), carried)(rest, writer))
+                await asyncio.gather(pump(reader, rest), http2_app(lambda _: ok(), carried)(rest, writer))
                 return
             heads.append(first)
             writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: linkerdrocks\r\n\r\n")
@@ -145,7 +146,7 @@ def test_a_reset_of_the_peer_is_a_502_for_http_1(is_balanced: bool) -> None:
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)
         seen: list[Fields] = []
-        server = await network.server(h2_app(lambda _: ENHANCE_YOUR_CALM, seen))
+        server = await network.server(http2_app(lambda _: ENHANCE_YOUR_CALM, seen))
         calls(network, server, HINTED)
         if not is_balanced:
             network.fake.policies[DST] = Watch(forwarded(server))

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
-
-import h2.config
-import h2.connection
-import h2.events
 
 from proxy.admin import Admin, AdminStage, Readiness, Scrapes
 from proxy.core.addr import Addr, addr
@@ -16,6 +11,7 @@ from proxy.core.turns import Steps
 from proxy.http.h1.server import H1Server
 from proxy.http.h2.server import H2Server
 from tests.kit import Clock, ListWire
+from tests.kit.http2 import Http2Client
 
 LOCAL = addr("127.0.0.1", 50000)
 REMOTE = addr("10.42.0.1", 50000)
@@ -83,20 +79,11 @@ class AdminServer:
         """Status and body by way of an independent HTTP/2 client."""
         wire = ListWire()
         server = H2Server(wire, AdminStage(self.admin, True), Clock())
-        client = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding=None))
-        client.initiate_connection()
-        head = [(":method", method), (":scheme", "http"), (":authority", "localhost:4191"), (":path", path)]
-        client.send_headers(1, head, end_stream=not body)
-        if body:
-            client.send_data(1, body, end_stream=True)
-        server.feed(client.data_to_send())
+        client = Http2Client()
+        pseudo = [(":method", method), (":scheme", "http"), (":authority", "localhost:4191"), (":path", path)]
+        answered = client.answers[client.ask(pseudo, body)]
+        server.feed(client.take())
         self.turns.take_all()
-        status, got = 0, b""
-        events: list[Any] = client.receive_data(wire.take())
-        for event in events:
-            if isinstance(event, h2.events.ResponseReceived):
-                status = int(dict(event.headers or [])[b":status"])
-            elif isinstance(event, h2.events.DataReceived):
-                got += event.data or b""
-        assert any(isinstance(event, h2.events.StreamEnded) for event in events)
-        return status, got
+        client.feed(wire.take())
+        assert answered.is_over and answered.reset is None
+        return int(answered.status), answered.body

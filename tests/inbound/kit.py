@@ -9,10 +9,6 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-import h2.config
-import h2.connection
-import h2.events
-
 from proxy.config import parse
 from proxy.core.addr import Addr
 from proxy.core.drain import Drain
@@ -23,8 +19,10 @@ from proxy.policy.server import ServerPolicy
 from proxy.tls.credentials import Credentials
 from proxy.transport.header import TransportHeader, encode
 from proxy.transport.listener import Listener
+from tests.kit import http2
 from tests.kit.certificates import credentials
 from tests.kit.environment import NAME, environment
+from tests.kit.http2 import Answered
 from tests.kit.sockets import Ticking, until
 
 PEER = "web.ns.serviceaccount.identity.linkerd.cluster.local"
@@ -198,78 +196,30 @@ class Http2Client:
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.h2 = h2.connection.H2Connection(
-            h2.config.H2Configuration(client_side=True, header_encoding="utf-8", validate_outbound_headers=False)
-        )
-        self.goaways: list[int] = []
-        self._unread = b""
-        self.h2.initiate_connection()
-        client.write(self.h2.data_to_send())
+        self.http2 = http2.Http2Client()
+        client.write(self.http2.take())
+
+    @property
+    def goaways(self) -> list[int]:
+        return self.http2.goaways
+
+    def send(self) -> None:
+        self.client.write(self.http2.take())
 
     async def ask(self, headers: list[tuple[str, str]], body: bytes = b"") -> Answered:
-        stream_id = self.h2.get_next_available_stream_id()
-        self.h2.send_headers(stream_id, headers, end_stream=not body)
-        if body:
-            self.h2.send_data(stream_id, body, end_stream=True)
-        self.client.write(self.h2.data_to_send())
-        answered = Answered()
-        while not answered.is_over:
-            data = await asyncio.wait_for(self.client.reader.read(65536), 10)
-            if not data:
-                answered.is_over = True
-                answered.has_eof = True
-            for event in self.h2.receive_data(self._frames(data)):
-                self._take(event, stream_id, answered)
-            self.client.write(self.h2.data_to_send())
-        return answered
+        return await self._answer(self.http2.ask(headers, body))
 
     async def get(self, path: str = "/", *more: tuple[str, str], method: str = "GET", authority: str = "x") -> Answered:
-        pseudo = [(":method", method), (":scheme", "http"), (":authority", authority), (":path", path)]
-        return await self.ask([*pseudo, *more])
+        return await self._answer(self.http2.get(path, *more, method=method, authority=authority))
 
-    def _frames(self, data: bytes) -> bytes:
-        """Whole frames, but for GOAWAY, which is noted, and PING: h2 takes nothing at all behind a graceful GOAWAY."""
-        data = self._unread + data
-        kept = b""
-        while len(data) >= 9 and len(data) >= 9 + int.from_bytes(data[:3], "big"):
-            end = 9 + int.from_bytes(data[:3], "big")
-            kind, frame, data = data[3], data[:end], data[end:]
-            if kind == 7:
-                self.goaways.append(int.from_bytes(frame[13:17], "big"))
-            elif kind != 6:
-                kept += frame
-        self._unread = data
-        return kept
-
-    def _take(self, event: Any, stream_id: int, answered: Answered) -> None:
-        if getattr(event, "stream_id", None) != stream_id:
-            return
-        if isinstance(event, h2.events.ResponseReceived):
-            fields: Any = event.headers
-            answered.headers = [(name, value) for name, value in fields if name != "date"]
-        elif isinstance(event, h2.events.DataReceived):
-            answered.body += event.data
-        elif isinstance(event, h2.events.TrailersReceived):
-            answered.trailers = list(event.headers)
-        elif isinstance(event, h2.events.StreamReset):
-            answered.reset = int(event.error_code)
-            answered.is_over = True
-        elif isinstance(event, h2.events.StreamEnded):
-            answered.is_over = True
+    async def _answer(self, stream_id: int) -> Answered:
+        answered = self.http2.answers[stream_id]
+        self.send()
+        while not answered.is_over:
+            self.http2.feed(await asyncio.wait_for(self.client.reader.read(65536), 10))
+            self.send()
+        answered.headers = [(name, value) for name, value in answered.headers if name != "date"]
+        return answered
 
     def close(self) -> None:
         self.client.close()
-
-
-class Answered:
-    def __init__(self) -> None:
-        self.headers: list[Any] = []
-        self.body = b""
-        self.trailers: list[Any] = []
-        self.reset: int | None = None
-        self.has_eof = False
-        self.is_over = False
-
-    @property
-    def status(self) -> str:
-        return str(dict(self.headers).get(":status", ""))

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-import h2.config
-import h2.connection
-import h2.events
 import pytest
 
 from proxy.core.addr import Addr
 from proxy.inbound.local import Local
 from tests.inbound.kit import OK, Http2Client, Workload
 from tests.inbound.test_rescue import free_port
+from tests.kit.http2 import Fields, http2_app, ok
 from tests.kit.sockets import Ticking, run, until
 
 KEPT = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
@@ -99,7 +97,7 @@ def test_more_requests_at_once_than_may_be_are_shed() -> None:
             client = Http2Client(await workload.connect_tls())
             carried = ("l5d-orig-proto", "HTTP/1.1")
             fields = [(":method", "GET"), (":scheme", "http"), (":authority", "x"), (":path", "/"), carried]
-            client.h2.send_headers(client.h2.get_next_available_stream_id(), fields, end_stream=True)
+            client.http2.ask(fields)
             answered = await client.get("/", carried)
             assert answered.status == "503"
             assert str(dict(answered.headers)["l5d-proxy-error"]).endswith("service unavailable")
@@ -117,12 +115,11 @@ def test_a_request_that_its_client_gave_up_counts_no_more() -> None:
             carried = ("l5d-orig-proto", "HTTP/1.1")
             fields = [(":method", "GET"), (":scheme", "http"), (":authority", "x"), (":path", "/"), carried]
             for turn in range(1, 4):
-                stream_id = client.h2.get_next_available_stream_id()
-                client.h2.send_headers(stream_id, fields, end_stream=True)
-                client.client.write(client.h2.data_to_send())
+                stream_id = client.http2.ask(fields)
+                client.send()
                 await until(lambda turn=turn: workload.app.all_said.count(b"GET ") == turn)  # type: ignore[misc]
-                client.h2.reset_stream(stream_id, 8)
-                client.client.write(client.h2.data_to_send())
+                client.http2.h2.reset_stream(stream_id, 8)
+                client.send()
             workload.app.answer = lambda said: OK if said.endswith(b"\r\n\r\n") else None
             answered = await client.get("/", carried)
             assert (answered.status, answered.body) == ("200", b"ok")
@@ -139,8 +136,8 @@ def test_a_response_that_has_begun_counts_no_more() -> None:
             client = Http2Client(await workload.connect_tls())
             carried = ("l5d-orig-proto", "HTTP/1.1")
             fields = [(":method", "GET"), (":scheme", "http"), (":authority", "x"), (":path", "/"), carried]
-            client.h2.send_headers(client.h2.get_next_available_stream_id(), fields, end_stream=True)
-            client.client.write(client.h2.data_to_send())
+            client.http2.ask(fields)
+            client.send()
             await until(lambda: workload.metric("response_latency_ms_count", 'direction="inbound"') == 1)
             workload.app.answer = lambda said: OK if said.endswith(b"\r\n\r\n") else None
             answered = await client.get("/", carried)
@@ -154,9 +151,13 @@ class Http2App:
     """An app that speaks HTTP/2, by an independent library."""
 
     def __init__(self, reset: int | None = None) -> None:
-        self.requests: list[dict[str, str]] = []
-        self._reset = reset
+        self.seen: list[Fields] = []
+        self._serve = http2_app(lambda _: ok(b"") if reset is None else reset, self.seen)
         self._server: asyncio.Server | None = None
+
+    @property
+    def requests(self) -> list[dict[str, str]]:
+        return [dict(fields) for fields in self.seen]
 
     async def start(self, port: int = 0) -> int:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", port)
@@ -166,23 +167,6 @@ class Http2App:
     def stop(self) -> None:
         assert self._server is not None
         self._server.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        server = h2.connection.H2Connection(
-            h2.config.H2Configuration(client_side=False, header_encoding="utf-8", validate_inbound_headers=False)
-        )
-        server.initiate_connection()
-        writer.write(server.data_to_send())
-        while data := await reader.read(65536):
-            for event in server.receive_data(data):
-                if isinstance(event, h2.events.RequestReceived):
-                    self.requests.append({str(name): str(value) for name, value in event.headers})
-                    if self._reset is not None:
-                        server.reset_stream(event.stream_id, self._reset)
-                    else:
-                        server.send_headers(event.stream_id, [(":status", "200")], end_stream=True)
-            writer.write(server.data_to_send())
-        writer.close()
 
 
 @pytest.mark.acceptance("TRANS-34")

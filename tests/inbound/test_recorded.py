@@ -69,8 +69,8 @@ def test_a_client_without_identity_is_not_believed_to_carry_http_1(case: str) ->
         async with Workload(ticking) as workload:
             client = Http2Client(await (connect(workload, case) if case != "plain" else workload.connect()))
             pseudo = [(":method", "GET"), (":scheme", "http"), (":authority", "x"), (":path", "/")]
-            client.h2.send_headers(1, [*pseudo, ("l5d-orig-proto", "HTTP/1.1")], end_stream=True)
-            client.client.write(client.h2.data_to_send())
+            client.http2.ask([*pseudo, ("l5d-orig-proto", "HTTP/1.1")])
+            client.send()
             await until(lambda: workload.app.all_said.startswith(b"PRI * HTTP/2.0"), "the app is spoken to in HTTP/2")
             client.close()
 

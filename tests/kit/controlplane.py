@@ -113,7 +113,7 @@ class Sidecar:
         """Status and body; (0, "") if nobody answers."""
         try:
             with self.connect("Admin") as sock:
-                sock.sendall(f"{method} {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n".encode())
+                sock.sendall(f"{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode())
                 answer = read_all(sock)
         except OSError:
             return 0, ""

@@ -8,10 +8,6 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
-import h2.config
-import h2.connection
-import h2.events
-
 from proxy.balance.endpoints import ABSENT, Resolution, reset
 from proxy.config import Config, parse
 from proxy.core.addr import Addr, addr
@@ -49,6 +45,7 @@ from proxy.transport.header import HeaderCodec, TransportHeader
 from proxy.transport.listener import Listener, ListenOptions
 from tests.kit.certificates import credentials
 from tests.kit.environment import environment
+from tests.kit.http2 import Http2Client
 from tests.kit.sockets import Ticking, tcp_pair
 
 SERVICE = Meta("core", "Service", "web", "ns", port=80)
@@ -295,28 +292,14 @@ async def h2_request(
 ) -> tuple[dict[str, str], bytes]:
     """One request on a connection of its own, by another implementation of HTTP/2: the response's headers and body."""
     reader, writer = await asyncio.open_connection(sock=sock)
-    client = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
-    client.initiate_connection()
-    head = [(":method", method), (":scheme", "http"), (":authority", authority), (":path", path), *(more or [])]
-    client.send_headers(1, head, end_stream=True)
-    writer.write(client.data_to_send())
-    headers: dict[str, str] = {}
-    body = b""
-    ended = False
-    while not ended:
-        frame = await asyncio.wait_for(reader.readexactly(9), 5)
-        frame += await reader.readexactly(int.from_bytes(frame[:3], "big"))
-        if frame[3] in (6, 7):
-            continue  # this library takes no answer behind a GOAWAY, which is graceful here
-        for event in client.receive_data(frame):
-            if isinstance(event, h2.events.ResponseReceived):
-                headers = dict(event.headers)  # type: ignore[arg-type]
-            elif isinstance(event, h2.events.DataReceived):
-                body += event.data or b""
-            ended = ended or isinstance(event, h2.events.StreamEnded)
-        writer.write(client.data_to_send())
+    client = Http2Client()
+    answered = client.answers[client.get(path, *(more or []), method=method, authority=authority)]
+    while not answered.is_over:
+        writer.write(client.take())
+        client.feed(await asyncio.wait_for(reader.read(65536), 5))
+    assert not answered.has_eof and answered.reset is None
     writer.close()
-    return headers, body
+    return dict(answered.headers), answered.body
 
 
 def hello_bytes(name: str) -> bytes:

@@ -19,9 +19,6 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
-from h2.config import H2Configuration
-from h2.connection import H2Connection
-from h2.events import DataReceived, ResponseReceived, StreamEnded, TrailersReceived
 
 from proxy.api import identity_pb2, outbound_pb2, services
 from proxy.core.addr import Addr
@@ -36,6 +33,7 @@ from proxy.mesh.model import SERVER_IDENTITY
 from proxy.mesh.serve import Served, ServeError, Settings, keep, start
 from proxy.mesh.state import State
 from proxy.mesh.store.manifests import load
+from tests.kit.http2 import Http2Client
 from tests.mesh.identity.test_authority import csr
 from tests.mesh.kit import SERVICE, WEB, until, within
 
@@ -81,23 +79,16 @@ async def connect(directory: Path, addr: Addr, shown: Path | None = None) -> tup
 
 async def call(reader: StreamReader, writer: StreamWriter, path: str, request: bytes) -> tuple[str, bytes]:
     """One unary gRPC call by hand: its status and the response message."""
-    h2 = H2Connection(H2Configuration(header_encoding="utf-8"))
-    h2.initiate_connection()
+    client = Http2Client()
     head = [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "mesh"), ("te", "trailers")]
-    h2.send_headers(1, [*head, ("content-type", "application/grpc")])
-    h2.send_data(1, struct.pack("!BI", 0, len(request)) + request, end_stream=True)
-    body, status = b"", ""
-    while True:
-        writer.write(h2.data_to_send())
+    framed = struct.pack("!BI", 0, len(request)) + request
+    answered = client.answers[client.ask([*head, ("content-type", "application/grpc")], framed)]
+    while not answered.is_over:
+        writer.write(client.take())
         data = await reader.read(65536)
         assert data, "closed without an answer"
-        for event in h2.receive_data(data):
-            if isinstance(event, DataReceived):
-                body += event.data
-            elif isinstance(event, ResponseReceived | TrailersReceived):
-                status = next((str(value) for name, value in event.headers or () if str(name) == "grpc-status"), status)
-            elif isinstance(event, StreamEnded):
-                return status, body[5:]
+        client.feed(data)
+    return dict([*answered.headers, *answered.trailers]).get("grpc-status", ""), answered.body[5:]
 
 
 def test_a_call_over_mesh_tls_is_answered_and_no_protocol_is_selected(tmp_path: Path) -> None:

@@ -42,8 +42,9 @@ class Backends:
             self.policy.set(one_rule((), first(one, *everything)))
             waiting = asyncio.create_task(ask(network))
             await until(lambda one=one: ("endpoints", one.backend.dispatch.path) in network.fake.asked)  # type: ignore[misc]
-            await asyncio.sleep(0.02)
-            self.ticking.pass_time(0.35)
+            while not waiting.done():
+                self.ticking.pass_time(0.05)
+                await asyncio.sleep(0.01)
             assert (await waiting).startswith(b"HTTP/1.1 504 ")
 
     async def drawn(self, distribution: Distribution, count: int) -> dict[str, int]:

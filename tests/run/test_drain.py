@@ -10,11 +10,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import h2.connection
-import h2.events
 import pytest
 
 from tests.kit.controlplane import App, ControlPlane, Sidecar, read_all, read_until, sidecar, wait_for
+from tests.kit.http2 import Http2Client
 
 BODY = bytes(range(256)) * 64
 """16 KiB"""
@@ -82,52 +81,37 @@ def test_a_forwarded_connection_is_waited_for(control: ControlPlane, tmp_path: P
 
 
 class Http2:
-    """An HTTP/2 client of the direct port; GOAWAY and PING are kept from h2, which takes nothing behind a graceful one."""
+    """An HTTP/2 client of the direct port, on a blocking socket."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self.h2 = h2.connection.H2Connection()
-        self.h2.initiate_connection()
-        self.h2.increment_flow_control_window(1 << 20)
-        self.bodies: dict[int, bytes] = {}
-        self.ended: set[int] = set()
-        self.goaways = 0
-        self._unread = b""
-        sock.sendall(self.h2.data_to_send())
+        self.http2 = Http2Client()
+        self.http2.h2.increment_flow_control_window(1 << 20)
+        sock.sendall(self.http2.take())
+
+    @property
+    def bodies(self) -> dict[int, bytes]:
+        return {stream: one.body for stream, one in self.http2.answers.items()}
+
+    @property
+    def ended(self) -> set[int]:
+        return {stream for stream, one in self.http2.answers.items() if one.is_over and not one.has_eof}
+
+    @property
+    def goaways(self) -> int:
+        return len(self.http2.goaways)
 
     def get(self, path: str = "/") -> int:
-        stream_id = self.h2.get_next_available_stream_id()
-        fields = [(":method", "GET"), (":scheme", "http"), (":authority", "x"), (":path", path)]
-        self.h2.send_headers(stream_id, [*fields, ("l5d-orig-proto", "HTTP/1.1")], end_stream=True)
-        self.sock.sendall(self.h2.data_to_send())
+        stream_id = self.http2.get(path, ("l5d-orig-proto", "HTTP/1.1"))
+        self.sock.sendall(self.http2.take())
         return stream_id
 
     def read(self) -> bool:
         """One read; False at the end."""
         data = self.sock.recv(65536)
-        for event in self.h2.receive_data(self._frames(data)):
-            if isinstance(event, h2.events.DataReceived):
-                self.bodies[event.stream_id] = self.bodies.get(event.stream_id, b"") + event.data
-                self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
-            elif isinstance(event, h2.events.StreamEnded):
-                self.ended.add(event.stream_id)
-        self.sock.sendall(self.h2.data_to_send())
+        self.http2.feed(data)
+        self.sock.sendall(self.http2.take())
         return bool(data)
-
-    def _frames(self, data: bytes) -> bytes:
-        data = self._unread + data
-        kept = b""
-        while len(data) >= 9 and len(data) >= 9 + int.from_bytes(data[:3], "big"):
-            frame, data = data[: 9 + int.from_bytes(data[:3], "big")], data[9 + int.from_bytes(data[:3], "big") :]
-            if frame[3] == 7:
-                self.goaways += 1
-            elif frame[3] == 6:
-                if not frame[4] & 1:
-                    self.sock.sendall(frame[:4] + b"\x01" + frame[5:])
-            else:
-                kept += frame
-        self._unread = data
-        return kept
 
 
 @pytest.mark.acceptance("SHUT-01")

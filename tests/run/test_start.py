@@ -16,6 +16,7 @@ import pytest
 from tests.kit.certificates import credentials
 from tests.kit.controlplane import DEADLINE_S, ROOT, App, ControlPlane, read_all, read_until, sidecar, wait_for
 from tests.kit.environment import NAME, environment
+from tests.kit.http2 import Http2Client
 
 
 def run(env: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -125,22 +126,12 @@ def tls_to_admin(proxy_addr: tuple[str, int], protocol: str) -> bytes:
 
 def http2_get(sock: socket.socket, path: str) -> bytes:
     """The status line and body of a GET, as HTTP/1 would say them."""
-    import h2.connection
-    import h2.events
-
-    client = h2.connection.H2Connection()
-    client.initiate_connection()
-    client.send_headers(1, [(":method", "GET"), (":scheme", "http"), (":authority", "admin"), (":path", path)], True)
-    sock.sendall(client.data_to_send())
-    status, body = b"", b""
-    while True:
-        for event in client.receive_data(sock.recv(65536)):
-            if isinstance(event, h2.events.ResponseReceived):
-                status = dict(event.headers)[b":status"]
-            elif isinstance(event, h2.events.DataReceived):
-                body += event.data
-            elif isinstance(event, h2.events.StreamEnded):
-                return b"HTTP/2 " + status + b"\r\n\r\n" + body
+    client = Http2Client()
+    answered = client.answers[client.get(path, authority="admin")]
+    while not answered.is_over:
+        sock.sendall(client.take())
+        client.feed(sock.recv(65536))
+    return f"HTTP/2 {answered.status}\r\n\r\n".encode() + answered.body
 
 
 @pytest.mark.acceptance("IDN-02", "IDN-03")
