@@ -161,6 +161,8 @@ class Config:
     # Ours: SPONSON_* (docs/design.md, section 6)
     outbound_explicit: bool
     """SPONSON_OUTBOUND_EXPLICIT: connections made to the outbound port itself are explicit proxy connections."""
+    outbound_search: Suffixes
+    """SPONSON_OUTBOUND_SEARCH: what explicit clients may leave out of names, such as `default.svc.cluster.local`."""
     allow_loopback: bool
     """SPONSON_ALLOW_LOOPBACK: endpoints on loopback are no loops, unless they are our own listeners."""
 

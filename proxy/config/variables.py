@@ -104,5 +104,6 @@ VARIABLES: Final = (
     _row("LOG", syntax.string, "warn,linkerd=info,hickory=error"),
     # Ours
     _ours("OUTBOUND_EXPLICIT"),
+    Variable("OUTBOUND_SEARCH", syntax.suffixes, Suffixes(), "outbound_search", "SPONSON_"),
     _ours("ALLOW_LOOPBACK"),
 )

@@ -67,6 +67,28 @@ def parse_suffixes(text: str) -> Suffixes:
     return Suffixes([item if item == "." else dns_name(item) for item in items if item])
 
 
+def searched(name: str, domains: Suffixes) -> str:
+    """The name of the mesh that a short one stands for, with search domains such as `default.svc.cluster.local`.
+
+    `web` and `web.default` for a service of that namespace, `web.other.svc` for one of another. Of two labels only those
+    that end in the own namespace are short: `example.com` is somebody else's. Empty if it stands for none; a final dot
+    says that it is whole.
+    """
+    labels = name.split(".")
+    for domain in domains.names:
+        namespace, _, rest = domain.removesuffix(".").partition(".")
+        service, _, tail = rest.partition(".")
+        if service != "svc" or not tail:
+            continue
+        if len(labels) == 1 and name != "localhost":
+            return f"{name}.{namespace}.{rest}"
+        if len(labels) == 2 and labels[1] == namespace:
+            return f"{name}.{rest}"
+        if len(labels) in (3, 4) and labels[-1] == "svc":
+            return f"{name}.{tail}"
+    return ""
+
+
 class Networks:
     """A list of CIDR blocks."""
 

@@ -113,6 +113,7 @@ def environment_of(server: Addr, workload: Workload, files: Files) -> dict[str, 
     variables["LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS"] = anchors
     variables["SPONSON_IDENTITY_TRUST_ANCHORS_FILE"] = str(files.anchors)
     variables["SPONSON_OUTBOUND_EXPLICIT"] = "true"
+    variables["SPONSON_OUTBOUND_SEARCH"] = f"{workload.account.namespace}.svc.{CLUSTER_DOMAIN}"
     if server.is_loopback:
         variables["SPONSON_ALLOW_LOOPBACK"] = "true"
     return variables

@@ -216,16 +216,25 @@ def effective_policy(
     """The table of reference outbound, section 3.1; None while an answer is missing that could change it."""
     if policy is None:
         return None
-    if isinstance(policy, Absent) and (policy.is_refusal or isinstance(target, str)):
-        return policy  # whatever the profile says: a name has no address of its own to go to
+    if isinstance(policy, Absent) and (policy.is_refusal or (isinstance(target, str) and not _is_instance(target))):
+        return policy  # whatever the profile says: a service's name has no address of its own to go to
     if profile is None:
         return None
-    if not isinstance(policy, Absent) or isinstance(target, str):
+    if not isinstance(policy, Absent):
         return policy
+    if isinstance(target, str):
+        endpoint = profile.endpoint if isinstance(profile, Profile) else None
+        return policy if endpoint is None else forward_policy(default_meta("endpoint"), *endpoint)
     if isinstance(profile, Profile):
         addr, meta = profile.endpoint or (target, EndpointMeta())
         return forward_policy(default_meta("endpoint"), addr, meta)
     return forward_policy(default_meta("fallback"), target, EndpointMeta())
+
+
+def _is_instance(target: str) -> bool:
+    """`web-0.web.ns.svc.…`: a single endpoint of a service, such as a pod of a StatefulSet, which only a profile knows."""
+    before, mark, _ = target.partition(".svc.")
+    return bool(mark) and before.count(".") == 2
 
 
 def _resolved(path: str, resolution: Watch[Resolution[EndpointMeta]]) -> Watch[ClientPolicy | Absent | None]:

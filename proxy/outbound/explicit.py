@@ -18,7 +18,7 @@ from proxy.core import limits
 from proxy.core.addr import Addr, addr
 from proxy.core.codec import Codec, Wire
 from proxy.core.errors import ProtocolError
-from proxy.core.names import dns_name
+from proxy.core.names import dns_name, searched
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
 from proxy.core.timers import Expires
@@ -114,8 +114,9 @@ class ExplicitConnection:
             name = dns_name(name)
         except ValueError as error:
             raise RefusedError(BAD_REQUEST, str(error)) from None
-        name = name.removesuffix(".")
-        if self.protocols.given.config.destination_profile_suffixes.contains(name):
+        config = self.protocols.given.config
+        name = searched(name, config.outbound_search) or name.removesuffix(".")
+        if config.destination_profile_suffixes.contains(name):
             return f"{name}:{port}", False
         return self._permitted(f"{name}:{port}"), True
 

@@ -337,6 +337,9 @@ def test_trust_anchors_from_a_file_of_ours() -> None:
 def test_our_own_switches() -> None:
     config = parse(environment() | {"SPONSON_OUTBOUND_EXPLICIT": "true", "SPONSON_ALLOW_LOOPBACK": "true"})
     assert config.outbound_explicit and config.allow_loopback
+    assert config.outbound_search == Suffixes()
+    search = parse(environment() | {"SPONSON_OUTBOUND_SEARCH": "shop.svc.cluster.local"}).outbound_search
+    assert search == Suffixes(("shop.svc.cluster.local",))
     assert refused(environment() | {"SPONSON_ALLOW_LOOPBACK": "1"}).lines == (
         'SPONSON_ALLOW_LOOPBACK="1" is not valid: NotABool(ParseBoolError)',
     )

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.config import syntax
 from proxy.core.control_addr import ControlAddr
-from proxy.core.names import Suffixes, dns_name, parse_suffixes
+from proxy.core.names import Suffixes, dns_name, parse_suffixes, searched
 
 
 @pytest.mark.acceptance("DNS-01")
@@ -93,3 +93,23 @@ def test_what_is_loopback_and_how_it_is_written(text: str, is_loopback: bool, au
     place = ControlAddr(host, port, None)
     assert place.is_loopback is is_loopback
     assert place.authority == authority
+
+
+@pytest.mark.parametrize(
+    ("name", "whole"),
+    [
+        ("web", "web.shop.svc.cluster.local"),
+        ("web.shop", "web.shop.svc.cluster.local"),
+        ("web.other.svc", "web.other.svc.cluster.local"),
+        ("web-0.web.other.svc", "web-0.web.other.svc.cluster.local"),
+        ("web.", ""),
+        ("localhost", ""),
+        ("example.com", ""),
+        ("web.other.svc.cluster.local", ""),
+        ("a.b.c", ""),
+    ],
+)
+def test_a_short_name_stands_for_one_of_the_mesh(name: str, whole: str) -> None:
+    assert searched(name, parse_suffixes("shop.svc.cluster.local")) == whole
+    assert searched(name, parse_suffixes("shop.svc.cluster.local.")) == whole
+    assert searched(name, parse_suffixes("")) == ""

@@ -171,6 +171,11 @@ def test_which_policy_holds() -> None:
     assert effective_policy(DST, None, refusal) is refusal and effective_policy(DST, None, not_found) is None
     assert effective_policy("web.ns.svc.cluster.local:80", None, not_found) is not_found, "no profile changes that"
     assert forward_of(effective_policy(DST, pod, not_found)) == ("endpoint", Forward(Addr("10.9.9.9", 8080), meta))
+    instance = "web-0.web.ns.svc.cluster.local:8080"
+    assert (
+        effective_policy(instance, None, not_found) is None and effective_policy(instance, none, not_found) is not_found
+    )
+    assert forward_of(effective_policy(instance, pod, not_found)) == ("endpoint", Forward(Addr("10.9.9.9", 8080), meta))
     assert forward_of(effective_policy(DST, empty, not_found)) == ("endpoint", Forward(DST))
     assert forward_of(effective_policy(DST, none, not_found)) == ("fallback", Forward(DST))
     assert effective_policy("web.ns.svc.cluster.local:80", empty, not_found) is not_found

@@ -71,6 +71,19 @@ def test_host_routes_and_one_connection_reaches_several_services() -> None:
     run(story)
 
 
+@pytest.mark.parametrize("host", [b"web", b"WEB.ns", b"web.ns.svc", b"web.ns.svc.cluster.local."])
+def test_row_b42_short_names_are_searched_for_in_the_mesh(host: bytes) -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        seen: list[bytes] = []
+        network.name(WEB, await network.server(http_server("one", seen)))
+        answer = await exchange(network.start(), BY_HOST % host)
+        assert answer.endswith(b"one") and b"Host: %b\r\n" % host in seen[0]
+        network.close()
+
+    run(story)
+
+
 def test_a_name_of_the_mesh_that_nobody_serves_gets_502_with_its_reason() -> None:
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)
