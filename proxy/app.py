@@ -70,6 +70,9 @@ class App:
         self._on_admin: Callable[[socket.socket, Addr], None] | None = None
         self.readiness: Final = Readiness()
         self._certified: Final = self.readiness.latch("identity")
+        if config.inbound_gateway_suffixes:
+            # Other clusters probe /ready of a multicluster gateway, and would send it traffic that it cannot forward.
+            self.readiness.latch("gateway")
         self.scrapes: Final = Scrapes(self.registry.pieces, reactor.turns, reactor.clock)
         self._admin: Final = Admin(
             self.readiness,

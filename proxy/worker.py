@@ -95,10 +95,15 @@ class _Worker:
             _log.info("Using single-threaded proxy runtime")
         for variable in _without_effect(config):
             _log.warning("%s is set, but what it asks for is not built yet: it has no effect", variable)
+        if config.inbound_gateway_suffixes:
+            _log.warning("A gateway is not built yet: this proxy is never ready, so that nobody takes it for one")
         for name in ("admin", "inbound", "outbound"):
             for listener in app.listeners[name]:
                 _start_log.info("%s interface on %s", name.capitalize(), listener.addr)
-        _start_log.info("Tap DISABLED")
+        if config.tap_svc_name is None:
+            _start_log.info("Tap DISABLED")
+        else:
+            _start_log.warning("Tap is not built yet: nothing answers on %s", config.control_listen_addr)
         _start_log.info("SNI is %s", config.identity_server_name)
         _start_log.info("Local identity is %s", config.identity_server_id)
         target = config.destination_svc
@@ -155,8 +160,6 @@ class _Worker:
 def _without_effect(config: Config) -> list[str]:
     """Variables that are set and that nothing reads: whoever sets one should not be left to wonder."""
     gaps = {
-        "INBOUND_GATEWAY_SUFFIXES": bool(config.inbound_gateway_suffixes),
-        "TAP_SVC_NAME": config.tap_svc_name is not None,
         "TRACE_COLLECTOR_SVC_ADDR": config.trace_collector_svc is not None,
         "ACCESS_LOG": config.access_log is not None,
         "INGRESS_MODE": config.ingress_mode,

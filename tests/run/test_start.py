@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.config import available_cpus
 from tests.kit.certificates import credentials
 from tests.kit.controlplane import DEADLINE_S, ROOT, App, ControlPlane, read_all, read_until, sidecar, wait_for
 from tests.kit.environment import NAME, environment
@@ -79,7 +80,6 @@ def test_a_crash_writes_no_key(control: ControlPlane, tmp_path: Path) -> None:
 def test_what_is_not_built_yet_is_warned_of_by_its_variable(control: ControlPlane, tmp_path: Path) -> None:
     asked = {
         "ACCESS_LOG": "apache",
-        "INBOUND_GATEWAY_SUFFIXES": "svc.cluster.local.",
         "INGRESS_MODE": "true",
         "OUTBOUND_METRICS_HOSTNAME_LABELS": "true",
         "TRACE_COLLECTOR_SVC_ADDR": "127.0.0.1:1",
@@ -89,6 +89,19 @@ def test_what_is_not_built_yet_is_warned_of_by_its_variable(control: ControlPlan
         wait_for(lambda: "Destinations resolved via" in proxy.text, proxy)
         for name in asked.keys() - {"TRACE_COLLECTOR_SVC_NAME"}:
             assert f"LINKERD2_PROXY_{name} is set, but what it asks for is not built yet" in proxy.text
+        assert proxy.text.count("Several workers are not built yet: one serves") == (available_cpus() > 1)
+
+
+def test_a_gateway_and_a_tap_port_that_are_not_there_are_not_pretended(control: ControlPlane, tmp_path: Path) -> None:
+    control.may_certify.set()
+    asked = {"INBOUND_GATEWAY_SUFFIXES": "svc.cluster.local.", "TAP_SVC_NAME": "tap.cluster.local"}
+    with sidecar(control, tmp_path, is_ready=False, CONTROL_LISTEN_ADDR="127.0.0.1:4190", **asked) as proxy:
+        wait_for(lambda: "Certified identity" in proxy.text, proxy)
+        assert proxy.admin("/live") == (200, "live\n")
+        assert proxy.admin("/ready") == (503, "not ready\n")
+        assert "A gateway is not built yet: this proxy is never ready" in proxy.text
+        assert "Tap is not built yet: nothing answers on 127.0.0.1:4190" in proxy.text
+        assert "Tap DISABLED" not in proxy.text
 
 
 @pytest.mark.acceptance("IDN-04")
