@@ -55,7 +55,7 @@ compile: $(COMPILED)/.ready  ## the hot packages by mypyc, as a wheel in .venv-c
 test-compiled: $(COMPILED)/.ready  ## the same tests on the compiled wheel, away from the sources, which would shadow it
 	rm -rf build/tested && mkdir -p build/tested
 	cp -r tests pyproject.toml build/tested/
-	cd build/tested && $(CURDIR)/$(COMPILED)/bin/python $(PYTEST) --ignore=tests/architecture $(PARALLEL) $(ARGS)
+	cd build/tested && $(CURDIR)/$(COMPILED)/bin/python $(PYTEST) --ignore=tests/architecture --ignore=tests/image $(PARALLEL) $(ARGS)
 
 coverage: $(VENV)/.ready  ## branch coverage of each package, processes that tests start included: make coverage VERBOSE=-v
 	rm -rf build/coverage && mkdir -p build/coverage
@@ -74,7 +74,7 @@ image:  ## the container image, with podman, buildah or docker: make image IMAGE
 	@BASE="$(BASE)" COMPILE="$(COMPILE)" deploy/image/build.sh $(IMAGE)
 
 test-image: image $(VENV)/.ready  ## the image: its pods by podman (as root), then the whole suite inside it, on its Python
-	SPONSON_TEST_IMAGE=$(IMAGE) $(BIN)/python $(PYTEST) tests/image $(ARGS)
+	SPONSON_TEST_EVERY_VARIATION=1 SPONSON_TEST_IMAGE=$(IMAGE) $(BIN)/python $(PYTEST) $(PARALLEL) tests/image $(ARGS)
 	deploy/image/suite.sh $(IMAGE) $(ARGS)
 
 lock: $(VENV)/.ready  ## versions and hashes of what the image installs, anew from pyproject.toml

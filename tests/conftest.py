@@ -19,7 +19,19 @@ TESTS = Path(__file__).parent
 SHARES_A_MESH = ("websocket", "interop", "netns", "differential")
 """Packages that start a mesh of processes once for all of their tests: each stays on one worker. Others stay together by file."""
 
-SLOWEST_FIRST = ("websocket", "demo", "run", "interop", "netns", "outbound", "field", "differential", "fuzz", "http")
+SLOWEST_FIRST = (
+    "image",
+    "websocket",
+    "demo",
+    "run",
+    "interop",
+    "netns",
+    "outbound",
+    "field",
+    "differential",
+    "fuzz",
+    "http",
+)
 """Stories that wait for processes begin first, so that no worker is left alone with one at the end."""
 
 

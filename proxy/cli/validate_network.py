@@ -138,7 +138,12 @@ class _Validation:
             ready = dict(poll.poll(left_s * 1000))
             if listener.fileno() in ready:
                 self._serve(listener)
-            if client.fileno() in ready and not self._read(client):
+            events = ready.get(client.fileno(), 0)
+            if events & select.POLLERR:
+                # An answer such as "host unreachable" is no error of recv's: only this tells it.
+                status = client.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                raise OSError(status, os.strerror(status))
+            if events and not self._read(client):
                 break
         return True
 

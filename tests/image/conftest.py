@@ -34,6 +34,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=REASON))
 
 
+GATEWAY = "fd99::ffff"
+
+
 @dataclass
 class Node:
     """Where pods of one mesh run."""
@@ -47,8 +50,11 @@ class Node:
         """A namespace with the next address, IPv4 and IPv6, and a way to the control plane."""
         self.count += 1
         pod = self.network.pod(f"{name}{self.count}", f"10.99.1.{self.count}")
-        for space, address in ((pod.space, f"fd99::1:{self.count}"),):
-            subprocess.run(["ip", "-n", space, "addr", "add", f"{address}/64", "dev", "eth0", "nodad"], check=True)
+        for command in (
+            ["addr", "add", f"{self.ipv6(pod)}/64", "dev", "eth0", "nodad"],
+            ["-6", "route", "add", "default", "via", GATEWAY],
+        ):
+            subprocess.run(["ip", "-n", pod.space, *command], check=True)
         pod.reach(self.mesh.port)
         return pod
 
@@ -82,7 +88,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         if parent.stat().st_uid == os.geteuid() and str(parent) != "/tmp":
             parent.chmod(parent.stat().st_mode | 0o055)
     with Network(folder) as network:
-        subprocess.run(["ip", "-n", network.bridge, "addr", "add", "fd99::ffff/64", "dev", "br0", "nodad"], check=True)
+        subprocess.run(["ip", "-n", network.bridge, "addr", "add", f"{GATEWAY}/64", "dev", "br0", "nodad"], check=True)
         mesh = Mesh(network)
         mesh.service("web", "10.98.0.10", 80, 8080)
         mesh.serve()

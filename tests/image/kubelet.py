@@ -12,13 +12,15 @@ import contextlib
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.image.rendered import environment
+from tests.image.rendered import environment, rendered
 from tests.kit.netns import Pod, wait_until
 
+ROOT = Path(__file__).parents[2]
 RUNTIME = str(Path(__file__).parent / "runtime.py")
 START_S = 60.0
 _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -45,8 +47,11 @@ class Kubelet:
         self.spec = spec
         self.ips = ips
         self.account = account
+        self.namespace = "default"
         self.patch = patch
         self.folder = pod.network.folder / f"kubelet-{pod.name}"
+        self.options: list[str] = []
+        """More arguments of `podman run`, for every container."""
         self.started: list[str] = []
         """Containers that were left running, in their order."""
         self.events: list[str] = []
@@ -110,6 +115,23 @@ class Kubelet:
             subprocess.run([*command, f"http://{host}:{port}{path}"], capture_output=True, text=True).stdout or 0
         )
 
+    def metrics(self, port: int = 4191) -> str:
+        """From the node: a policy may allow the cluster's networks and not the loopback."""
+        command = ["ip", "netns", "exec", self.pod.network.bridge, "curl", "-s", "-m", "10"]
+        return subprocess.run([*command, f"http://{self.pod.ip}:{port}/metrics"], capture_output=True, text=True).stdout
+
+    def install_rules(self, variation: str) -> None:
+        """As a CNI plugin does: from outside the pod, with the arguments that the init container of another pod has."""
+        arguments = rendered(variation, "")["initContainers"][0]["args"]
+        command = [
+            sys.executable,
+            "-c",
+            "import sys; from proxy.cli.redirect import proxy_init; sys.exit(proxy_init(sys.argv[1:]))",
+        ]
+        subprocess.run(
+            [*command, *arguments, "--netns", f"/run/netns/{self.pod.space}"], cwd=ROOT, check=True, capture_output=True
+        )
+
     # ---- the end
 
     def stop(self, grace_s: int = 30) -> dict[str, int]:
@@ -122,7 +144,7 @@ class Kubelet:
         return statuses
 
     def _end(self, names: list[str], grace_s: int) -> dict[str, int]:
-        hooks = [self._begin_pre_stop(name) for name in names]
+        hooks = [self.begin_pre_stop(name) for name in names]
         for hook in hooks:
             if hook is not None:
                 hook.wait(grace_s)
@@ -130,7 +152,8 @@ class Kubelet:
             self._podman("kill", "--signal", "TERM", self._name(name), is_checked=False)
         return {name: self.wait(name, grace_s) for name in names}
 
-    def _begin_pre_stop(self, name: str) -> subprocess.Popen[bytes] | None:
+    def begin_pre_stop(self, name: str) -> subprocess.Popen[bytes] | None:
+        """Start the container's preStop hook, if it has one."""
         container = next(one for one in self._every() if one["name"] == name)
         command = container.get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command")
         if not command or not self.is_running(name):
@@ -175,7 +198,7 @@ class Kubelet:
     def _arguments(self, container: dict[str, Any], *verb: str) -> list[str]:
         context = container.get("securityContext", {})
         found = [*verb, "--name", self._name(container["name"]), "--network", f"ns:/run/netns/{self.pod.space}"]
-        found += ["--runtime", RUNTIME, "--unsetenv", "HOME", "--hostname", self.pod.name]
+        found += ["--runtime", RUNTIME, "--unsetenv", "HOME", "--hostname", self.pod.name, *self.options]
         if not verb[1:]:
             found += ["--rm"]
         if "runAsUser" in context:
@@ -205,7 +228,7 @@ class Kubelet:
         """What the Downward API tells."""
         return {
             "metadata.name": self.pod.name,
-            "metadata.namespace": "default",
+            "metadata.namespace": self.namespace,
             "metadata.uid": "6e5a1f6c-1111-4222-8333-444455556666",
             "metadata.labels": 'app="web"\n',
             "status.podIP": self.pod.ip,
