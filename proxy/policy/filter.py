@@ -48,7 +48,9 @@ def _authority(redirect: Redirect, authority: str, scheme: str) -> str:
     if not authority and not redirect.host:
         raise InvalidRedirectError("the request names no authority to redirect from")
     if redirect.host:
-        return redirect.host if not port or _DEFAULT_PORTS.get(scheme) == int(port) else f"{redirect.host}:{port}"
+        # As text: a port may have more digits than Python makes a number of.
+        is_default = not port or port.lstrip("0") == str(_DEFAULT_PORTS.get(scheme))
+        return redirect.host if is_default else f"{redirect.host}:{port}"
     if redirect.port:
         return host if _DEFAULT_PORTS.get(scheme) == redirect.port else f"{host}:{redirect.port}"
     return authority

@@ -186,6 +186,30 @@ def test_a_filter_answers_and_the_app_hears_nothing(filter_: Filter, answer: byt
     run(story)
 
 
+@pytest.mark.parametrize(
+    ("filter_", "said"),
+    [
+        (FailureInjector(400, "oopsie"), "injected failure 400: oopsie"),
+        (Redirect(path_prefix="/b"), "invalid redirect: only what a path prefix matched can have its prefix replaced"),
+        (Unusable("configured with unknown filter"), "configured with unknown filter"),
+    ],
+)
+def test_the_log_says_which_filter_answered(filter_: Filter, said: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The client only hears of an error of ours."""
+
+    async def story(ticking: Ticking) -> None:
+        exact = HttpMatch(PathMatch(exact="/x"))
+        async with Workload(ticking, of(route("all", exact, ANYONE, filters=(filter_,)))) as workload:
+            client = await workload.connect()
+            answer = await client.ask(request("GET", "/x"))
+            assert answer.startswith(b"HTTP/1.1 500 ")
+            client.close()
+
+    with caplog.at_level(logging.INFO):
+        run(story)
+    assert any(said in str(vars(one)) for one in caplog.records)
+
+
 @pytest.mark.acceptance("AUTHZ-05", "AUTHZ-06")
 @pytest.mark.parametrize(
     ("limit", "second"), [(RateLimit(total=10, per_identity=5), 200), (RateLimit(per_identity=1), 429)]

@@ -453,6 +453,27 @@ def test_filters_answer_and_nothing_passes_them(one: Filter, status: bytes, text
     run(story)
 
 
+def test_a_redirection_goes_by_the_match_that_chose_the_rule() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        server = await network.server(http_server("must not be reached"))
+        network.fake.names["a.ns.svc.cluster.local:80"] = Watch(reset({server: EndpointMeta()}))
+        replaced = (Redirect(path_prefix="/b"),)
+        prefix, exact = HttpMatch(PathMatch(prefix="/a")), HttpMatch(PathMatch(exact="/a/x"))
+        source: Watch[ClientPolicy | Absent | None] = Watch(one_rule(replaced, first(backend("a")), (prefix,)))
+        network.fake.policies[DST] = source
+        network.start()
+        request = GET.replace(b"/a", b"/a/x")
+        assert b"\r\nlocation: http://web/b/x\r\n" in await ask(network, request)
+        source.set(one_rule(replaced, first(backend("a")), (exact,)))
+        refused = await ask(network, request)
+        assert refused.startswith(b"HTTP/1.1 500 ")
+        assert b"l5d-proxy-error: unexpected error\r\n" in refused
+        network.close()
+
+    run(story)
+
+
 @pytest.mark.parametrize(
     ("distribution", "status", "text"),
     [

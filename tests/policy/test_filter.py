@@ -92,7 +92,7 @@ def test_a_prefix_that_ends_in_a_slash() -> None:
 
 @pytest.mark.acceptance("REDIR-10")
 def test_only_a_prefix_match_has_a_prefix() -> None:
-    with pytest.raises(InvalidRedirectError):
+    with pytest.raises(InvalidRedirectError, match=r"^only what a path prefix matched can have its prefix replaced$"):
         to(Redirect(path_prefix="/qux"), FOO, HttpMatch(PathMatch(exact="/foo")))
 
 
@@ -112,3 +112,15 @@ def test_fields_are_added_then_set_then_removed() -> None:
     after = modify(before, modifier)
     assert [(one.name, one.value) for one in after] == [(b"x-a", b"1"), (b"x-a", b"3"), (b"x-b", b"5")]
     assert len(before) == 2, "the list that came in is left alone"
+
+
+def test_a_request_without_a_scheme_is_http() -> None:
+    head = RequestHead(b"GET", b"", b"example.com:80", b"/foo", [], 0)
+    assert location(Redirect(host="example.org"), head, HttpMatch()) == b"http://example.org/foo"
+
+
+def test_a_port_of_any_length_is_kept_or_left_out_but_no_fault() -> None:
+    long = "9" * 6000
+    assert to(Redirect(host="example.org"), f"http://example.com:{long}/foo") == f"http://example.org:{long}/foo"
+    assert to(Redirect(host="example.org"), "http://example.com:0080/foo") == "http://example.org/foo"
+    assert to(Redirect(host="example.org", scheme="https"), "http://example.com:0080/") == "https://example.org:0080/"
