@@ -20,8 +20,8 @@ from proxy import __version__
 COMMANDS: Final = {
     "run": "run the proxy of one workload, configured by LINKERD2_PROXY_* variables",
     "mesh": "serve a control plane from a directory of manifests, and set up workloads for it",
-    "up": "run one app in a mesh: sidecar, manifest and control plane in one command",
     "demo": "a whole mesh on this machine, with traffic and a live table",
+    "up": "run one app in a mesh: sidecar, manifest and control plane in one command",
     "inject": "add the sidecar to Kubernetes manifests",
     "redirect": "send an application's connections to its sidecar: install, show or remove the kernel's rules",
     "await": "wait until the proxy is ready, then run a command",

@@ -2,7 +2,8 @@
 
 It is configured by environment variables: LINKERD2_PROXY_*, as Linkerd's
 injector sets them, and SPONSON_* (docs/compatibility.md). For a workload of
-`sponson mesh`, `sponson mesh env ... -- sponson run` sets all of them.
+`sponson mesh`, `sponson mesh env ... -- sponson run` sets all of them; for one
+that has joined from another machine, its sidecar.env has them.
 
 Exit status: 0 after a shutdown, 64 if the configuration cannot be used, 1 if
 the proxy cannot start.
@@ -27,11 +28,19 @@ _PREFIX: Final = "LINKERD2_PROXY_"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """There are none: everything is in the environment."""
+    parser.add_argument(
+        "--env-file", type=Path, help="lines of NAME=value, as docker and systemd read them, over the environment"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    env = os.environ
+    env = dict(os.environ)
+    if arguments.env_file is not None:
+        try:
+            env |= _read(arguments.env_file)
+        except (OSError, ValueError) as error:
+            print(f"--env-file {arguments.env_file}: {error}", file=sys.stderr)
+            return EX_USAGE
     _forbid_core_dumps()
     logging = log.set_up(
         env.get(f"{_PREFIX}LOG"), sys.stdout, sys.stderr, env.get(f"{_PREFIX}LOG_FORMAT", "").strip().lower() == "json"
@@ -50,6 +59,19 @@ def run(arguments: argparse.Namespace) -> int:
     except (OSError, ValueError) as error:
         print(f"Initialization failure: {error}", file=sys.stderr)
         return 1
+
+
+def _read(path: Path) -> dict[str, str]:
+    """OSError if it cannot be read, ValueError if a line is no variable."""
+    found = {}
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        name, equals, value = line.partition("=")
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        if not equals or not name.isidentifier():
+            raise ValueError(f"line {number} is no NAME=value")
+        found[name] = value
+    return found
 
 
 def _forbid_core_dumps() -> None:

@@ -23,7 +23,15 @@ _log: Final = logger(__name__)
 
 
 class InboundPolicies:
-    def __init__(self, channel: Channel, settings: StreamSettings, workload: str, detect_timeout_s: float) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        settings: StreamSettings,
+        workload: str,
+        detect_timeout_s: float,
+        lets_localhost_in: bool = True,
+    ) -> None:
+        self._lets_localhost_in = lets_localhost_in
         self._channel = channel
         self._settings = settings
         self._workload = workload
@@ -35,7 +43,7 @@ class InboundPolicies:
 
         def on_message(message: inbound_pb2.Server, is_first: bool) -> None:
             try:
-                watch.set(server_policy_of(message))
+                watch.set(server_policy_of(message, self._lets_localhost_in))
             except InvalidMessageError as error:
                 _log.warning("Server misconfigured: port %d: %s", port, error)
                 watch.set(invalid_policy(self._detect_timeout_s))

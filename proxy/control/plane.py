@@ -61,7 +61,11 @@ class ControlPlane:
         policy_streams = self._streams(config.policy_svc)
         self.outbound_policies: Final = OutboundPolicies(policy, policy_streams, config.policy_workload)
         self.inbound_policies: Final = InboundPolicies(
-            policy, policy_streams, config.policy_workload, config.inbound_detect_timeout_s
+            policy,
+            policy_streams,
+            config.policy_workload,
+            config.inbound_detect_timeout_s,
+            lets_localhost_in=not config.allow_loopback,
         )
         self.anchors: Final = Anchors(reactor.loop, config.identity_trust_anchors_file, credentials)
         self.identity: Final = self._identity(reactor.loop, key_and_csr)

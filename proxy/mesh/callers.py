@@ -195,12 +195,18 @@ class Callers(Interceptor):
             self._check(method, caller)
             return then()
         except Refusal as refusal:
-            self._refusals.say(caller, method, refusal.text)
-            end = self._end.get(peer.partition(":")[2])
-            if refusal.code is UNAUTHENTICATED and end is not None:
-                end()
+            self._tell(peer, caller, method, refusal)
             await context.abort(refusal.code, refusal.text)
             raise
+
+    def _tell(self, peer: str, caller: Caller, method: str, refusal: Refusal) -> None:
+        """A line; and the end of a connection that came without a certificate, whose further calls are not worth one."""
+        if refusal.code is UNAUTHENTICATED:
+            end = self._end.pop(peer.partition(":")[2], None)
+            if end is None:
+                return
+            end()
+        self._refusals.say(caller, method, refusal.text)
 
     def _check(self, method: str, caller: Caller) -> None:
         if caller.is_local or method in FOR_EVERYBODY:

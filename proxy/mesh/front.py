@@ -41,7 +41,7 @@ _RENEW_SHARE: Final = 0.7
 _UNPROVEN_S: Final = 30.0
 """How long a connection without a certificate may last: it is for Certify, which takes one round trip."""
 
-_AFTER_REFUSAL_S: Final = 0.5
+_AFTER_REFUSAL_S: Final = 0.1
 """For the refusal to leave before its connection ends."""
 
 _KEEPALIVE_S: Final = 10.0

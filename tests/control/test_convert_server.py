@@ -136,6 +136,16 @@ def test_protocols() -> None:
         assert route.is_grpc == (kind == "grpc")
 
 
+@pytest.mark.parametrize("kind", ["detect", "http1", "http2", "grpc", "opaque", "tls"])
+def test_on_a_mesh_that_is_on_loopback_localhost_is_let_in_by_policy_only(kind: str) -> None:
+    """There all callers come from loopback: the usual exemption would let everybody in, whatever policies say."""
+    protocol = {kind: {"timeout": "1s"} if kind == "detect" else {}}
+    whole = {"protocol": protocol, "labels": {"name": "web"}, "authorizations": [authz()]}
+    policy = server_policy_of(ParseDict(whole, inbound_pb2.Server()), lets_localhost_in=False)
+    listed = [policy.authorizations, *(route.authorizations for route in policy.routes)]
+    assert {one.meta.name for authorizations in listed for one in authorizations} == {"x"}
+
+
 def test_a_route_has_its_own_authorizations_first() -> None:
     route = {"metadata": {"default": "r"}, "authorizations": [authz(metadata={"default": "own"})]}
     converted = convert({"http2": {"routes": [route]}}, authorizations=[authz()])

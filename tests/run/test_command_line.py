@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +48,22 @@ def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -
 def test_mistakes(arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of(*arguments) == 2
     assert told in capsys.readouterr().err
+
+
+def test_an_env_file_goes_over_the_environment_and_a_bad_one_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "sidecar.env"
+    for text, told in (
+        ("# all of it\n\nLINKERD2_PROXY_LOG=off\nLINKERD2_PROXY_CORES={}\n", "Invalid configuration"),
+        ("LINKERD2_PROXY_LOG", f"--env-file {file}: line 1 is no NAME=value"),
+        ("\nexport A=b", f"--env-file {file}: line 2 is no NAME=value"),
+    ):
+        file.write_text(text)
+        assert status_of("run", "--env-file", str(file)) == 64
+        assert told.lower() in capsys.readouterr().err.lower()
+    assert status_of("run", "--env-file", "/nowhere/at/all") == 64
+    assert "No such file or directory" in capsys.readouterr().err
 
 
 def test_only_the_chosen_command_is_imported() -> None:

@@ -73,6 +73,11 @@ def ask(state: State) -> subprocess.CompletedProcess[str]:
 
 def left(state: State) -> list[str]:
     """Processes that were started for this mesh."""
+    return left_in(state.directory)
+
+
+def left_in(directory: Path) -> list[str]:
+    """Processes with this directory in their command line or environment."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -80,7 +85,7 @@ def left(state: State) -> list[str]:
             environment = (path.parent / "environ").read_bytes().decode(errors="replace")
         except OSError:
             continue
-        if str(state.directory) in words or str(state.directory) in environment:
+        if str(directory) in words or str(directory) in environment:
             found.append(words)
     return found
 

@@ -44,13 +44,18 @@ _UNKNOWN_FILTER: Final = Unusable("invalid server policy: server policy configur
 Authorizations = tuple[Authorization, ...]
 
 
-def server_policy_of(message: inbound_pb2.Server) -> ServerPolicy:
-    """InvalidMessageError if any part of it breaks a rule."""
+def server_policy_of(message: inbound_pb2.Server, lets_localhost_in: bool = True) -> ServerPolicy:
+    """InvalidMessageError if any part of it breaks a rule.
+
+    Whoever calls from this machine's loopback is let in, as by Linkerd's proxy: unless the mesh itself is on loopback,
+    where that would be everybody.
+    """
     if not message.HasField("protocol"):
         raise InvalidMessageError("server: missing protocol")
     protocol = message.protocol
     kind = kind_of(protocol, "kind", "protocol")
-    authorizations = (*(authorization_of(one) for one in message.authorizations), _LOCALHOST)
+    added = (_LOCALHOST,) if lets_localhost_in else ()
+    authorizations = (*(authorization_of(one) for one in message.authorizations), *added)
     meta = _meta_of_labels(message.labels, "server")
     if kind == "detect":
         detect = protocol.detect
