@@ -93,7 +93,7 @@ class _Worker:
             _log.info("Several workers are not built yet: one serves", extra=event(wanted=wanted))
         else:
             _log.info("Using single-threaded proxy runtime")
-        for variable in _without_effect(config):
+        for variable in without_effect(config):
             _log.warning("%s is set, but what it asks for is not built yet: it has no effect", variable)
         if config.inbound_gateway_suffixes:
             _log.warning("A gateway is not built yet: this proxy is never ready, so that nobody takes it for one")
@@ -157,7 +157,7 @@ class _Worker:
         await asyncio.sleep(0)
 
 
-def _without_effect(config: Config) -> list[str]:
+def without_effect(config: Config) -> list[str]:
     """Variables that are set and that nothing reads: whoever sets one should not be left to wonder."""
     gaps = {
         "TRACE_COLLECTOR_SVC_ADDR": config.trace_collector_svc is not None,
