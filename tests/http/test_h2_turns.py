@@ -190,3 +190,21 @@ def test_a_flood_in_one_read_ends_before_its_rest_is_looked_at() -> None:
     got = client.take()
     assert goaway_code(got) == 11 and client.wire.aborted is Reason.CONTROL_FLOOD
     assert sum(one.kind == frame.PING for one in got) == limits.CONTROL_FRAMES - 2, "and two of the opening"
+
+
+def test_requests_that_came_before_their_answers_are_bounded_too() -> None:
+    """All are under way when the first answer comes; whoever is paused by then has not been read from."""
+    client = Client()
+    client.send(frame.settings([(4, 0)]))
+    for stream in range(1, 1001, 2):
+        client.head(stream)
+    for sink, exchange in zip(client.stage.sinks, client.stage.exchanges, strict=True):
+        if not sink.pauses:
+            exchange.response_head(bare(), False)
+            exchange.response_data(bytes(READ), False)
+    assert client.server.backlog.held_bytes <= limits.BACKLOG_BYTES + READ + STREAM_BYTES
+    assert all(sink.pauses for sink in client.stage.sinks)
+    client.send(frame.window_update(0, 1 << 30))
+    for stream in range(1, 1001, 2):
+        client.send(frame.window_update(stream, READ))
+    assert not any(sink.pauses for sink in client.stage.sinks[-100:]), "all come to their turn"

@@ -40,9 +40,17 @@ class Backlog:
         """No further stream may be taken."""
         return self.held_bytes > 2 * limits.BACKLOG_BYTES
 
+    def hold(self, connection: H2Connection, size: int) -> None:
+        """So much more waits. When that is too much, nobody else's other side is read from until there is room."""
+        held = self.held_bytes = self.held_bytes + size
+        if held > limits.BACKLOG_BYTES and not self.silenced:
+            for stream in connection.streams.values():
+                if not stream.has_unsent():
+                    self.silence(stream)
+
     def silence(self, stream: H2Stream) -> None:
-        """A new stream: its other side is not read from before there is room for what would come."""
-        if self.held_bytes > limits.BACKLOG_BYTES and stream not in self.silenced:
+        """Its other side is not read from before there is room for what would come."""
+        if stream not in self.silenced:
             self.silenced[stream] = None
             stream.tell_blocked()
 
@@ -69,7 +77,10 @@ class Backlog:
         """Send of this stream what may be sent now."""
         if stream.pump():
             self.waiting.pop(stream, None)
-            stream.tell_ready()
+            if self.held_bytes > limits.BACKLOG_BYTES and stream.has_more_to_come():
+                self.silenced[stream] = None  # it was blocked, and stays so
+            else:
+                stream.tell_ready()
         elif stream.send_window > 0:
             self.waiting[stream] = None
         else:

@@ -171,9 +171,8 @@ class H2Stream:
         if queue is None:
             queue = self.queue = deque()
             self._queue_start = 0
-            backlog.held_bytes += STREAM_BYTES
         keep(queue, data)
-        backlog.held_bytes += len(data)
+        backlog.hold(self.connection, len(data) + STREAM_BYTES if is_new else len(data))
         self._queue_ends = end
         if is_new:
             self.pump()
@@ -275,6 +274,10 @@ class H2Stream:
 
     def has_unsent(self) -> bool:
         return self.queue is not None
+
+    def has_more_to_come(self) -> bool:
+        """Neither closed nor ended on our side."""
+        return self.state == OPEN or self.state == REMOTE_ENDED
 
     def is_complete(self) -> bool:
         """All of our message is known; only the peer keeps it from leaving."""
