@@ -17,9 +17,10 @@ class Linger:
     __slots__ = ("reason", "_wire", "_wheel", "_deadline", "_left", "_is_writable", "_is_over")
 
     def __init__(self, wire: Wire, wheel: Wheel | None, is_writable: bool, reason: Reason = Reason.COMPLETE) -> None:
-        """Half-closes the wire, which in the end is lost with `reason`. Without a wheel only bytes are bounded.
+        """Half-closes the wire. Without a wheel only bytes are bounded.
 
-        A peer that is at fault has GOAWAY_S to read why, any other LINGER_S.
+        A peer that is at fault has GOAWAY_S to read `reason`, any other LINGER_S. Whoever found the fault has counted it:
+        how the peer hangs up then is none.
         """
         self.reason = reason
         self._wire = wire
@@ -40,10 +41,8 @@ class Linger:
             self.close()
 
     def eof(self) -> None:
-        """Both ways have ended, so the wire closes itself, unless there is a fault to be told."""
+        """Both ways have ended, so the wire closes itself."""
         self._end()
-        if self.reason is not Reason.COMPLETE:
-            self._wire.abort(self.reason)
 
     def writable(self, is_writable: bool) -> None:
         self._is_writable = is_writable
@@ -54,7 +53,7 @@ class Linger:
     def close(self) -> None:
         if not self._is_over:
             self._end()
-            self._wire.abort(self.reason)
+            self._wire.abort(Reason.COMPLETE)
 
     def expired(self) -> None:
         """Of the wheel: long enough, unless the client is still busy with reading its answer."""

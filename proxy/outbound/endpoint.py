@@ -176,7 +176,8 @@ class Http2Endpoint(HttpEndpoint):
     def __init__(self, kind: EndpointKind, addr: Addr, meta: EndpointMeta) -> None:
         self._dialler = kind.dialler(addr, meta, "http/2")
         super().__init__(kind, addr, meta, self._dialler.labels)
-        self._settings = settings_of(kind.given.config, meta.http2)
+        faults = kind.given.registry.faults("outbound")
+        self._settings = settings_of(kind.given.config, meta.http2)._replace(faults=faults)
         self._pool = Pool(self._dial)
         self._pool.on_empty = self._emptied
         self._tunnels = None if kind.is_http2 else h1_pool(kind.given, kind.dialler(addr, meta, "http/1"))

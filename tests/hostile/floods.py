@@ -32,10 +32,12 @@ class Flooder:
         sock.setblocking(False)
         self._send(frame.PREFACE + frame.settings([(INITIAL_WINDOW, 0)]) + frame.SETTINGS_ACK)
 
-    def open(self, count: int, path: str) -> None:
-        """So many requests, whose answers wait for a window; returns when their heads are there."""
+    def open(self, count: int, path: str, is_carried: bool = False) -> None:
+        """So many requests, whose answers wait for a window; returns when their heads are there. Carried: a peer's, that an
+        app which speaks HTTP/1 is to have."""
         fields = [(":method", "GET"), (":scheme", "http"), (":authority", "app.ns"), (":path", path)]
-        fields.append(("l5d-orig-proto", "HTTP/1.1"))  # so that a peer's requests meet an app that speaks HTTP/1
+        if is_carried:
+            fields.append(("l5d-orig-proto", "HTTP/1.1"))
         for number in range(count):
             self._send(frame.header_frames(2 * number + 1, self._encoder.encode(fields), True))
         self.wait(lambda: self.heads >= count)
@@ -68,7 +70,7 @@ class Flooder:
             except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
                 select.select([self.sock], [self.sock], [], 0.02)
             except OSError:
-                self.has_ended = True
+                return  # the other side takes nothing more; what it has said may still be there to read
 
     def _read(self) -> bool:
         """What is there; whether anything was."""

@@ -57,7 +57,7 @@ def test_a_flood_of_windows(name: str, control: ControlPlane, tmp_path: Path) ->
         with Polite(live(proxy)) as polite:
             sock = proxy.connect("Admin") if port == "Admin" else proxy.connect_direct(behind.port, "http/2")
             flooder = Flooder(sock)
-            flooder.open(streams, path)
+            flooder.open(streams, path, port == "Direct")
             wait_for(lambda: len(polite.took) > 1, proxy)
             polite.took.clear()
             flooder.send(flood())

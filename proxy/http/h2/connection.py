@@ -375,6 +375,7 @@ class H2Connection:
         if wheel is None or reason is Reason.PEER_SILENT:
             self.wire.abort(reason)
         else:
+            self.settings.count_fault(reason)
             Linger(self.wire, wheel, self.is_writable, reason)  # or the GOAWAY would be lost behind what still comes
 
     def end_if_idle(self) -> None:

@@ -1,0 +1,270 @@
+"""Whatever one peer sends, no turn of the loop is long, and whoever is beside it is served: hostile clients, hostile endpoints.
+
+Each runs through real proxies on real sockets (tests/kit/topology.py). What is judged is the longest turn by the loop
+thread's own time, which nothing else on the machine lengthens, and that the polite client is answered throughout.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from threading import Thread
+
+import hpack
+import pytest
+
+from proxy.core.addr import Addr
+from proxy.http.h2 import frame
+from tests.field import app as field_app
+from tests.field.http2 import INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, Http2, Serving, Stream, request
+from tests.field.wire import Ended, Peer
+from tests.hostile.floods import ENHANCE_YOUR_CALM, Flooder, Polite, settings_by_one, windows_by_one
+from tests.hostile.stopwatch import Stopwatch
+from tests.kit.topology import IN, OUT, PAIR, Topology, until
+
+LONGEST_MS = 100.0
+"""Of a hostile input; interpreted code on a slow machine included."""
+
+
+@pytest.fixture(scope="module")
+def topology() -> Iterator[Topology]:
+    made = Topology()
+    try:
+        yield made
+    finally:
+        made.close()
+    assert not made.faults
+
+
+class App:
+    """Speaks HTTP/1 or HTTP/2 as its client begins; `hostile` serves the connections on which `/hostile` is asked for."""
+
+    def __init__(self, hostile: Callable[[socket.socket, bytes], None] | None = None, answer: int = 10) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        self.port: int = self._listener.getsockname()[1]
+        self._hostile = hostile
+        self._answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % answer + bytes(answer)
+        Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                Thread(target=self._serve, args=(self._listener.accept()[0],), daemon=True).start()
+
+    def _serve(self, sock: socket.socket) -> None:
+        with contextlib.suppress(OSError, Ended, TimeoutError), sock:
+            data = b""
+            while more := sock.recv(65536):
+                data += more
+                if self._hostile is not None and (data.startswith(b"PRI ") or b"/hostile" in data):
+                    self._hostile(sock, data)
+                    return
+                while b"\r\n\r\n" in data:
+                    data = data.partition(b"\r\n\r\n")[2]
+                    sock.sendall(self._answer)
+
+    def __enter__(self) -> App:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+
+
+@contextlib.contextmanager
+def watched(topology: Topology, where: Addr) -> Iterator[Polite]:
+    """A polite client, and a limit for the turns of all that happens meanwhile."""
+    peer = Peer.connect(where)
+
+    def ask() -> None:
+        peer.send(b"GET /polite HTTP/1.1\r\nhost: app.ns\r\n\r\n")
+        assert peer.response().status == 200
+
+    watch = topology.call(lambda: Stopwatch(topology._loop))
+    with peer, Polite(ask) as polite:
+        until(lambda: polite.took, "the polite client is served")
+        gc.collect()
+        gc.disable()  # a collection of the whole test process is no turn of the proxy's
+        topology.call(watch.start)
+        try:
+            yield polite
+            count = len(polite.took)
+            until(lambda: len(polite.took) > count + 1, "the polite client is served still")
+        finally:
+            topology.call(watch.stop)
+            gc.enable()
+    assert watch.longest_ms < LONGEST_MS, f"{watch.longest_ms:.0f} ms"
+
+
+def connected(where: Addr) -> socket.socket:
+    return socket.create_connection(where, timeout=30)
+
+
+# ---- clients
+
+
+def in_http_2(where: Addr, pieces: Callable[[hpack.Encoder], Iterator[bytes]]) -> None:
+    flooder = Flooder(connected(where))
+    flooder.send(pieces(hpack.Encoder()))
+    flooder.sock.close()
+
+
+def requests(encoder: hpack.Encoder) -> Iterator[bytes]:
+    fields = [(":method", "GET"), (":scheme", "http"), (":authority", "app.ns"), (":path", "/")]
+    yield b"".join(frame.header_frames(2 * n + 1, encoder.encode(fields), True) for n in range(400))
+
+
+def refused(encoder: hpack.Encoder) -> Iterator[bytes]:
+    """Heads that break the form: each is decoded, judged and reset."""
+    fields = [(":method", "GET"), (":scheme", "http"), (":path", "/"), ("Bad Name", "x")]
+    yield b"".join(frame.header_frames(2 * n + 1, encoder.encode(fields), True) for n in range(5000))
+
+
+def new_fields(encoder: hpack.Encoder) -> Iterator[bytes]:
+    """A block of 250 kB, all of it fields that nobody has met."""
+    block = b"\x82\x86\x84\x41\x01a" + b"".join(b"\x40\x01x\x06%06d" % number for number in range(25_000))
+    parts = [block[start : start + 16384] for start in range(0, len(block), 16384)]
+    yield frame.header(len(parts[0]), frame.HEADERS, 1, 1) + parts[0]
+    for part in parts[1:-1]:
+        yield frame.header(len(part), frame.CONTINUATION, 0, 1) + part
+    yield frame.header(len(parts[-1]), frame.CONTINUATION, 4, 1) + parts[-1]
+
+
+def pings(encoder: hpack.Encoder) -> Iterator[bytes]:
+    yield (frame.header(8, frame.PING, 0, 0) + bytes(8)) * 20_000
+
+
+def tiny_data(encoder: hpack.Encoder) -> Iterator[bytes]:
+    fields = [(":method", "POST"), (":scheme", "http"), (":authority", "app.ns"), (":path", "/")]
+    yield frame.header_frames(1, encoder.encode(fields), False)
+    yield (frame.header(1, frame.DATA, 0, 1) + b"x") * 60_000
+
+
+def pipelined(where: Addr) -> None:
+    """What a stage answers at once: requests whose target no method may have."""
+    with connected(where) as sock, contextlib.suppress(OSError):
+        sock.sendall(b"GET * HTTP/1.1\r\nhost: app.ns\r\n\r\n" * 8000)
+        sock.shutdown(socket.SHUT_WR)
+        while sock.recv(1 << 18):
+            pass
+
+
+def chunks(where: Addr) -> None:
+    with connected(where) as sock, contextlib.suppress(OSError):
+        sock.sendall(b"POST / HTTP/1.1\r\nhost: app.ns\r\ntransfer-encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 80_000)
+        sock.sendall(b"0\r\n\r\n")
+        sock.recv(1 << 16)
+
+
+def half_open(where: Addr) -> None:
+    """Handshakes: 200 ClientHellos at once, which go on as far as they are let."""
+    socks = [connected(where) for _ in range(200)]
+    for sock in socks:
+        sock.sendall(b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x03")
+    for sock in socks:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        sock.close()
+
+
+WINDOWS: dict[str, Callable[[], Iterator[bytes]]] = {
+    "SETTINGS": lambda: settings_by_one(2000),
+    "WINDOW_UPDATE": lambda: windows_by_one(10_000, 300),
+}
+
+CLIENTS: dict[str, Callable[[Addr], None]] = {
+    "requests in one write": lambda where: in_http_2(where, requests),
+    "requests that break the form": lambda where: in_http_2(where, refused),
+    "a header block of new fields": lambda where: in_http_2(where, new_fields),
+    "PING": lambda where: in_http_2(where, pings),
+    "DATA of one octet": lambda where: in_http_2(where, tiny_data),
+    "pipelined requests": pipelined,
+    "chunks of one octet": chunks,
+    "hellos": half_open,
+}
+
+
+@pytest.mark.parametrize("way", [OUT, IN, PAIR])
+@pytest.mark.parametrize("name", WINDOWS)
+def test_clients_that_open_windows_by_one(topology: Topology, name: str, way: str) -> None:
+    """The answers of an app that speaks HTTP/2; a second app serves the polite client."""
+    answering = Serving(lambda connection, stream: connection.answer(stream, bytes(150)))
+    with (
+        field_app.App(answering) as app,
+        App() as other,
+        topology.way(way, app.port) as where,
+        topology.way(way, other.port) as elsewhere,
+        watched(topology, elsewhere),
+    ):
+        flooder = Flooder(connected(where))
+        flooder.open(300, "/")
+        flooder.send(WINDOWS[name]())
+        assert flooder.wait_for_end() == ENHANCE_YOUR_CALM
+
+
+@pytest.mark.parametrize("way", [OUT, IN, PAIR])
+@pytest.mark.parametrize("name", CLIENTS)
+def test_hostile_clients(topology: Topology, name: str, way: str) -> None:
+    with App() as app, topology.way(way, app.port) as where, watched(topology, where):
+        CLIENTS[name](where)
+
+
+# ---- endpoints
+
+
+def by_settings(peer: Peer) -> None:
+    """Our request bodies wait for its windows: row B1 from the other side."""
+    app = Http2(peer, False, settings={INITIAL_WINDOW_SIZE: 0, MAX_CONCURRENT_STREAMS: 1000})
+    app.wait(lambda: len(app.streams) >= 50)
+    with contextlib.suppress(OSError):
+        for piece in settings_by_one(2000):
+            peer.send(piece)
+    app.end()
+
+
+def informational(sock: socket.socket, data: bytes) -> None:
+    sock.sendall(b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n" * 10_000)
+    sock.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+
+def answer_in_chunks(sock: socket.socket, data: bytes) -> None:
+    sock.sendall(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 80_000 + b"0\r\n\r\n")
+
+
+ENDPOINTS: dict[str, Callable[[socket.socket, bytes], None]] = {
+    "informational responses": informational,
+    "chunks of one octet": answer_in_chunks,
+}
+
+
+@pytest.mark.parametrize("way", [OUT, IN, PAIR])
+@pytest.mark.parametrize("name", ENDPOINTS)
+def test_hostile_endpoints(topology: Topology, name: str, way: str) -> None:
+    with (
+        App(ENDPOINTS[name]) as app,
+        topology.way(way, app.port) as where,
+        watched(topology, where),
+        Peer.connect(where) as peer,
+    ):
+        peer.send(b"GET /hostile HTTP/1.1\r\nhost: app.ns\r\n\r\n")
+        assert peer.response().status in (200, 204)
+
+
+@pytest.mark.parametrize("way", [OUT, IN])
+def test_a_hostile_http_2_endpoint(topology: Topology, way: str) -> None:
+    """300 requests whose bodies its windows let out octet by octet; a second app serves the polite client."""
+    with (
+        field_app.App(by_settings) as app,
+        App() as other,
+        topology.way(way, app.port) as where,
+        topology.way(way, other.port) as elsewhere,
+        watched(topology, elsewhere),
+    ):
+        client = Http2(Peer.connect(where))
+        streams: list[Stream] = [client.begin(request(b"/", method=b"POST"), end=False) for _ in range(300)]
+        for stream in streams:
+            client.data(stream.id, bytes(150))
+        client.wait(lambda: all(stream.heads or stream.is_over for stream in streams))
+        client.peer.close()
+        assert topology.metric(way, "sponson_connection_faults_total", 'reason="control_flood"')
