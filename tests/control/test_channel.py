@@ -15,7 +15,7 @@ from proxy.core.control_addr import ControlAddr
 from proxy.http import grpc as codes
 from proxy.http.grpc import Status
 from tests.control.controller import Controller, channel_to, run
-from tests.kit.sockets import Ticking, until
+from tests.kit.sockets import REFUSING, Ticking, until
 from tests.kit.sockets import run as run_counting
 
 REQUEST = destination_pb2.GetDestination(path="web:80", context_token="ctx")
@@ -225,8 +225,7 @@ def test_a_call_waits_for_a_server_that_is_not_there_yet(
 
 def test_a_call_that_waited_too_long_fails() -> None:
     async def story(ticking: Ticking) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            target = ControlAddr("127.0.0.1", free.getsockname()[1], None)
+        target = ControlAddr(REFUSING.ip, REFUSING.port, None)
         channel, ear = channel_to(ticking.reactor, target, line_wait_s=0.1), Ear()
         certify(channel, ear)
         status = await ear.replied()
@@ -271,9 +270,8 @@ def test_a_closed_channel_refuses_and_tells_nobody(controller: Controller) -> No
 
 def test_a_channel_leaves_no_connection_behind() -> None:
     async def story(ticking: Ticking) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as free:
-            addresses = [silent.getsockname(), free.getsockname()]
-            free.close()
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            addresses = [silent.getsockname(), REFUSING]
             ears = []
             for address in addresses:
                 channel, ear = (

@@ -17,7 +17,7 @@ from proxy.http.grpc import Status
 from proxy.http.h2.settings import H2Settings
 from proxy.transport.connection import dial_plain
 from tests.control.controller import FAST, Controller, run
-from tests.kit.sockets import Ticking, until
+from tests.kit.sockets import REFUSING, REFUSING_TOO, Ticking, until
 
 TARGET = ControlAddr("controller.example", 8080, "controller")
 REQUEST = identity_pb2.CertifyRequest(identity="web")
@@ -99,16 +99,11 @@ def addr_of(controller: Controller) -> Addr:
     return Addr("127.0.0.1", controller.port)
 
 
-def dead_addr() -> Addr:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return Addr("127.0.0.1", free.getsockname()[1])
-
-
 def test_a_dead_address_costs_no_call(controller: Controller) -> None:
     controller.on(services.CERTIFY, answer_with())
 
     async def story(ticking: Ticking) -> None:
-        channel = channel_by(ticking, Given(dead_addr(), addr_of(controller), dead_addr()))
+        channel = channel_by(ticking, Given(REFUSING, addr_of(controller), REFUSING_TOO))
         for _ in range(20):
             assert isinstance(await certify(channel), identity_pb2.CertifyResponse)
         channel.close()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 
 from proxy.core.addr import Addr
 from proxy.inbound.local import Local
 from tests.inbound.kit import OK, Http2Client, Workload
-from tests.inbound.test_rescue import free_port
 from tests.kit.http2 import Fields, http2_app, ok
 from tests.kit.sockets import Ticking, run, until
 
@@ -174,7 +174,8 @@ def test_an_http2_request_waits_for_its_app() -> None:
     async def story(ticking: Ticking) -> None:
         async with Workload(ticking) as workload:
             app = Http2App()
-            port = free_port()
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                port = free.getsockname()[1]
             workload.original = Addr("127.0.0.1", port)
             client = Http2Client(await workload.connect())
 

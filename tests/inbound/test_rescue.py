@@ -12,15 +12,9 @@ from proxy.policy.defaults import LOCALHOST
 from proxy.policy.meta import Meta, default_meta
 from proxy.policy.server import DETECT, Authorization, ServerPolicy, ServerRoute, ServerRule
 from tests.inbound.kit import OK, Client, Http2Client, Workload
-from tests.kit.sockets import Ticking, run, until
+from tests.kit.sockets import REFUSING, Ticking, run, until
 
 GET = b"GET / HTTP/1.1\r\nhost: foo.svc.cluster.local:5550\r\n\r\n"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        port: int = sock.getsockname()[1]
-        return port
 
 
 async def connect(workload: Workload, is_meshed: bool) -> Client:
@@ -51,7 +45,7 @@ def test_a_working_app() -> None:
 def test_an_app_that_refuses_to_be_connected(is_meshed: bool) -> None:
     async def story(ticking: Ticking) -> None:
         async with Workload(ticking) as workload:
-            workload.original = Addr("127.0.0.1", free_port())
+            workload.original = REFUSING
             client = await connect(workload, is_meshed)
             client.write(GET)
             answer = await client.rest()
@@ -97,7 +91,7 @@ def test_an_app_that_cannot_be_connected_in_time(is_meshed: bool) -> None:
 def test_an_http2_app_that_is_away(is_meshed: bool, is_grpc: bool) -> None:
     async def story(ticking: Ticking) -> None:
         async with Workload(ticking) as workload:
-            workload.original = Addr("127.0.0.1", free_port())
+            workload.original = REFUSING
             client = Http2Client(await connect(workload, is_meshed))
             fields = [("content-type", "application/grpc")] if is_grpc else []
             asked = client.get("/", *fields)

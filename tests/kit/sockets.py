@@ -10,11 +10,19 @@ from typing import Any
 
 import uvloop
 
+from proxy.core.addr import Addr
 from proxy.core.codec import Codec, Wire
 from proxy.core.flusher import Flusher
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
 from proxy.core.timers import Wheel
+
+_never_listens = socket.socket()
+_never_listens.bind(("0.0.0.0", 0))
+REFUSING = Addr("127.0.0.1", _never_listens.getsockname()[1])
+REFUSING_TOO = Addr("127.0.0.2", REFUSING.port)
+"""Every connect there is refused. The port is held as long as this process lives: one that was merely free may be given
+to a test of another worker."""
 
 
 class Recorder:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from proxy.balance.endpoints import Resolution, remove, reset
-from proxy.core.addr import Addr, addr
+from proxy.core.addr import Addr
 from proxy.core.meter import Meter
 from proxy.core.watch import Absent, Watch
 from proxy.policy.client import (
@@ -40,7 +40,7 @@ from proxy.policy.meta import Meta, default_meta
 from proxy.policy.profile import Profile
 from proxy.policy.route import FailureInjector, Filter, HeaderModifier, HttpMatch, PathMatch, Redirect, Unusable
 from tests.kit.network import SERVICE, Answering, Network, balance_policy, h2_request, h2_server, http_server
-from tests.kit.sockets import Ticking, run, until
+from tests.kit.sockets import REFUSING, Ticking, run, until
 
 WEB = "web.ns.svc.cluster.local:80"
 DST = Addr("10.43.0.7", 80)
@@ -172,8 +172,7 @@ def test_without_endpoints_the_first_request_waits_for_failfast_and_the_next_are
 def test_a_dead_http_1_endpoint_answers_502_each_time_and_a_dead_http_2_one_is_waited_for() -> None:
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)
-        with socket.create_server(("127.0.0.1", 0)) as gone:
-            dead = addr(*gone.getsockname())
+        dead = REFUSING
         network.fake.policies[DST] = Watch(balance_policy())
         source = network.fake.names[WEB] = Watch(reset({dead: EndpointMeta()}))
         network.start()
