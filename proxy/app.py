@@ -56,6 +56,7 @@ class App:
         self.config: Final = config
         self.reactor: Final = reactor
         self.drain: Final = Drain()
+        reactor.descriptors.ends_idle(self.drain.end_oldest_idle)
         self.registry: Final = Registry(reactor.clock, config.metrics_retain_idle_s)
         self.credentials: Final = Credentials(
             config.identity_server_name, config.identity_trust_anchors, config.identity_server_id
@@ -161,7 +162,7 @@ class App:
             is_held=True,
         )
         # Accepting begins later, when the address, port 0 resolved, is known.
-        self._bind("admin", [config.admin_listen_addr], self._accept_admin, inbound_options)
+        self._bind("admin", [config.admin_listen_addr], self._accept_admin, inbound_options._replace(is_admin=True))
         self._bind("inbound", [config.inbound_listen_addr], self.inbound.accept, inbound_options)
         self._bind("outbound", list(config.outbound_listen_addrs), self.outbound.accept, outbound_options)
         self.inbound.listens_at(self.listeners["inbound"][0].addr)

@@ -165,6 +165,8 @@ class Config:
     """SPONSON_OUTBOUND_SEARCH: what explicit clients may leave out of names, such as `default.svc.cluster.local`."""
     allow_loopback: bool
     """SPONSON_ALLOW_LOOPBACK: endpoints on loopback are no loops, unless they are our own listeners."""
+    request_head_timeout_s: float
+    """SPONSON_REQUEST_HEAD_TIMEOUT: an HTTP/1 request's head that has begun must end within this time."""
 
     @property
     def identity_local_name(self) -> str:

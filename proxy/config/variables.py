@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from proxy.config import syntax
 from proxy.config.ports import PortSet
+from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.names import Networks, Suffixes
 
@@ -106,4 +107,5 @@ VARIABLES: Final = (
     _ours("OUTBOUND_EXPLICIT"),
     Variable("OUTBOUND_SEARCH", syntax.suffixes, Suffixes(), "outbound_search", "SPONSON_"),
     _ours("ALLOW_LOOPBACK"),
+    Variable("REQUEST_HEAD_TIMEOUT", syntax.duration_s, limits.HEAD_S, "request_head_timeout_s", "SPONSON_"),
 )

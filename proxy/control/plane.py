@@ -110,6 +110,7 @@ class ControlPlane:
                 config.inbound_connect_timeout_s,
                 config.inbound_connect_keepalive_s,
                 config.inbound_connect_user_timeout_s,
+                is_reserved=True,
             )
         else:
             backoff = config.outbound_connect_backoff
@@ -117,6 +118,7 @@ class ControlPlane:
                 config.outbound_connect_timeout_s,
                 config.outbound_connect_keepalive_s,
                 config.outbound_connect_user_timeout_s,
+                is_reserved=True,
             )
             http2 = http2._replace(keepalive_interval_s=KEEPALIVE_S, keepalive_while_idle=False)
         scope = self._make_scope(client, target) if self._make_scope is not None else None

@@ -55,6 +55,8 @@ class DialOptions(NamedTuple):
     """Told why a dial failed, for the log; the codec hears `lost` with CONNECT_FAILED or CONNECT_TIMEOUT after it."""
     made: Made | None = None
     """Where the connection is noted as one of ours."""
+    is_reserved: bool = False
+    """Of the control plane: the last descriptors are for these."""
 
 
 def tune(sock: Any, options: Tuning) -> None:
@@ -112,6 +114,8 @@ class Connecting:
         try:
             sock = socket.socket(socket.AF_INET6 if addr.is_ipv6 else socket.AF_INET, socket.SOCK_STREAM)
             self._sock = sock
+            if not options.is_reserved and not reactor.descriptors.may_dial(sock.fileno()):
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             sock.setblocking(False)
             tune(sock, options)
             number = sock.connect_ex((addr.ip, addr.port))

@@ -8,12 +8,26 @@ gracefully; when the last has left, `on_empty` is called once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol, runtime_checkable
+
+from proxy.core.codec import CLOSED, Codec, Connection, MayIdle
+from proxy.core.faults import Faults
+from proxy.core.reason import Reason
 
 
 class Closes(Protocol):
     def close(self) -> None:
         """Finish what runs, take nothing new."""
+
+
+@runtime_checkable
+class EndsIdle(Protocol):
+    def end_if_idle(self) -> bool:
+        """End now if nothing is under way; False if something is, or if it is ending already."""
+
+
+_LOOKS: Final = 64
+"""Members that are looked at for one that is idle: those that were not are not looked at again before the others."""
 
 
 class Drain:
@@ -36,6 +50,16 @@ class Drain:
         self._members.pop(member, None)
         self._tell_if_empty()
 
+    def end_oldest_idle(self) -> bool:
+        """Of those that entered or were last found at work longest ago; False if none was idle."""
+        for _ in range(min(_LOOKS, len(self._members))):
+            member = next(iter(self._members))
+            del self._members[member]
+            self._members[member] = None
+            if isinstance(member, EndsIdle) and member.end_if_idle():
+                return True
+        return False
+
     def begin(self, on_empty: Callable[[], None]) -> None:
         self.is_draining = True
         self._on_empty = on_empty
@@ -48,3 +72,17 @@ class Drain:
         if on_empty is not None and not self._members:
             self._on_empty = None
             on_empty()
+
+
+def end_if_idle(connection: Connection, faults: Faults) -> bool:
+    """Of an accepted connection: whatever is not understood yet counts as idle, a tunnel never does."""
+    codec: Codec | None = connection.codec
+    if codec is CLOSED or (codec is not None and not (isinstance(codec, MayIdle) and codec.is_idle())):
+        return False
+    faults.count_as("idle_ended")
+    if codec is not None:
+        codec.close()
+        connection.hand_over(CLOSED)
+        codec.lost(Reason.SHUTDOWN)
+    connection.abort(Reason.SHUTDOWN)
+    return True

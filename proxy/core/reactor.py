@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from proxy.core.descriptors import Descriptors
 from proxy.core.flusher import Flusher
 from proxy.core.timers import Wheel
 from proxy.core.turns import Turns
@@ -19,13 +20,14 @@ Clock = Callable[[], float]
 
 
 class Reactor:
-    __slots__ = ("loop", "flusher", "wheel", "clock", "turns", "handshakes")
+    __slots__ = ("loop", "flusher", "wheel", "clock", "turns", "handshakes", "descriptors")
 
     def __init__(self, loop: Any, flusher: Flusher, wheel: Wheel, clock: Clock) -> None:
         self.loop = loop
         self.flusher = flusher
         self.wheel = wheel
         self.clock = clock
+        self.descriptors = Descriptors()
         self.turns = Turns(loop, clock)
         """Connections, and updates of the control plane, that have more at hand than their share of one turn."""
         self.handshakes = Turns(loop, clock)

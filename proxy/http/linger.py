@@ -55,6 +55,9 @@ class Linger:
             self._end()
             self._wire.abort(Reason.COMPLETE)
 
+    def is_idle(self) -> bool:
+        return True
+
     def expired(self) -> None:
         """Of the wheel: long enough, unless the client is still busy with reading its answer."""
         self._deadline = None

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from proxy.core.addr import Addr
 from proxy.core.codec import Codec, Connection, Wire
+from proxy.core.drain import end_if_idle
 from proxy.core.meter import Meter
 from proxy.core.reason import Reason
 from proxy.inbound import labels
@@ -153,6 +154,19 @@ class Arrival:
         if self._peek is not None:
             self._peek.cancel()
         self._drop()
+
+    def end_if_idle(self) -> bool:
+        """There are no descriptors left, and nothing is under way here."""
+        connection = self._connection
+        if connection is None:
+            if self._sock is None:
+                return False
+            if self._peek is not None:
+                self._peek.cancel()
+            self.fault("idle_ended")
+            self._drop()
+            return True
+        return end_if_idle(connection, self.parts.registry.faults("inbound"))
 
     # ---- TLS
 

@@ -201,7 +201,9 @@ class Permitted:
 def serve_http1(arrival: Arrival, wire: Wire, next_: Stage) -> Codec:
     reactor = arrival.parts.reactor
     faults = arrival.parts.registry.faults("inbound")
-    return H1Server(wire, HttpConnection(arrival, next_, False), reactor.clock, reactor.wheel, faults)
+    codec = H1Server(wire, HttpConnection(arrival, next_, False), reactor.clock, reactor.wheel, faults)
+    codec.head_timeout_s = arrival.parts.config.request_head_timeout_s
+    return codec
 
 
 def serve_http2(arrival: Arrival, wire: Wire, next_: Stage) -> Codec:

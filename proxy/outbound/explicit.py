@@ -17,6 +17,7 @@ from typing import Any, Final
 from proxy.core import limits
 from proxy.core.addr import Addr, addr
 from proxy.core.codec import Codec, Wire
+from proxy.core.drain import end_if_idle
 from proxy.core.errors import ProtocolError
 from proxy.core.names import dns_name, searched
 from proxy.core.reactor import Reactor
@@ -72,6 +73,10 @@ class ExplicitConnection:
 
     def close(self) -> None:
         self._connection.codec.close()
+
+    def end_if_idle(self) -> bool:
+        """There are no descriptors left, and nothing is under way here."""
+        return end_if_idle(self._connection, self.protocols.given.registry.faults("outbound"))
 
     def destination(self, authority: bytes, default_port: int) -> Destination:
         """What is (going to be) known about an authority, held until this connection ends. RefusedError if it may not be asked for."""
@@ -177,6 +182,9 @@ class Opening:
     def close(self) -> None:
         self._over()
         self._wire.abort(Reason.SHUTDOWN)
+
+    def is_idle(self) -> bool:
+        return True
 
     def expired(self) -> None:
         """Of the wheel: a client that has nothing to ask holds no descriptor."""

@@ -15,6 +15,7 @@ from typing import Any, Final
 from proxy.config.http2 import server_settings
 from proxy.core.addr import Addr
 from proxy.core.codec import Codec, Wire
+from proxy.core.drain import end_if_idle
 from proxy.core.errors import report_fault
 from proxy.core.watch import Absent
 from proxy.http.exchange import Stage
@@ -85,7 +86,9 @@ class Protocols:
         reactor = self.given.reactor
         if is_http2:
             return H2Server(wire, stage, reactor.clock, self._h2_settings, reactor.wheel)
-        return H1Server(wire, stage, reactor.clock, reactor.wheel, self.given.registry.faults("outbound"))
+        codec = H1Server(wire, stage, reactor.clock, reactor.wheel, self.given.registry.faults("outbound"))
+        codec.head_timeout_s = self.given.config.request_head_timeout_s
+        return codec
 
     def opaque(self, wire: Wire, destination: Destination, target: Addr, sni: str | None = None) -> Codec:
         """Tunnel it from the next turn of the loop on: a refusal ends a wire, which must have its codec by then."""
@@ -178,6 +181,11 @@ class Accepted:
             self._connection.codec.close()
         else:
             self._end()
+
+    def end_if_idle(self) -> bool:
+        """There are no descriptors left, and nothing is under way here."""
+        connection = self._connection
+        return connection is not None and end_if_idle(connection, self._protocols.given.registry.faults("outbound"))
 
     def expired(self) -> None:
         """Of the wheel: is it still there? Nobody reads a connection that waits for its destination."""

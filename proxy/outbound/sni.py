@@ -62,6 +62,9 @@ class HelloCodec:
             self._end()
             self._wire.abort(Reason.SHUTDOWN)
 
+    def is_idle(self) -> bool:
+        return not self._is_over
+
     def expired(self) -> None:
         self._fail("SNI detection timed out")
 

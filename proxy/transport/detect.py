@@ -124,6 +124,9 @@ class DetectCodec:
             self._forget()
             self._wire.abort(Reason.SHUTDOWN)
 
+    def is_idle(self) -> bool:
+        return True
+
     def expired(self) -> None:
         self._say(Detection.NOT_HTTP if self._held else Detection.READ_TIMEOUT)
 

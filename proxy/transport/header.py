@@ -209,6 +209,9 @@ class HeaderCodec:
             self._finish()
             self._on_failed(reason.value)
 
+    def is_idle(self) -> bool:
+        return True
+
     def close(self) -> None:
         """Nobody knows yet where it goes: it ends, and neither callback is called."""
         if self._on_header is not None:

@@ -36,6 +36,8 @@ class ListenOptions(NamedTuple):
     """SO_REUSEPORT: several workers listen on one port."""
     is_held: bool = False
     """Bound and listening, but accepting only after `start`: clients wait in the backlog."""
+    is_admin: bool = False
+    """Of the admin port, which is to answer when clients have taken all descriptors that they may have."""
     on_error: Callable[[OSError], None] | None = None
     """Each accept that failed, to count it."""
 
@@ -95,9 +97,20 @@ class Listener:
             self._reactor.loop.remove_reader(sock.fileno())
 
     def expired(self) -> None:
-        """Of the wheel: the rest is over."""
+        """Of the wheel: the rest is over, if there are descriptors again."""
         self._resting = None
-        self.start()
+        sock = self._sock
+        if sock is None:
+            return
+        descriptors = self._reactor.descriptors
+        if self._may_accept(descriptors.next_fd(sock.fileno())) or descriptors.make_room():
+            self.start()
+        else:
+            self._rest()
+
+    def _may_accept(self, fd: int) -> bool:
+        descriptors = self._reactor.descriptors
+        return descriptors.may_accept_admin(fd) if self._options.is_admin else descriptors.may_accept(fd)
 
     def _on_readable(self) -> None:
         for _ in range(_ACCEPTS_PER_WAKE_UP):
@@ -113,7 +126,13 @@ class Listener:
                 if error.errno in _EXHAUSTED:
                     return
                 continue
+            fd = accepted.fileno()
             self._begin(accepted, name)
+            if not self._may_accept(fd):
+                # One at a time from here on, and none while nobody is idle: the rest of the descriptors is kept.
+                if not self._reactor.descriptors.make_room():
+                    self._rest()
+                return
 
     def _on_accept_error(self, error: OSError) -> None:
         self.accept_errors += 1
@@ -121,8 +140,13 @@ class Listener:
         if self._options.on_error is not None:
             self._options.on_error(error)
         if error.errno in _EXHAUSTED:
-            self._stop_accepting()
-            wheel = self._reactor.wheel
+            self._reactor.descriptors.make_room()
+            self._rest()
+
+    def _rest(self) -> None:
+        self._stop_accepting()
+        wheel = self._reactor.wheel
+        if self._resting is None:
             self._resting = wheel.arm(self, wheel.ticks(_REST_S))
 
     def _begin(self, accepted: socket.socket, name: Any) -> None:

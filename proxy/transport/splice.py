@@ -9,6 +9,7 @@ own connection, and the relay does the rest.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Callable
@@ -66,6 +67,8 @@ class Splice:
             # The loop lets nobody watch a descriptor of its transports: these are other names of them.
             fds.append(os.dup(source.fileno()))
             fds.append(os.dup(sink.fileno()))
+            if not source.reactor.descriptors.may_accept(max(fds)):
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))  # four for one direction: others need them more
         except OSError:
             for fd in fds:
                 os.close(fd)

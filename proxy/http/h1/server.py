@@ -24,6 +24,7 @@ from proxy.http.h1.body import BodyReader, last_chunk, write_chunk
 from proxy.http.h1.expect import asks_to_continue
 from proxy.http.h1.refusal import BAD_TARGET, refused
 from proxy.http.h1.repair import skip_empty_lines, with_crlf
+from proxy.http.h1.slow_head import SlowHead
 from proxy.http.head import HTTP_1_0, TUNNEL, UNKNOWN, ResponseHead
 from proxy.http.headers import Field
 from proxy.http.linger import Linger
@@ -43,16 +44,14 @@ class H1Server:
     __slots__ = (
         "_wire", "_stage", "_clock", "_wheel", "_state", "_held", "_exchange", "_body", "_last", "_is_head", "_is_http_1_0",
         "_closes", "_is_chunked", "_ends_by_close", "_is_sending", "_has_eof", "_is_writable", "_pauses", "_is_advancing",
-        "_drained", "_faults",
+        "_drained", "_faults", "_slow_head", "head_timeout_s",
     )  # fmt: skip
 
     def __init__(
         self, wire: Wire, stage: Stage, clock: Clock, wheel: Wheel | None = None, faults: Faults | None = None
     ) -> None:
-        """With a wheel, a client that will not hang up after our last answer is closed after `limits.LINGER_S`.
-
-        `faults` counts the requests that are refused here.
-        """
+        """With a wheel, a client that will not hang up after our last answer is closed after `limits.LINGER_S`, and one
+        that does not end a head that it has begun after `head_timeout_s`. `faults` counts the requests that are refused."""
         self._wire = wire
         self._stage = stage
         self._clock = clock
@@ -61,17 +60,16 @@ class H1Server:
         self._held = b""
         self._exchange: Exchange | None = None
         self._body = BodyReader(self)
-        self._last: Linger | None = None
-        """Who has the wire once our last answer is written."""
+        self._last: Linger | None = None  # who has the wire once our last answer is written
         self._is_head = self._is_http_1_0 = self._closes = self._is_chunked = False
-        self._ends_by_close = False
-        """The response that is being written has no other end."""
-        self._is_sending = False
-        """The client sends its body, or was told to."""
+        self._ends_by_close = False  # the response that is being written has no other end
+        self._is_sending = False  # the client sends its body, or was told to
         self._has_eof = self._is_advancing = False
         self._is_writable = True
         self._pauses = self._drained = 0
         self._faults = faults
+        self._slow_head: SlowHead | None = None
+        self.head_timeout_s = limits.HEAD_S
 
     # ---- Codec
 
@@ -263,6 +261,8 @@ class H1Server:
             if better is None or better == data:
                 raise
             return better
+        if self._slow_head is not None:
+            self._slow_head = self._slow_head.stop()
         is_http_1_0 = self._is_http_1_0 = head.version == HTTP_1_0
         self._closes = block.closes or is_http_1_0
         self._is_head = head.method == b"HEAD"
@@ -285,7 +285,17 @@ class H1Server:
         if len(data) > limits.HEAD_BYTES:
             raise h1.over_limit(data)
         self._held = data
+        if self._slow_head is None and self._wheel is not None:
+            self._slow_head = SlowHead(self, self._wheel, self.head_timeout_s)
         return b""
+
+    def head_too_slow(self) -> None:
+        self._slow_head = None
+        self._held = b""
+        self._refuse(ProtocolError("the head of the request did not end in time", Reason.SLOW_OPENING, 408))
+
+    def is_idle(self) -> bool:
+        return self._exchange is None
 
     def _hold(self, data: bytes) -> bytes:
         self._held = data
@@ -311,8 +321,7 @@ class H1Server:
     def _go_on(self) -> None:
         """Read what was held back."""
         self.resume_reading(READ_AHEAD)
-        held = self._held
-        self._held = b""
+        held, self._held = self._held, b""
         if held or self._has_eof:
             self._advance(held)
 
@@ -362,8 +371,7 @@ class H1Server:
         self._state = _TUNNEL
         self._wire.write(h1.write_response(head, date_line(head, self._clock()) + b"\r\n", False))
         self.resume_reading(READ_AHEAD)
-        held = self._held
-        self._held = b""
+        held, self._held = self._held, b""
         exchange = self._exchange
         if exchange is not None and held:
             exchange.request_data(held, False)
@@ -385,6 +393,8 @@ class H1Server:
         self._state = _CLOSED
         self._held = b""
         self._body.close()
+        if self._slow_head is not None:
+            self._slow_head = self._slow_head.stop()
 
     def __repr__(self) -> str:
         return f"H1Server {_STATES[self._state]} {self._exchange!r}"

@@ -67,6 +67,9 @@ class H2Server(H2Connection):
             self.wire.write(frame.goaway(LAST_ID, NO_ERROR) + frame.ping(_DRAIN))
             self.alarms.arm(alarms.CLOSING, limits.GOAWAY_S)
 
+    def is_idle(self) -> bool:
+        return not self.streams
+
     # ---- H2Connection
 
     def receive_pong(self, payload: bytes) -> None:

@@ -1,0 +1,67 @@
+"""Descriptors: a few are always kept for what must go on when clients have taken all the others.
+
+The kernel gives out the lowest number that is free, so the number of a new
+descriptor says how many are in use at least: no books are kept. Whoever opens
+one looks at its number. Beyond its share it makes room first: the connection
+that has been idle for longest is ended, wherever it came from. Accepting
+clients stops first, then connecting for them; then the admin port takes
+nobody new without ending somebody idle; the last ones are the control
+plane's, for certificates above all.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Callable
+from typing import Final
+
+_LEAST: Final = 16
+_MOST: Final = 1024
+"""Of what accepting clients leaves free: an eighth of the limit, but not fewer or more than so many."""
+
+
+class Descriptors:
+    __slots__ = ("limit", "_end_idle", "_spare")
+
+    def __init__(self, limit: int | None = None) -> None:
+        """`limit`: RLIMIT_NOFILE as it is when this is made, unless told otherwise."""
+        if limit is None:
+            limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if limit < 0:
+            limit = 1 << 62  # RLIM_INFINITY
+        self.limit: Final = limit
+        self._spare: Final = min(max(limit // 8, _LEAST), _MOST)
+        self._end_idle: Callable[[], bool] | None = None
+
+    def ends_idle(self, end_idle: Callable[[], bool]) -> None:
+        """`end_idle` ends the connection that has been idle longest, and says whether there was one."""
+        self._end_idle = end_idle
+
+    def may_accept(self, fd: int) -> bool:
+        """After accepting a client as `fd`: may there be another?"""
+        return fd < self.limit - self._spare
+
+    def may_accept_admin(self, fd: int) -> bool:
+        return fd < self.limit - self._spare // 4
+
+    def may_dial(self, fd: int) -> bool:
+        """For a client. False: the connection must not be made; room is made for the next one."""
+        if fd < self.limit - self._spare // 2:
+            return True
+        self.make_room()
+        return fd < self.limit - self._spare // 4
+
+    def make_room(self) -> bool:
+        """End the connection that has been idle longest; False if none is idle. Its descriptor is free soon, not at once."""
+        end_idle = self._end_idle
+        return end_idle is not None and end_idle()
+
+    def next_fd(self, any_fd: int) -> int:
+        """The number that the next descriptor would have; the limit if there is none."""
+        try:
+            fd = os.dup(any_fd)
+        except OSError:
+            return self.limit
+        os.close(fd)
+        return fd
