@@ -58,10 +58,10 @@ class Descriptors:
         return end_idle is not None and end_idle()
 
     def next_fd(self, any_fd: int) -> int:
-        """The number that the next descriptor would have; the limit if there is none."""
+        """The number that the next descriptor would have; 0 if none can be had, so that whoever wants one meets the error."""
         try:
             fd = os.dup(any_fd)
         except OSError:
-            return self.limit
+            return 0
         os.close(fd)
         return fd

@@ -50,3 +50,9 @@ def skip_empty_lines(data: bytes) -> bytes:
     """Empty lines before a request line are ignored (section 2.2)."""
     match = _empty_lines(data)
     return data[match.end() :] if match is not None else data
+
+
+def repaired(data: bytes) -> bytes | None:
+    """`data` as a client should have begun it: without empty lines before its request, or with CRLF; None if nothing is to be done."""
+    better = skip_empty_lines(data) if data[0] < 0x20 else with_crlf(data)
+    return None if better == data else better

@@ -23,7 +23,7 @@ from proxy.http.h1.block import header_block
 from proxy.http.h1.body import BodyReader, last_chunk, write_chunk
 from proxy.http.h1.expect import asks_to_continue
 from proxy.http.h1.refusal import BAD_TARGET, refused
-from proxy.http.h1.repair import skip_empty_lines, with_crlf
+from proxy.http.h1.repair import repaired
 from proxy.http.h1.slow_head import SlowHead
 from proxy.http.head import HTTP_1_0, TUNNEL, UNKNOWN, ResponseHead
 from proxy.http.headers import Field
@@ -194,8 +194,6 @@ class H1Server:
             if not self._pauses:
                 self._wire.resume_reading()
 
-    # ---- BodySink
-
     def body_data(self, data: bytes, end: bool) -> None:
         exchange = self._exchange
         if exchange is None:
@@ -213,8 +211,6 @@ class H1Server:
             return
         self._state = _WAIT
         exchange.request_trailers(fields)
-
-    # ---- reading
 
     def _advance(self, data: bytes) -> None:
         self._is_advancing = True
@@ -257,8 +253,8 @@ class H1Server:
             block = header_block(text)
             head, is_good = h1.read_request(start_line, block)
         except ProtocolError:
-            better = skip_empty_lines(data) if data[0] < 0x20 else with_crlf(data)
-            if better is None or better == data:
+            better = repaired(data)
+            if better is None:
                 raise
             return better
         if self._slow_head is not None:
@@ -279,8 +275,8 @@ class H1Server:
         return data[end + 4 :]
 
     def _partial_head(self, data: bytes) -> bytes:
-        better = skip_empty_lines(data) if data[0] < 0x20 else with_crlf(data)
-        if better is not None and better != data:
+        better = repaired(data)
+        if better is not None:
             return better
         if len(data) > limits.HEAD_BYTES:
             raise h1.over_limit(data)
@@ -333,8 +329,6 @@ class H1Server:
         elif self._state == _BODY and self._drained > limits.DRAIN_BYTES:
             self._finish()
 
-    # ---- what the client did wrong
-
     def _refuse(self, error: ProtocolError) -> None:
         exchange = self._exchange
         if exchange is not None:
@@ -349,8 +343,6 @@ class H1Server:
                     h1.write_response(head, date_line(head, self._clock()) + b"Connection: close\r\n\r\n", False)
                 )
             self._finish()
-
-    # ---- the end of a response, and of the connection
 
     def _response_ended(self) -> None:
         if self._state == _TUNNEL:
