@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ssl
-import tempfile
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, Final
 
 import hpack
@@ -15,14 +13,11 @@ from proxy.http import grpc
 from proxy.http.h2.hpack import Decoder
 from proxy.http.h2.hpack_encoder import Encoder
 from proxy.http.headers import Field, field
-from proxy.mesh.kinds.catalog import CATALOG
-from proxy.mesh.store.manifests import ManifestErrors, load
 from proxy.tls.hello import INCOMPLETE, Hello, NoHello, read_hello
 from proxy.transport.header import HeaderError, TransportHeader, decode, encode
-from tests.fuzz import codecs
+from tests.fuzz import codecs, manifests
 from tests.fuzz.codecs import cut
 from tests.fuzz.target import Target
-from tests.mesh.kit import SERVICE, workload
 
 # ---- HPACK
 
@@ -122,37 +117,6 @@ def run_grpc_words(data: bytes) -> None:
         assert again is not None and again <= timeout_s * 1.000001
 
 
-# ---- manifests
-
-
-def run_manifests(data: bytes) -> None:
-    """Whatever it is, it can be read, and every complaint names the file."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "fuzz.yaml"
-        path.write_bytes(data)
-        try:
-            found = load(Path(folder), CATALOG).faults
-        except ManifestErrors as refused:
-            found = refused.faults
-            assert found
-    assert all(one.source.file == str(path) and one.text for one in found)
-
-
-_SLICE: Final = """\
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {name: web-1, labels: {kubernetes.io/service-name: web}}
-addressType: IPv4
-ports: [{name: http, port: 5000}]
-endpoints: [{addresses: [10.0.0.1], conditions: {ready: true}}]
-"""
-_LISTS: Final = "apiVersion: v1\nkind: List\nitems: &a\n- {apiVersion: v1, kind: List, items: *a}\n"
-YAML_TOKENS: Final = (
-    b"---\n", b": ", b"- ", b"[", b"{", b"}", b"]", b"&a ", b"*a", b"!!python/object:os.system ", b"!!binary ", b"<<: ", b"null", b"~",
-    b"0x10", b"1e9", b"99999999999999999999", b"-1", b"2001-01-01", b"true", b"'", b'"', b"|\n", b">\n", b"\t", b"\xff", b"\xef\xbb\xbf", b"#",
-    b"kind: List\nitems:\n", b"? ", b"%YAML 9.9\n", b"10.0.0.256", b"::1", b"port: 0", b"port: 65536", b"[[[[[[[[",
-)  # fmt: skip
-
 TARGETS: Final = (
     *codecs.TARGETS,
     Target("hpack", run_hpack, (ProtocolError,), hpack_seeds(), HPACK_TOKENS),
@@ -209,10 +173,10 @@ TARGETS: Final = (
     ),
     Target(
         "manifests",
-        run_manifests,
+        manifests.run,
         (),
-        ((SERVICE + workload("web-0", 5000)).encode(), _SLICE.encode(), _LISTS.encode()),
-        YAML_TOKENS,
+        manifests.seeds(),
+        manifests.TOKENS,
         runs=400,
     ),
 )

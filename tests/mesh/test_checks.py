@@ -27,7 +27,7 @@ spec: {}
 """
 
 ODD = {
-    SERVICE: "spec.selector: no ExternalWorkload or Pod in namespace default has the labels app=web",
+    SERVICE: "spec.selector: no ExternalWorkload in namespace default has the labels app=web",
     SERVICE + workload("web-0", 5000).replace("name: http", "name: htp"): (
         "spec.ports[0].targetPort: none of 1 selected workloads has a port called 'http': they have htp: "
         "did you mean htp?"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from proxy.api import destination_pb2 as pb
@@ -12,6 +12,7 @@ from proxy.mesh.kinds.workloads.pod import Pod, metric_labels
 from proxy.mesh.kinds.workloads.workload import Workload
 from proxy.mesh.net import address_message
 from proxy.mesh.store.snapshot import View
+from proxy.policy.endpoint import HINT_H2, HINT_OPAQUE, EndpointMeta, TlsIdentity
 
 _WEIGHT: Final = 10000
 
@@ -31,23 +32,42 @@ class Endpoint:
     is_ready: bool = True
 
 
-def weighted(view: View, endpoint: Endpoint) -> pb.WeightedAddr:
-    """An endpoint as discovery describes it, without what depends on who asks."""
-    message = pb.WeightedAddr(addr=address_message(endpoint.addr), weight=_WEIGHT)
+def weighted(view: View, endpoint: Endpoint, locality: str = "") -> pb.WeightedAddr:
+    """An endpoint as discovery describes it; `locality` as seen from who asks, if that is said."""
+    return weighted_message(endpoint.addr, described(view, endpoint, locality))
+
+
+def described(view: View, endpoint: Endpoint, locality: str) -> EndpointMeta:
+    """What a proxy is to know of an endpoint."""
     workload = endpoint.workload
-    if workload is None:
-        return message
-    message.metric_labels.update(_labels(view, workload, endpoint.zone))
+    labels = {} if workload is None else _labels(view, workload, endpoint.zone)
+    if locality:
+        labels["zone_locality"] = locality
+    meta = EndpointMeta(tuple(sorted(labels.items())), weight=_WEIGHT)
     port = endpoint.addr.port
-    if not workload.identity or (isinstance(workload, Pod) and port in config_of(view, workload).skipped_ports):
-        return message
-    message.tls_identity.CopyFrom(tls_identity(workload))
+    if workload is None or not workload.identity:
+        return meta
+    if isinstance(workload, Pod) and port in config_of(view, workload).skipped_ports:
+        return meta
     is_opaque = is_opaque_at(view, workload, port)
-    if _is_reached_at_proxy(workload, port, is_opaque):
-        message.protocol_hint.opaque_transport.inbound_port = workload.inbound_port
-    if is_opaque:
+    return replace(
+        meta,
+        tls=TlsIdentity(workload.identity, workload.server_name),
+        hint=HINT_OPAQUE if is_opaque else HINT_H2,
+        opaque_transport_port=workload.inbound_port if _is_reached_at_proxy(workload, port, is_opaque) else 0,
+    )
+
+
+def weighted_message(addr: Addr, meta: EndpointMeta) -> pb.WeightedAddr:
+    """The inverse of how a proxy reads it (control/convert/endpoint.py)."""
+    message = pb.WeightedAddr(addr=address_message(addr), weight=meta.weight, metric_labels=dict(meta.labels))
+    if meta.tls is not None:
+        message.tls_identity.CopyFrom(_tls_identity(meta.tls))
+    if meta.opaque_transport_port:
+        message.protocol_hint.opaque_transport.inbound_port = meta.opaque_transport_port
+    if meta.hint == HINT_OPAQUE:
         message.protocol_hint.opaque.SetInParent()
-    else:
+    elif meta.hint == HINT_H2:
         message.protocol_hint.h2.SetInParent()
     return message
 
@@ -71,10 +91,10 @@ def _labels(view: View, workload: Workload, zone: str) -> dict[str, str]:
     return labels
 
 
-def tls_identity(workload: Workload) -> pb.TlsIdentity:
-    server_name = pb.TlsIdentity.DnsLikeIdentity(name=workload.server_name)
-    if "://" in workload.identity:
-        uri = pb.TlsIdentity.UriLikeIdentity(uri=workload.identity)
+def _tls_identity(tls: TlsIdentity) -> pb.TlsIdentity:
+    server_name = pb.TlsIdentity.DnsLikeIdentity(name=tls.server_name)
+    if "://" in tls.server_id:
+        uri = pb.TlsIdentity.UriLikeIdentity(uri=tls.server_id)
         return pb.TlsIdentity(uri_like_identity=uri, server_name=server_name)
-    name = pb.TlsIdentity.DnsLikeIdentity(name=workload.identity)
+    name = pb.TlsIdentity.DnsLikeIdentity(name=tls.server_id)
     return pb.TlsIdentity(dns_like_identity=name, server_name=server_name)

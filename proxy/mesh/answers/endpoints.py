@@ -18,8 +18,7 @@ from proxy.mesh.kinds.node import NODE
 from proxy.mesh.kinds.services.endpoint_slice import BY_SERVICE, EndpointSlice, SliceEndpoint
 from proxy.mesh.kinds.services.endpoints import ENDPOINTS
 from proxy.mesh.kinds.services.service import SERVICE, Service
-from proxy.mesh.kinds.workloads import external_workload, pod
-from proxy.mesh.kinds.workloads.external_workload import EXTERNAL_WORKLOAD, ExternalWorkload
+from proxy.mesh.kinds.workloads.external_workload import BY_LABEL, EXTERNAL_WORKLOAD, ExternalWorkload
 from proxy.mesh.kinds.workloads.pod import POD, Pod
 from proxy.mesh.kinds.workloads.vitals import VITALS
 from proxy.mesh.kinds.workloads.workload import Workload
@@ -98,12 +97,10 @@ class EndpointsOf(Question[Found]):
 
 
 def _described(view: View, endpoint: Endpoint, zone: str) -> pb.WeightedAddr:
-    message = weighted(view, endpoint)
     locality = UNKNOWN_ZONE
     if zone and endpoint.zone and endpoint.workload is not None:
         locality = LOCAL if endpoint.zone == zone else REMOTE
-    message.metric_labels["zone_locality"] = locality
-    return message
+    return weighted(view, endpoint, locality)
 
 
 def endpoints(view: View, service: Service, port: int) -> list[Endpoint]:
@@ -181,17 +178,13 @@ def _target(view: View, target: tuple[str, Key]) -> Workload | None:
 
 
 def _selected(view: View, service: Service, port: int) -> Iterator[Endpoint]:
-    """Workloads that a selector chooses; pods only where no slice speaks for them, since clusters keep slices."""
+    """External workloads that a selector chooses. Of pods slices speak, as in a cluster."""
     if not service.selector:
         return
     defined = service.port(port)
-    label = (service.namespace, *service.selector[0])
-    pods = () if _slices(view, service) else view.found(pod.BY_LABEL, label)
-    for workload in (*view.found(external_workload.BY_LABEL, label), *pods):
+    for workload in view.found(BY_LABEL, (service.namespace, *service.selector[0])):
         number = workload.target_port(port if defined is None else defined.target)
         is_up = workload.is_ready or service.publishes_not_ready
-        if number is None or not is_up or not workload.is_selected(service.selector):
-            continue
-        node = workload.node if isinstance(workload, Pod) else ""
-        for ip in workload.ips:
-            yield Endpoint(Addr(ip, number), workload, node=node, hostname=workload.name)
+        if number is not None and is_up and workload.is_selected(service.selector):
+            for ip in workload.ips:
+                yield Endpoint(Addr(ip, number), workload, hostname=workload.name)

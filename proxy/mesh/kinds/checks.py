@@ -12,7 +12,6 @@ from proxy.mesh.kinds.services.service_profile import SERVICE_PROFILE, ServicePr
 from proxy.mesh.kinds.workloads import external_workload, pod
 from proxy.mesh.kinds.workloads.external_workload import EXTERNAL_WORKLOAD, ExternalWorkload
 from proxy.mesh.kinds.workloads.pod import POD
-from proxy.mesh.kinds.workloads.workload import Workload
 from proxy.mesh.manifests.kind import Key, Kind
 from proxy.mesh.manifests.schema import likely
 from proxy.mesh.model import CLUSTER_DOMAIN
@@ -26,11 +25,13 @@ def check_service(service: Service, view: View) -> Iterable[str]:
     if service.external_name or not service.selector or _has_own_endpoints(view, service.key):
         return
     label = (service.namespace, *service.selector[0])
-    known = (*view.found(external_workload.BY_LABEL, label), *view.found(pod.BY_LABEL, label))
+    known = view.found(external_workload.BY_LABEL, label)
     chosen = [one for one in known if one.is_selected(service.selector)]
     if not chosen:
         labels = ", ".join(f"{name}={value}" for name, value in service.selector)
-        yield f"spec.selector: no ExternalWorkload or Pod in namespace {service.namespace} has the labels {labels}"
+        text = f"spec.selector: no ExternalWorkload in namespace {service.namespace} has the labels {labels}"
+        has_pods = any(one.is_selected(service.selector) for one in view.found(pod.BY_LABEL, label))
+        yield f"{text}; Pods have, but it takes an EndpointSlice to make them endpoints" if has_pods else text
         return
     for index, port in enumerate(service.ports):
         yield from _check_target(index, port, chosen)
@@ -40,7 +41,7 @@ def _has_own_endpoints(view: View, key: Key) -> bool:
     return bool(view.found(BY_SERVICE, key)) or view.one(ENDPOINTS, key) is not None
 
 
-def _check_target(index: int, port: ServicePort, chosen: list[Workload]) -> Iterable[str]:
+def _check_target(index: int, port: ServicePort, chosen: list[ExternalWorkload]) -> Iterable[str]:
     if isinstance(port.target, int) or any(one.target_port(port.target) is not None for one in chosen):
         return
     names = tuple(sorted({name for one in chosen for name, _ in one.ports if name}))
