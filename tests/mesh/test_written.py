@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.api import destination_pb2 as pb
@@ -44,6 +44,7 @@ def metas(draw: Any) -> EndpointMeta:
     )
 
 
+@settings(deadline=None)
 @given(ADDRESSES, metas())
 def test_an_endpoint_is_read_as_it_was_written(address: Addr, meta: EndpointMeta) -> None:
     message = weighted_message(address, meta)
@@ -107,6 +108,7 @@ def read_response(message: pb.ResponseMatch) -> Condition:
     return Condition(statuses=(message.status.min, message.status.max))
 
 
+@settings(deadline=None)
 @given(ROUTES)
 def test_a_profiles_route_is_read_as_it_was_written(route: ProfileRoute) -> None:
     message = pb.Route.FromString(route_message(route).SerializeToString())
@@ -117,6 +119,7 @@ def test_a_profiles_route_is_read_as_it_was_written(route: ProfileRoute) -> None
     assert classes == [(one.condition, one.is_failure) for one in route.response_classes]
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(NAMES, st.integers(1, 1 << 20)), max_size=4), st.integers(1, 65535))
 def test_overrides_are_read_as_they_were_written(overrides: list[tuple[str, int]], port: int) -> None:
     message = pb.DestinationProfile(dst_overrides=[override_message(name, weight, port) for name, weight in overrides])
