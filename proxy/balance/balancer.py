@@ -8,6 +8,7 @@ fails everyone, now and later (reference: balancing, sections 1 to 4).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -15,6 +16,7 @@ from proxy.balance.endpoints import ABSENT, FAILED, PENDING, Resolution
 from proxy.balance.ewma import PeakEwma
 from proxy.balance.p2c import P2c
 from proxy.balance.waiting import Waiting
+from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.reactor import Reactor
 from proxy.core.watch import Watch
@@ -49,7 +51,21 @@ class LineLimits(NamedTuple):
 
 
 class Balancer(Generic[E, M]):
-    __slots__ = ("waiting", "error", "p2c", "_endpoints", "_served", "_make", "_resolution", "_clock")
+    __slots__ = (
+        "waiting",
+        "error",
+        "p2c",
+        "_endpoints",
+        "_served",
+        "_make",
+        "_resolution",
+        "_clock",
+        "_turns",
+        "_wanted",
+        "_coming",
+        "_leaving",
+        "_is_waiting",
+    )
 
     def __init__(
         self,
@@ -69,6 +85,13 @@ class Balancer(Generic[E, M]):
         self._make = make
         self._resolution = resolution
         self._clock = reactor.clock
+        self._turns = reactor.turns
+        self._wanted: Mapping[Addr, M] = {}
+        self._coming: deque[Addr] = deque()
+        """Wanted, and not made yet."""
+        self._leaving: dict[E, None] = {}
+        """Evicted, and not closed yet."""
+        self._is_waiting = False
         resolution.subscribe(self._apply)
         self._apply(resolution.value)
 
@@ -84,12 +107,16 @@ class Balancer(Generic[E, M]):
         """Nobody dispatches any more: let go of the resolution and of every endpoint."""
         self._resolution.unsubscribe(self._apply)
         self._resolution.close()
+        self._coming.clear()
         self._evict(list(self._endpoints))
+        self._go_on()
         self.waiting.part()
 
     # ---- readiness of endpoints
 
     def became_ready(self, endpoint: E) -> None:
+        if endpoint in self._leaving:
+            return
         self.p2c.add(endpoint)
         self.waiting.became_ready()
 
@@ -124,14 +151,42 @@ class Balancer(Generic[E, M]):
         wanted: Mapping[Addr, M] = {} if state == ABSENT else resolution.endpoints
         kept = self._endpoints
         self._evict([addr for addr, (meta, _) in kept.items() if addr not in wanted or wanted[addr] != meta])
-        for addr, meta in wanted.items():
-            if addr not in kept:
-                endpoint = self._make(addr, meta)
-                kept[addr] = (meta, endpoint)
-                endpoint.start(self)
+        self._wanted = wanted
+        self._coming = deque([addr for addr in wanted if addr not in kept])
+        self._go_on()
 
     def _evict(self, addrs: list[Addr]) -> None:
+        """They are picked no more from now on; closing them may take turns."""
         for addr in addrs:
             _, endpoint = self._endpoints.pop(addr)
             self.p2c.remove(endpoint)
-            endpoint.close()
+            self._leaving[endpoint] = None
+
+    # ---- an update may bring ten thousand endpoints: no turn of the loop does more than its share
+
+    def _go_on(self) -> None:
+        if not self._is_waiting:
+            self.step()
+
+    def step(self) -> None:
+        """Of the line of turns."""
+        self._is_waiting = False
+        for _ in range(limits.TURN_ENDPOINTS):
+            if self._leaving:
+                endpoint = next(iter(self._leaving))
+                del self._leaving[endpoint]
+                endpoint.close()
+            elif self._coming:
+                self._begin(self._coming.popleft())
+            else:
+                return
+        if self._leaving or self._coming:
+            self._is_waiting = True
+            self._turns.ask(self)
+
+    def _begin(self, addr: Addr) -> None:
+        if addr in self._wanted and addr not in self._endpoints:
+            meta = self._wanted[addr]
+            endpoint = self._make(addr, meta)
+            self._endpoints[addr] = (meta, endpoint)
+            endpoint.start(self)

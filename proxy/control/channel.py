@@ -76,6 +76,7 @@ class Channel:
         self.loop: Final[Any] = reactor.loop
         self.clock: Final = reactor.clock
         self.wheel: Final = reactor.wheel
+        self.turns: Final = reactor.turns
         self.dial: Final = dial
         self.scope: Final = scope
         self._members: dict[Addr, Member] = {}

@@ -7,6 +7,7 @@ Source: reference balancing section 4, service-profiles section 1.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final
 
 from proxy.api import destination_pb2, services
@@ -15,6 +16,7 @@ from proxy.control.channel import Channel
 from proxy.control.convert.endpoint import addresses_of, endpoints_of
 from proxy.control.convert.profile import profile_of
 from proxy.control.subscription import StreamSettings, Subscription
+from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.log import logger
 from proxy.core.watch import Absent, Watch
@@ -30,6 +32,7 @@ class Destinations:
         self._channel = channel
         self._settings = settings
         self._context_token = context_token
+        self.turns: Final = channel.turns
 
     def endpoints(self, path: str) -> Watch[Resolution[EndpointMeta]]:
         """Of `name:port`; PENDING until the first answer, FAILED if the question is refused. `close()` cancels the stream."""
@@ -62,7 +65,7 @@ class Destinations:
             services.DESTINATION_GET,
             self.request(path),
             self._settings,
-            endpoint_set.apply,
+            endpoint_set.receive,
             endpoint_set.refuse,
         )
 
@@ -70,22 +73,50 @@ class Destinations:
 class EndpointSet:
     """The updates of one stream after another, as one Resolution."""
 
-    __slots__ = ("watch", "_path", "_awaits_reset", "_subscription")
+    __slots__ = ("watch", "_path", "_awaits_reset", "_subscription", "_turns", "_pending", "_read", "_added")
 
     def __init__(self, destinations: Destinations, path: str) -> None:
         self._path = path
         self._awaits_reset = True
         """No `add` has come since (re)connecting."""
+        self._turns = destinations.turns
+        self._pending: deque[tuple[destination_pb2.Update, bool]] = deque()
+        """Updates that are not applied yet, the one that is being read first."""
+        self._read = 0
+        """How many addresses of its `add` have been read."""
+        self._added: dict[Addr, EndpointMeta] = {}
         self._subscription = destinations.subscribe(self, path)
         self.watch: Watch[Resolution[EndpointMeta]] = Watch(Resolution(), self._subscription.close)
         self._subscription.open()
 
-    def apply(self, message: destination_pb2.Update, is_first: bool) -> None:
+    def receive(self, message: destination_pb2.Update, is_first: bool) -> None:
+        self._pending.append((message, is_first))
+        if len(self._pending) == 1:
+            self.step()
+
+    def step(self) -> None:
+        """Of the line of turns: an update may name ten thousand endpoints, of which one turn reads its share."""
+        while self._pending and not self.watch.is_closed:
+            message, is_first = self._pending[0]
+            if message.WhichOneof("update") == "add":
+                first = self._read
+                self._read += limits.TURN_ENDPOINTS
+                self._added.update(endpoints_of(message.add, first, self._read))
+                if self._read < len(message.add.addrs):
+                    self._turns.ask(self)
+                    return
+            added = self._added
+            self._read = 0
+            self._added = {}
+            self._pending.popleft()
+            self._apply(message, is_first, added)
+
+    def _apply(self, message: destination_pb2.Update, is_first: bool, added: dict[Addr, EndpointMeta]) -> None:
         if is_first:
             self._awaits_reset = True
         kind = message.WhichOneof("update")
         if kind == "add":
-            self._add(endpoints_of(message.add))
+            self._add(added)
         elif kind == "remove":
             self._remove(addresses_of(message.remove))
         elif kind == "no_endpoints":
@@ -106,4 +137,7 @@ class EndpointSet:
 
     def refuse(self, status: Status) -> None:
         _log.warning("endpoints of %s: %s", self._path, status)
+        self._pending.clear()
+        self._read = 0
+        self._added = {}
         self.watch.set(Resolution(FAILED, {}, str(status)))

@@ -74,14 +74,22 @@ def frame(message: bytes) -> bytes:
 class Deframer:
     """Messages out of a body's bytes, however they were cut."""
 
-    __slots__ = ("_buffer",)
+    __slots__ = ("_buffer", "_wanted")
 
     def __init__(self) -> None:
-        self._buffer = b""
+        self._buffer = bytearray()
+        """Grown in place: a message of megabytes comes in hundreds of pieces."""
+        self._wanted = 0
+        """So long must the buffer be before there is a message in it."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """The messages that are whole now; ProtocolError if one is compressed or too large."""
-        buffer = self._buffer + data if self._buffer else data
+        kept = self._buffer
+        kept += data
+        if len(kept) < self._wanted:
+            return []
+        self._wanted = 0
+        buffer = bytes(kept)
         messages: list[bytes] = []
         position = 0
         while len(buffer) - position >= _prefix.size:
@@ -92,10 +100,11 @@ class Deframer:
                 raise ProtocolError(f"gRPC message of {size} bytes", Reason.OVER_LIMIT)
             end = position + _prefix.size + size
             if end > len(buffer):
+                self._wanted = end - position
                 break
             messages.append(buffer[position + _prefix.size : end])
             position = end
-        self._buffer = buffer[position:]
+        del kept[:position]
         return messages
 
     @property

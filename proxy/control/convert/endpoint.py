@@ -36,10 +36,12 @@ def endpoint_of(message: destination_pb2.WeightedAddr, set_labels: Mapping[str, 
     )
 
 
-def endpoints_of(message: destination_pb2.WeightedAddrSet) -> dict[Addr, EndpointMeta]:
-    """Those that can be read; of one address the last."""
+def endpoints_of(
+    message: destination_pb2.WeightedAddrSet, first: int = 0, end: int | None = None
+) -> dict[Addr, EndpointMeta]:
+    """Those from `first` to `end` that can be read; of one address the last."""
     endpoints: dict[Addr, EndpointMeta] = {}
-    for one in message.addrs:
+    for one in message.addrs[first:end]:
         try:
             address, meta = endpoint_of(one, message.metric_labels)
         except InvalidMessageError:

@@ -1,0 +1,164 @@
+"""An update of ten thousand endpoints: no turn of the loop is long, from the message to the balancer, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+from proxy.api import destination_pb2
+from proxy.balance.balancer import Balancer, LineLimits
+from proxy.balance.endpoints import Resolution
+from proxy.balance.ewma import PeakEwma
+from proxy.control.convert.endpoint import endpoint_of
+from proxy.control.destination import Destinations, EndpointSet
+from proxy.control.subscription import StreamSettings
+from proxy.core import limits
+from proxy.core.addr import Addr
+from proxy.core.backoff import Backoff
+from proxy.core.turns import Turns
+from proxy.http import grpc
+from proxy.policy.endpoint import EndpointMeta
+from tests.hostile.stopwatch import Stopwatch
+from tests.kit.sockets import Ticking, run, until
+
+COUNT = 10_000
+
+
+def update(first: int, count: int) -> destination_pb2.Update:
+    message = destination_pb2.Update()
+    for number in range(first, first + count):
+        one = message.add.addrs.add(weight=1)
+        one.addr.ip.ipv4 = 0x0A000000 + number
+        one.addr.port = 8080
+        one.metric_labels.update({"pod": f"web-{number}", "zone_locality": "local"})
+        one.tls_identity.dns_like_identity.name = "web.ns.serviceaccount.identity.linkerd.cluster.local"
+        one.protocol_hint.h2.SetInParent()
+    return message
+
+
+def removal(first: int, count: int) -> destination_pb2.Update:
+    message = destination_pb2.Update()
+    for number in range(first, first + count):
+        one = message.remove.addrs.add(port=8080)
+        one.ip.ipv4 = 0x0A000000 + number
+    return message
+
+
+class Asked:
+    """A channel whose stream the test speaks for."""
+
+    def __init__(self, turns: Turns) -> None:
+        self.turns = turns
+        self.loop: Any = None
+        self.cancelled = False
+
+    def clock(self) -> float:
+        return 0.0
+
+    def watch(self, *_: Any) -> Asked:
+        return self
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class One:
+    def __init__(self, addr: Addr) -> None:
+        self.addr = addr
+        self.load = PeakEwma(0.03, 10.0, 0.0)
+        self.is_closed = False
+
+    def start(self, readiness: Any) -> None:
+        readiness.became_ready(self)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Nobody:
+    def dispatch_to(self, endpoint: Any, waiter: Any) -> None: ...
+
+    def fail_waiter(self, waiter: Any) -> None: ...
+
+
+def endpoint_set(turns: Turns) -> EndpointSet:
+    channel: Any = Asked(turns)
+    return EndpointSet(Destinations(channel, StreamSettings(Backoff(1.0, 2.0, 0.0)), ""), "web:80")
+
+
+def test_ten_thousand_endpoints_in_one_message() -> None:
+    async def story(ticking: Ticking) -> None:
+        loop = asyncio.get_running_loop()
+        found = endpoint_set(ticking.reactor.turns)
+        made: list[One] = []
+
+        def make(addr: Addr, meta: EndpointMeta) -> One:
+            made.append(One(addr))
+            return made[-1]
+
+        resolution: Any = found.watch
+        balancer: Balancer[One, EndpointMeta] = Balancer(
+            Nobody(), resolution, make, ticking.reactor, LineLimits(10, 1.0)
+        )
+        data = update(0, COUNT).SerializeToString()
+        watch = Stopwatch(loop)
+        gc.collect()
+        gc.disable()
+        watch.start()
+        found.receive(destination_pb2.Update.FromString(data), True)
+        found.receive(removal(0, 5000), False)
+        found.receive(update(0, 10), False)
+        assert found.watch.value == Resolution(), "the first has only begun to be read"
+        await until(lambda: len(balancer) == COUNT - 4990 and len(balancer.p2c) == COUNT - 4990)
+        await until(lambda: sum(one.is_closed for one in made) == len(made) - (COUNT - 4990))
+        watch.stop()
+        gc.enable()
+        assert watch.longest_ms < 100.0, f"{watch.longest_ms:.0f} ms"
+        balancer.close()
+        await until(lambda: all(one.is_closed for one in made))
+
+    run(story)
+
+
+def test_what_one_turn_does_of_an_update() -> None:
+    called: list[Any] = []
+
+    class Loop:
+        def call_soon(self, callback: Any) -> None:
+            called.append(callback)
+
+    found = endpoint_set(Turns(Loop(), lambda: 0.0))
+    found.receive(update(0, limits.TURN_ENDPOINTS), True)
+    assert len(found.watch.value.endpoints) == limits.TURN_ENDPOINTS and not called, "what is small is applied at once"
+    found.receive(update(0, 3 * limits.TURN_ENDPOINTS), False)
+    found.receive(removal(0, 1), False)
+    assert len(found.watch.value.endpoints) == limits.TURN_ENDPOINTS and len(called) == 1
+    while called:
+        called.pop()()
+    assert len(found.watch.value.endpoints) == 3 * limits.TURN_ENDPOINTS - 1
+
+
+def test_a_stream_that_is_closed_reads_no_further() -> None:
+    called: list[Any] = []
+
+    class Loop:
+        def call_soon(self, callback: Any) -> None:
+            called.append(callback)
+
+    found = endpoint_set(Turns(Loop(), lambda: 0.0))
+    found.receive(update(0, 1000), True)
+    found.watch.close()
+    while called:
+        called.pop()()
+    assert not found.watch.value.endpoints
+
+
+def test_a_message_of_megabytes_in_small_pieces() -> None:
+    data = update(0, COUNT).SerializeToString()
+    deframer = grpc.Deframer()
+    whole = grpc.frame(data) + grpc.frame(b"next")
+    got = [message for start in range(0, len(whole), 1000) for message in deframer.feed(whole[start : start + 1000])]
+    assert got == [data, b"next"] and deframer.is_between_messages
+    first, meta = endpoint_of(destination_pb2.Update.FromString(got[0]).add.addrs[0], {})
+    assert first.port == 8080 and meta.zone_locality == "local"
