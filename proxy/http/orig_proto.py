@@ -86,6 +86,8 @@ def _believe(request: RequestHead, mark: bytes) -> None:
         # From a proxy that carries HTTP/1: two cookie fields are two lines that its client wrote (golden: http1-pair,
         # get). Without Host it is HTTP/2's own, whose crumbs are joined.
         request.has_crumbs = False
+    if version == HTTP_1_0 and not request.has_host and not is_absolute:
+        request.authority = b""  # its app gets no Host, and policy knows no more than the app
     if is_absolute and request.authority:
         request.is_absolute = True
         request.target = request.absolute_form()

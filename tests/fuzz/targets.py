@@ -15,7 +15,7 @@ from proxy.http.h2.hpack_encoder import Encoder
 from proxy.http.headers import Field, field
 from proxy.tls.hello import INCOMPLETE, Hello, NoHello, read_hello
 from proxy.transport.header import HeaderError, TransportHeader, decode, encode
-from tests.fuzz import codecs, manifests
+from tests.fuzz import codecs, manifests, readings, windows
 from tests.fuzz.codecs import cut
 from tests.fuzz.target import Target
 
@@ -119,6 +119,8 @@ def run_grpc_words(data: bytes) -> None:
 
 TARGETS: Final = (
     *codecs.TARGETS,
+    *readings.TARGETS,
+    *windows.TARGETS,
     Target("hpack", run_hpack, (ProtocolError,), hpack_seeds(), HPACK_TOKENS),
     Target(
         "client-hello",

@@ -74,6 +74,8 @@ def request_of(fields: list[Field]) -> RequestHead:
         return _connect_of(head, pseudo)
     if not method or not scheme or not path or protocol is not None:
         raise ProtocolError("pseudo-header missing")
+    if path == b"*" and method != b"OPTIONS":
+        raise ProtocolError("path * of another method than OPTIONS")
     head.method = method
     head.scheme = scheme
     head.path = path
@@ -134,7 +136,7 @@ def _connect_of(head: RequestHead, pseudo: list[bytes | None]) -> RequestHead:
         head.take_authority(authority)
         head.target = authority
         return head
-    if not scheme or not path:
+    if not scheme or not path or path == b"*":
         raise ProtocolError("pseudo-header missing")
     _settle_authority(head, authority)
     head.method = b"GET"
