@@ -73,7 +73,17 @@ class Destinations:
 class EndpointSet:
     """The updates of one stream after another, as one Resolution."""
 
-    __slots__ = ("watch", "_path", "_awaits_reset", "_subscription", "_turns", "_pending", "_read", "_added")
+    __slots__ = (
+        "watch",
+        "_path",
+        "_awaits_reset",
+        "_subscription",
+        "_turns",
+        "_pending",
+        "_read",
+        "_added",
+        "_removed",
+    )
 
     def __init__(self, destinations: Destinations, path: str) -> None:
         self._path = path
@@ -83,8 +93,9 @@ class EndpointSet:
         self._pending: deque[tuple[destination_pb2.Update, bool]] = deque()
         """Updates that are not applied yet, the one that is being read first."""
         self._read = 0
-        """How many addresses of its `add` have been read."""
+        """How many of its addresses have been read."""
         self._added: dict[Addr, EndpointMeta] = {}
+        self._removed: list[Addr] = []
         self._subscription = destinations.subscribe(self, path)
         self.watch: Watch[Resolution[EndpointMeta]] = Watch(Resolution(), self._subscription.close)
         self._subscription.open()
@@ -98,27 +109,42 @@ class EndpointSet:
         """Of the line of turns: an update may name ten thousand endpoints, of which one turn reads its share."""
         while self._pending and not self.watch.is_closed:
             message, is_first = self._pending[0]
-            if message.WhichOneof("update") == "add":
-                first = self._read
-                self._read += limits.TURN_ENDPOINTS
-                self._added.update(endpoints_of(message.add, first, self._read))
-                if self._read < len(message.add.addrs):
-                    self._turns.ask(self)
-                    return
-            added = self._added
-            self._read = 0
-            self._added = {}
+            if self._read_on(message):
+                self._turns.ask(self)
+                return
+            added, removed = self._added, self._removed
+            self._forget()
             self._pending.popleft()
-            self._apply(message, is_first, added)
+            self._apply(message, is_first, added, removed)
 
-    def _apply(self, message: destination_pb2.Update, is_first: bool, added: dict[Addr, EndpointMeta]) -> None:
+    def _read_on(self, message: destination_pb2.Update) -> bool:
+        """One share of its addresses; whether there are more."""
+        first, end = self._read, self._read + limits.TURN_ENDPOINTS
+        self._read = end
+        kind = message.WhichOneof("update")
+        if kind == "add":
+            self._added.update(endpoints_of(message.add, first, end))
+            return end < len(message.add.addrs)
+        if kind == "remove":
+            self._removed += addresses_of(message.remove, first, end)
+            return end < len(message.remove.addrs)
+        return False
+
+    def _forget(self) -> None:
+        self._read = 0
+        self._added = {}
+        self._removed = []
+
+    def _apply(
+        self, message: destination_pb2.Update, is_first: bool, added: dict[Addr, EndpointMeta], removed: list[Addr]
+    ) -> None:
         if is_first:
             self._awaits_reset = True
         kind = message.WhichOneof("update")
         if kind == "add":
             self._add(added)
         elif kind == "remove":
-            self._remove(addresses_of(message.remove))
+            self._remove(removed)
         elif kind == "no_endpoints":
             self._awaits_reset = False
             self.watch.set(Resolution(KNOWN if message.no_endpoints.exists else ABSENT))
@@ -138,6 +164,5 @@ class EndpointSet:
     def refuse(self, status: Status) -> None:
         _log.warning("endpoints of %s: %s", self._path, status)
         self._pending.clear()
-        self._read = 0
-        self._added = {}
+        self._forget()
         self.watch.set(Resolution(FAILED, {}, str(status)))

@@ -50,9 +50,9 @@ def endpoints_of(
     return endpoints
 
 
-def addresses_of(message: destination_pb2.AddrSet) -> list[Addr]:
+def addresses_of(message: destination_pb2.AddrSet, first: int = 0, end: int | None = None) -> list[Addr]:
     addresses = []
-    for one in message.addrs:
+    for one in message.addrs[first:end]:
         try:
             addresses.append(addr_of(one))
         except InvalidMessageError:
