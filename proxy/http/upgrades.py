@@ -11,7 +11,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_is_http: Final = re.compile(rb"(?i)(?:h2c?|h3|http|tls)(?:-[0-9a-z]+)?(?:/.*)?", re.DOTALL).fullmatch
+_names_http: Final = re.compile(
+    rb"(?i)(?<![!#$%&'*+\-.^_`|~0-9A-Za-z])(?:h2c?|h3|http|tls)(?:-[0-9a-z]+)?(?![!#$%&'*+\-.^_`|~0-9A-Za-z])"
+).search
+"""Anywhere in a member: servers that split it at other octets than `/` see the name too."""
 
 
 def protocols(value: bytes) -> list[bytes]:
@@ -21,7 +24,7 @@ def protocols(value: bytes) -> list[bytes]:
 
 def names_http(protocol: bytes) -> bool:
     """`h2c`, `H2C/1.0`, `h2`, `h2c-14`, `HTTP/2.0`, `TLS/1.0` and the like: HTTP goes on inside."""
-    return _is_http(protocol) is not None
+    return _names_http(protocol) is not None
 
 
 def is_asked_for(answered: bytes, asked: bytes) -> bool:

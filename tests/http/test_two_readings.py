@@ -75,7 +75,7 @@ def test_an_http_2_connect_with_a_length_is_refused(fields: list[tuple[bytes, by
 
 OFFERS = [
     b"foo, h2c", b"h2c, foo", b"h2c,", b",h2c", b"h2c/1.0", b"H2C", b"h2", b"h2c-14", b"HTTP/2.0", b"TLS/1.0, foo", b"foo\r\nUpgrade: h2c",
-    b"h2c\r\nUpgrade: foo", b"h2c\r\nUpgrade: h2c", b"foo,\th2c \t,bar",
+    b"h2c\r\nUpgrade: foo", b"h2c\r\nUpgrade: h2c", b"foo,\th2c \t,bar", b"bar h2c", b"h2c;q=1, foo", b'foo, "h2c"',
 ]  # fmt: skip
 
 
