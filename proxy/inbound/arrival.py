@@ -163,7 +163,7 @@ class Arrival:
                 return False
             if self._peek is not None:
                 self._peek.cancel()
-            self.fault("idle_ended")
+            self.fault("ended_unread")
             self._drop()
             return True
         return end_if_idle(connection, self.parts.registry.faults("inbound"))

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from proxy.core import limits
 from proxy.core.reactor import Reactor
 from proxy.core.timers import Expires
 from proxy.core.watch import Watch
@@ -43,11 +44,17 @@ class PortPolicy:
 
     def take(self) -> PortPolicy:
         self._users += 1
+        if self._idle is not None:
+            self.stop_waiting()
+        return self
+
+    def stop_waiting(self) -> None:
+        """It does not expire by itself any more."""
         idle = self._idle
         if idle is not None:
             idle.discard(self)
             self._idle = None
-        return self
+            self._policies.unused.pop(self, None)
 
     def release(self) -> None:
         self._users -= 1
@@ -57,6 +64,7 @@ class PortPolicy:
     def expired(self) -> None:
         """Nobody has used it for the idle time."""
         self._idle = None
+        self._policies.unused.pop(self, None)
         self._policies.drop(self)
 
     def __repr__(self) -> str:
@@ -64,7 +72,7 @@ class PortPolicy:
 
 
 class Policies:
-    __slots__ = ("_watch", "_initial", "_wheel", "_idle_ticks", "_ports")
+    __slots__ = ("unused", "_watch", "_initial", "_wheel", "_idle_ticks", "_ports")
 
     def __init__(
         self,
@@ -75,6 +83,8 @@ class Policies:
         idle_s: float,
     ) -> None:
         """`initial` is what holds for a port until the control plane has spoken; `permanent` are the ports watched from now on."""
+        self.unused: Final[dict[PortPolicy, None]] = {}
+        """Those that nobody uses, the longest unused first: whoever tries all ports must not make us watch them all."""
         self._watch: Final = watch
         self._initial: Final = initial
         self._wheel: Final = reactor.wheel
@@ -94,6 +104,11 @@ class Policies:
         return found.take()
 
     def arm(self, unused: PortPolicy) -> set[Expires]:
+        if len(self.unused) >= limits.UNUSED_PORTS:
+            oldest = next(iter(self.unused))
+            oldest.stop_waiting()
+            self.drop(oldest)
+        self.unused[unused] = None
         return self._wheel.arm(unused, self._idle_ticks)
 
     def drop(self, unused: PortPolicy) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from proxy.balance.endpoints import FAILED, KNOWN, Resolution
+from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.errors import report_fault
 from proxy.core.timers import Expires
@@ -83,10 +84,16 @@ class Destination:
 
     def hold(self) -> None:
         self._users += 1
+        if self._timer is not None:
+            self.stop_waiting()
+
+    def stop_waiting(self) -> None:
+        """It does not expire by itself any more."""
         timer = self._timer
         if timer is not None:
             self._timer = None
             timer.discard(self)
+            self._discovery.unused.pop(self, None)
 
     def release(self) -> None:
         self._users -= 1
@@ -105,6 +112,7 @@ class Destination:
 
     def expired(self) -> None:
         self._timer = None
+        self._discovery.unused.pop(self, None)
         self.close()
 
     def close(self) -> None:
@@ -152,11 +160,13 @@ class Destination:
 class Discovery:
     """All destinations of one worker."""
 
-    __slots__ = ("resolve", "_given", "_destinations", "_idle_ticks")
+    __slots__ = ("resolve", "unused", "_given", "_destinations", "_idle_ticks")
 
     def __init__(self, given: Given) -> None:
         self._given = given
         self._destinations: dict[tuple[Target, bool], Destination] = {}
+        self.unused: Final[dict[Destination, None]] = {}
+        """Those that nobody uses, the longest unused first: an app that tries every address must not make us watch them all."""
         self.resolve: Final = given.lookups.resolve
         self._idle_ticks = given.reactor.wheel.ticks(given.config.outbound_discovery_idle_timeout_s)
 
@@ -183,7 +193,12 @@ class Discovery:
         return found
 
     def idle(self, destination: Destination) -> set[Expires]:
-        """Nobody uses it: expire it after the idle timeout."""
+        """Nobody uses it: expire it after the idle timeout, or when too many wait for that."""
+        if len(self.unused) >= limits.UNUSED_DESTINATIONS:
+            oldest = next(iter(self.unused))
+            oldest.stop_waiting()
+            oldest.close()
+        self.unused[destination] = None
         return self._given.reactor.wheel.arm(destination, self._idle_ticks)
 
     def drop(self, destination: Destination) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.watch import Watch
 from proxy.inbound import labels
@@ -463,6 +464,27 @@ def test_a_port_is_watched_while_used_and_a_while_longer() -> None:
     assert not watches[4191].is_closed
     policies.close()
     assert all(watch.is_closed for watch in watches.values())
+
+
+def test_whoever_tries_every_port_has_few_of_them_watched() -> None:
+    watches: dict[int, Watch[ServerPolicy]] = {}
+    ticking = Ticking()
+    initial = default_policy("all-unauthenticated", (), 10.0)
+
+    def watch(port: int, first: ServerPolicy) -> Watch[ServerPolicy]:
+        made = watches[port] = Watch(first)
+        return made
+
+    policies = Policies(ticking.reactor, watch, lambda port: initial, (4191,), 90.0)
+    used = policies.take(80)
+    for port in range(1000, 5000):
+        policies.take(port).release()
+    still = [port for port, one in watches.items() if not one.is_closed]
+    assert still == [4191, 80, *range(5000 - limits.UNUSED_PORTS, 5000)]
+    assert len(policies) == len(still) and len(policies.unused) == limits.UNUSED_PORTS
+    used.release()
+    ticking.pass_time(100.0)
+    assert len(policies) == 1 and not policies.unused
 
 
 def test_an_update_makes_a_new_router() -> None:

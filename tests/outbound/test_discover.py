@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.balance.endpoints import Resolution, reset
+from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.flusher import Flusher
 from proxy.core.names import Networks, Suffixes, parse_network
@@ -65,6 +66,21 @@ def test_connections_share_one_lookup_and_the_last_one_starts_the_idle_timeout()
     story.pass_time(0.0111)
     assert sorted(story.fake.closed) == [("policy", DST), ("profile", str(DST))]
     assert story.discovery.get(DST) is not first and story.asked("policy") == 2
+
+
+def test_an_app_that_tries_every_address_has_few_of_them_watched() -> None:
+    story = Story(5.0)
+    used = story.discovery.get(DST)
+    used.hold()
+    for number in range(3 * limits.UNUSED_DESTINATIONS):
+        one = story.discovery.get(Addr(f"10.1.{number >> 8}.{number & 255}", 80))
+        one.hold()
+        one.release()
+    assert len(story.discovery) == limits.UNUSED_DESTINATIONS + 1
+    assert len({question for kind, question in story.fake.closed if kind == "policy"}) == 2 * limits.UNUSED_DESTINATIONS
+    assert story.discovery.get(DST) is used
+    story.pass_time(6.0)
+    assert len(story.discovery) == 1 and not story.discovery.unused
 
 
 @pytest.mark.acceptance("ODISC-03")
