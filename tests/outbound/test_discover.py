@@ -73,7 +73,7 @@ def test_an_app_that_tries_every_address_has_few_of_them_watched() -> None:
     used = story.discovery.get(DST)
     used.hold()
     for number in range(3 * limits.UNUSED_DESTINATIONS):
-        one = story.discovery.get(Addr(f"10.1.{number >> 8}.{number & 255}", 80))
+        one = story.discovery.get(Addr(f"10.99.{number >> 8}.{number & 255}", 80))
         one.hold()
         one.release()
     assert len(story.discovery) == limits.UNUSED_DESTINATIONS + 1
