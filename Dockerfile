@@ -34,8 +34,8 @@ RUN python3 collect.py /image
 COPY LICENSE deploy/image/launcher.c deploy/image/sbom.py ./
 COPY deploy/image/entry ./entry
 COPY --from=wheel /dist /dist
-# Bytecode is judged by nothing at start: sources in an image do not change.
-RUN /tmp/build/bin/pip install --no-cache-dir --no-deps --no-compile --target $SITE /dist/*.whl \
+# By its name and not by its file: pip would note the file's hash, which is another one each time.
+RUN /tmp/build/bin/pip install --no-cache-dir --no-deps --no-compile --no-index --find-links /dist --target $SITE sponson \
     && rm -rf $SITE/bin && find $SITE -maxdepth 1 -name '*mypyc*.so' -exec strip --strip-unneeded {} + \
     && install -d /image/usr/lib/linkerd /image/usr/lib/sponson /image/usr/share/sponson \
     && install -m 755 entry/sponson /image/usr/bin/ \
@@ -45,6 +45,7 @@ RUN /tmp/build/bin/pip install --no-cache-dir --no-deps --no-compile --target $S
     && install -m 644 LICENSE /image/usr/lib/linkerd/LICENSE \
     && PYTHONPATH=$SITE python3 -c 'import proxy; print(f"sponson {proxy.__version__}")' > /image/usr/lib/linkerd/linkerd2-proxy-version.txt \
     && PYTHONPATH=$SITE python3 sbom.py /image > /image/usr/share/sponson/sbom.cdx.json \
+    && : 'bytecode is judged by nothing at start: sources in an image do not change' \
     && find /image -name __pycache__ -prune -exec rm -rf {} + \
     && python3 -m compileall -q --invalidation-mode unchecked-hash -s /image /image/usr/lib/python3.13 $SITE \
     && setcap cap_net_admin,cap_net_raw+eip /image/usr/sbin/xtables-nft-multi \

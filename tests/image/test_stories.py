@@ -86,6 +86,7 @@ def test_a_bystander_is_served_without_an_identity(node: Node, server: Kubelet) 
 def test_the_end_is_in_the_order_of_a_kubelet_and_loses_nothing(node: Node, server: Kubelet) -> None:
     """The application ends while it still may send through its sidecar, which ends last."""
     with client(node, "default", container(IMAGE, "app", "serve", "8080")) as kubelet:
+        wait_until(lambda: b"200" in ask(kubelet, "http://127.0.0.1:8080/"), "the app answers")
         assert ask(kubelet, f"http://{CLUSTER_IP}/").startswith(b"HTTP/1.1 200")
         assert kubelet.stop() == {"app": 0, "linkerd-proxy": 0}
         assert kubelet.events[-2:] == ["ended app 0", "ended linkerd-proxy 0"]
