@@ -45,6 +45,7 @@ from proxy.mesh.rpc import Feed, asking, calling, watching
 from proxy.mesh.state import State
 from proxy.mesh.store.manifests import Manifests, Rules
 from proxy.mesh.store.store import Update
+from proxy.mesh.vitals.names import Names, SystemResolver
 from proxy.mesh.vitals.prober import Prober
 
 _log: Final = logging.getLogger("sponson.mesh")
@@ -212,16 +213,19 @@ async def _run(settings: Settings) -> None:
 
 
 async def _follow(manifests: Manifests, first: Update, topics: Topics, stop: asyncio.Event) -> None:
-    """Publish what the manifests say, and whether what they name is alive, until `stop`."""
-    prober = Prober(topics.observe)
+    """Publish what the manifests say, and whether and where what they name can be reached, until `stop`."""
+    prober, names = Prober(topics.observe), Names(topics.observe, SystemResolver().resolve)
     prober.apply(first)
+    names.apply(first)
 
     def publish(update: Update) -> None:
         topics.apply(update)
         prober.apply(update)
+        names.apply(update)
 
     await manifests.follow(publish, stop)
     prober.close()
+    names.close()
 
 
 async def _stop_without_apps(state: State, stop: asyncio.Event) -> None:

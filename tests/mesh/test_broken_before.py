@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from proxy.api import destination_pb2, services
-from proxy.mesh.answers.endpoints import endpoints
+from proxy.mesh.answers.endpoints import endpoints, endpoints_of
+from proxy.mesh.answers.topics import Topics
 from proxy.mesh.kinds.catalog import CATALOG
 from proxy.mesh.kinds.services.service import SERVICE as SERVICE_KIND
 from proxy.mesh.manifests.kind import ObjectId
@@ -363,6 +364,23 @@ metadata: {name: default, annotations: {config.linkerd.io/opaque-ports: "80,5000
             assert profile["opaque_protocol"] is True
 
     asyncio.run(run())
+
+
+def test_row_b53_a_server_of_opaque_protocol_makes_its_endpoints_opaque(tmp_path: Path) -> None:
+    server = """\
+---
+apiVersion: policy.linkerd.io/v1beta3
+kind: Server
+metadata: {name: web}
+spec: {externalWorkloadSelector: {matchLabels: {app: web}}, port: http, proxyProtocol: opaque}
+"""
+    files = Directory(tmp_path, a=SERVICE + workload("web-0", 5000))
+    topics = Topics(files.update)
+    asked = endpoints_of(destination_pb2.GetDestination(path="web.default.svc.cluster.local:80"))
+    topic = topics.follow(asked, lambda: None)
+    assert [one.protocol_hint.WhichOneof("protocol") for one in topic.value.by_addr.values()] == ["h2"]
+    topics.apply(files.write(b=server))
+    assert [one.protocol_hint.WhichOneof("protocol") for one in topic.value.by_addr.values()] == ["opaque"]
 
 
 @pytest.mark.parametrize(("node", "expected"), [("node-a", ["10.0.0.1"]), ("node-c", ["10.0.0.1", "10.0.0.2"])])

@@ -112,8 +112,8 @@ def test_app_protocol_decides_how_a_service_is_spoken_to(app_protocol: str, kind
 BAD_REQUESTS = [
     (services.INBOUND_WATCH_PORT, inbound_pb2.PortSpec(workload="nothing", port=1), "Invalid workload: nothing"),
     (services.INBOUND_WATCH_PORT, inbound_pb2.PortSpec(workload="[]", port=1), "Invalid workload: []"),
-    (services.INBOUND_WATCH_PORT, inbound_pb2.PortSpec(workload="a:b", port=0), "port 0 is not between 1 and 65535"),
-    (services.OUTBOUND_WATCH, outbound_pb2.TrafficSpec(), "target is missing"),
+    (services.INBOUND_WATCH_PORT, inbound_pb2.PortSpec(workload="a:b", port=0), "Invalid port: 0"),
+    (services.OUTBOUND_WATCH, outbound_pb2.TrafficSpec(), "target is required"),
     (services.OUTBOUND_WATCH, outbound_pb2.TrafficSpec(authority=":80"), "invalid authority: ':80' has no host"),
     (
         services.GET_PROFILE,

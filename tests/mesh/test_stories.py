@@ -32,6 +32,16 @@ endpoints: [{{addresses: [127.0.0.1], hostname: other-0}}]
 ---
 apiVersion: v1
 kind: Service
+metadata: {{name: alias}}
+spec: {{type: ExternalName, externalName: web.default.svc.cluster.local}}
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: outside}}
+spec: {{type: ExternalName, externalName: localhost}}
+---
+apiVersion: v1
+kind: Service
 metadata: {{name: old}}
 spec: {{ports: [{{name: http, port: 80}}]}}
 ---
@@ -132,6 +142,14 @@ def test_row_b42_a_headless_service_elsewhere_is_found_by_its_namespace(story: S
 def test_row_b42_one_endpoint_is_found_by_its_own_name_and_port(story: Story) -> None:
     """As in a cluster, where that name is the endpoint's address: the port is its own, not the service's."""
     assert story.get(f"other-0.other.elsewhere.svc.cluster.local:{story.one}") == (200, f"{story.one} plain")
+
+
+def test_row_b42_an_external_name_of_a_service_leads_there_over_mutual_tls(story: Story) -> None:
+    assert story.get("alias") == (200, f"{story.one} mesh")
+
+
+def test_row_b42_an_external_name_elsewhere_is_resolved(story: Story) -> None:
+    _until(lambda: story.get(f"outside:{story.two}") == (200, f"{story.two} plain"))
 
 
 def test_row_b42_the_older_kind_of_endpoints_serves(story: Story) -> None:

@@ -17,6 +17,7 @@ from proxy.mesh.answers.workload import WorkloadName, workload_named
 from proxy.mesh.kinds.node import NODE
 from proxy.mesh.kinds.services.endpoint_slice import BY_SERVICE, EndpointSlice, SliceEndpoint
 from proxy.mesh.kinds.services.endpoints import ENDPOINTS
+from proxy.mesh.kinds.services.resolved import RESOLVED
 from proxy.mesh.kinds.services.service import SERVICE, Service
 from proxy.mesh.kinds.workloads.external_workload import BY_LABEL, EXTERNAL_WORKLOAD, ExternalWorkload
 from proxy.mesh.kinds.workloads.pod import POD, Pod
@@ -25,6 +26,9 @@ from proxy.mesh.kinds.workloads.workload import Workload
 from proxy.mesh.manifests.kind import Key
 from proxy.mesh.net import address_message, read_ip
 from proxy.mesh.store.snapshot import View
+
+_ALIASES = 4
+"""How many external names lead from one to the next: two could name each other."""
 
 _WORKLOADS = (POD.name, EXTERNAL_WORKLOAD.name)
 
@@ -63,8 +67,6 @@ class EndpointsOf(Question[Found]):
         namespace, name = self.service
         if service is None:
             return Found({}, Refusal(NOT_FOUND, f"Service {name}.{namespace} not found"))
-        if service.external_name:
-            return Found({}, Refusal(INVALID_ARGUMENT, f"Invalid authority: {service.fqn}:{self.port}"))
         node = view.one(NODE, ("", self.node)) if self.node else None
         zone = "" if node is None else node.zone
         chosen = self._chosen(service, endpoints(view, service, self.port), zone)
@@ -109,6 +111,10 @@ def endpoints(view: View, service: Service, port: int) -> list[Endpoint]:
     A port that the service does not define leads to the same port of its endpoints, as in Linkerd. Of a workload with
     addresses of both families those of IPv6 are taken.
     """
+    service = _meant(view, service)
+    if service.external_name:
+        resolved = view.one(RESOLVED, service.key)
+        return [] if resolved is None else [Endpoint(Addr(ip, port)) for ip in resolved.ips]
     found: dict[Addr, Endpoint] = {}
     for endpoint in (*_sliced(view, service, port), *_selected(view, service, port)):
         known = found.get(endpoint.addr)
@@ -117,6 +123,20 @@ def endpoints(view: View, service: Service, port: int) -> list[Endpoint]:
     alive = [one for one in found.values() if not _is_dead(view, one)]
     ready = [one for one in alive if one.is_ready]
     return _one_family(ready or alive)
+
+
+def _meant(view: View, service: Service) -> Service:
+    """The service that this one is another name for, as far as names lead within the mesh."""
+    for _ in range(_ALIASES):
+        try:
+            key = read_service(service.external_name).service
+        except ValueError:
+            break
+        found = view.one(SERVICE, key)
+        if found is None:
+            break
+        service = found
+    return service
 
 
 def _is_dead(view: View, endpoint: Endpoint) -> bool:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from proxy.core.addr import Addr
 from proxy.mesh.kinds.annotation import PortNames
 from proxy.mesh.kinds.namespace import NAMESPACE
+from proxy.mesh.kinds.policy.server import SERVERS, Server
 from proxy.mesh.kinds.services.service import Service
 from proxy.mesh.kinds.workloads import external_workload, pod
 from proxy.mesh.kinds.workloads.external_workload import EXTERNAL_WORKLOAD
@@ -84,9 +85,18 @@ def config_of(view: View, workload: Workload) -> Config:
 
 
 def is_opaque_at(view: View, workload: Workload, port: int) -> bool:
-    """Whether a workload's port is carried as bytes, by annotations or by default."""
+    """Whether a workload's port is carried as bytes: by a Server, by annotations or by default."""
     ports = config_of(view, workload).opaque_ports
-    return (_DEFAULT_OPAQUE if ports is None else ports).contains(port, workload.ports)
+    if (_DEFAULT_OPAQUE if ports is None else ports).contains(port, workload.ports):
+        return True
+    return any(_is_served_opaque(server, workload, port) for server in view.found(SERVERS, workload.namespace))
+
+
+def _is_served_opaque(server: Server, workload: Workload, port: int) -> bool:
+    if server.protocol != "opaque" or server.selects_pods is not isinstance(workload, Pod):
+        return False
+    is_port = server.port == port or any(name == server.port for name, number in workload.ports if number == port)
+    return is_port and server.selector.matches(dict(workload.labels))
 
 
 def is_service_opaque(view: View, service: Service, port: int) -> bool:

@@ -9,23 +9,20 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import queue
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from watchfiles import awatch
 
+from proxy.mesh.errands import Errands
 from proxy.mesh.manifests.reading import Catalog
 from proxy.mesh.store.checks import Checks
 from proxy.mesh.store.file import File, FileRead
 from proxy.mesh.store.folder import Folder, Look
 from proxy.mesh.store.snapshot import Source
 from proxy.mesh.store.store import FIRST, Said, Store, Update
-
-R = TypeVar("R")
 
 _log: Final = logging.getLogger("sponson.mesh")
 
@@ -129,7 +126,7 @@ class Manifests:
 
     def __init__(self, directory: Path, catalog: Catalog, rules: Rules) -> None:
         self._reader = Reader(directory, catalog)
-        self._thread = _Thread("manifests")
+        self._thread = Errands("manifests")
         self._rules = rules
         self._told: frozenset[Said] = frozenset()
         self._names: set[str] = set()
@@ -236,48 +233,3 @@ def counts(update: Update) -> str:
     return (
         ", ".join(f"{number} {name}{'' if number == 1 else 's'}" for name, number in sorted(found.items())) or "empty"
     )
-
-
-class _Thread:
-    """One daemon thread that does one thing after the other; a loop may stop without waiting for it."""
-
-    __slots__ = ("_work",)
-
-    def __init__(self, name: str) -> None:
-        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name=name, daemon=True).start()
-
-    async def run(self, work: Callable[[], R]) -> R:
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[R] = loop.create_future()
-
-        def settle(result: R | None, error: Exception | None) -> None:
-            if done.cancelled():
-                return
-            if error is not None:
-                done.set_exception(error)
-            else:
-                done.set_result(result)  # type: ignore[arg-type]
-
-        def call() -> None:
-            result, error = None, None
-            try:
-                result = work()
-            except Exception as caught:
-                error = caught
-            if not loop.is_closed():
-                _post(loop, settle, result, error)
-
-        self._work.put(call)
-        return await done
-
-    def _run(self) -> None:
-        while True:
-            self._work.get()()
-
-
-def _post(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: Any) -> None:
-    try:
-        loop.call_soon_threadsafe(call, *arguments)
-    except RuntimeError:  # the loop was closed between
-        pass

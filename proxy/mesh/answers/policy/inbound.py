@@ -27,7 +27,7 @@ class InboundPolicies:
     def ask(self, request: pb.PortSpec) -> InboundPort:
         """InboundServerPolicies/WatchPort and GetPort; Refusal if workload or port cannot be understood."""
         if not 1 <= request.port <= 65535:
-            raise Refusal(INVALID_ARGUMENT, f"port {request.port} is not between 1 and 65535")
+            raise Refusal(INVALID_ARGUMENT, f"Invalid port: {request.port}")
         try:
             workload = read_workload_name(request.workload)
         except ValueError as error:

@@ -89,9 +89,9 @@ def _selected(view: View, port: WorkloadPort) -> Server | None:
 def _default_server(port: WorkloadPort) -> pb.Server:
     """The policy of a port that no object speaks of."""
     policy = port.default_policy
-    labels = {"group": "", "kind": "default", "name": policy}
     if port.needs_identity and policy.endswith("-unauthenticated"):
         policy = policy.replace("-unauthenticated", "-authenticated")
+    labels = {"group": "", "kind": "default", "name": policy}
     if port.is_opaque:
         protocol = pb.ProxyProtocol(opaque=pb.ProxyProtocol.Opaque())
     else:

@@ -42,7 +42,7 @@ from proxy.mesh.kinds.routes.rule import Route
 from proxy.mesh.kinds.routes.stream_route import StreamRoute
 from proxy.mesh.kinds.routes.tcp_route import TCP_ROUTES
 from proxy.mesh.kinds.routes.tls_route import TLS_ROUTES
-from proxy.mesh.kinds.services.service import BY_ADDRESS, SERVICE, Service
+from proxy.mesh.kinds.services.service import BY_ADDRESS, SERVICE, Service, ServicePort
 from proxy.mesh.manifests.kind import Key, Table
 from proxy.mesh.model import CLUSTER_DOMAIN
 from proxy.mesh.net import CLUSTER_NETWORKS, is_in, read_address, read_authority, service_key, service_meta
@@ -70,7 +70,7 @@ def policy_for(request: pb.TrafficSpec) -> Question[pb.OutboundPolicy]:
     if target == "authority":
         return _named(request.authority, source)
     if target is None:
-        raise Refusal(INVALID_ARGUMENT, "target is missing")
+        raise Refusal(INVALID_ARGUMENT, "target is required")
     try:
         return OutboundTo(read_address(request.addr), ("", ""), source)
     except ValueError as error:
@@ -122,6 +122,9 @@ def service_policy(view: View, target: Target, source: str) -> pb.OutboundPolicy
     assert isinstance(service, Service)
     meta = service_meta(service, port)
     defined = service.port(port)
+    if defined is None and service.external_name:
+        # It has no address of its own: whatever its name leads to may have any port.
+        defined = ServicePort("", port, port)
     if defined is None:
         return pb.OutboundPolicy(protocol=pb.ProxyProtocol(opaque=_undefined_port()), metadata=meta)
     if defined.app_protocol:

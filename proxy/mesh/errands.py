@@ -1,0 +1,59 @@
+"""Errands: what would hold a loop, done beside it, by a thread that nobody waits for at the end.
+
+asyncio's own executor is waited for when a process ends: one name server that does not answer would delay it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+R = TypeVar("R")
+
+
+class Errands:
+    """One daemon thread that does one thing after the other; a loop may stop without waiting for it."""
+
+    __slots__ = ("_work",)
+
+    def __init__(self, name: str) -> None:
+        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    async def run(self, work: Callable[[], R]) -> R:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[R] = loop.create_future()
+
+        def settle(result: R | None, error: Exception | None) -> None:
+            if done.cancelled():
+                return
+            if error is not None:
+                done.set_exception(error)
+            else:
+                done.set_result(result)  # type: ignore[arg-type]
+
+        def call() -> None:
+            result, error = None, None
+            try:
+                result = work()
+            except Exception as caught:
+                error = caught
+            if not loop.is_closed():
+                _post(loop, settle, result, error)
+
+        self._work.put(call)
+        return await done
+
+    def _run(self) -> None:
+        while True:
+            self._work.get()()
+
+
+def _post(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: Any) -> None:
+    try:
+        loop.call_soon_threadsafe(call, *arguments)
+    except RuntimeError:  # the loop was closed between
+        pass
