@@ -20,17 +20,19 @@ import proxy
 
 _PR_SET_PDEATHSIG: Final = 1
 _STOP_S: Final = 5.0
-_WHERE: Final = Path(proxy.__file__).parents[1]
+WHERE: Final = Path(proxy.__file__).parents[1]
 """There `-m proxy` is this very package, wherever the demo was started from."""
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
-def dying_with_parent(number: signal.Signals) -> Callable[[], None]:
-    """For `preexec_fn`: the kernel sends this signal to the child when this process ends."""
+def dying_with_parent(number: signal.Signals, become: Callable[[], None] | None = None) -> Callable[[], None]:
+    """For `preexec_fn`: the kernel sends this signal to the child when this process ends. `become` is called first."""
     parent = os.getpid()
 
     def ask() -> None:
+        if become is not None:
+            become()  # another group forgets whom the kernel was to tell
         _libc.prctl(_PR_SET_PDEATHSIG, number)
         if os.getppid() != parent:
             os._exit(1)
@@ -46,20 +48,22 @@ class Child:
         environment: Mapping[str, str],
         log: Path,
         outlives_parent: bool = False,
+        become: Callable[[], None] | None = None,
     ) -> None:
-        """Start `sponson ARGUMENTS`, its output in a file."""
+        """Start `sponson ARGUMENTS`, its output in a file; `become` is what the child does before."""
         self.name: Final = name
         self._log = log
+        prepare = None if outlives_parent else dying_with_parent(signal.SIGKILL, become)
         with log.open("wb") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "proxy", *arguments],
                 env=environment,
-                cwd=_WHERE,
+                cwd=WHERE,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=None if outlives_parent else dying_with_parent(signal.SIGKILL),
+                preexec_fn=prepare,
             )
 
     @property

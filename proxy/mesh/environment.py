@@ -45,6 +45,8 @@ class Workload(NamedTuple):
     token_ttl_s: float
     app_ports: tuple[int, ...] = ()
     """Those whose policy is asked for before the first connection."""
+    own_ip: str = ""
+    """The only address that it may be called at; empty for any."""
 
 
 class Files(NamedTuple):
@@ -137,9 +139,8 @@ def _linkerd(server: Addr, workload: Workload) -> dict[str, str]:
         "DESTINATION_PROFILE_SUFFIXES": f"svc.{CLUSTER_DOMAIN}.",
         "DESTINATION_PROFILE_NETWORKS": networks,
     }
-    own_ip = own_address(server)
-    if own_ip and not server.is_loopback:
-        variables["INBOUND_IPS"] = own_ip
+    if workload.own_ip and not server.is_loopback:
+        variables["INBOUND_IPS"] = workload.own_ip
     if workload.app_ports:
         variables["INBOUND_PORTS"] = ",".join(map(str, sorted(workload.app_ports)))
     for service in ("DESTINATION", "POLICY", "IDENTITY"):

@@ -19,6 +19,7 @@ from rich.live import Live
 from proxy.cli.demo.facts import Facts, gather_facts
 from proxy.cli.demo.load import Load
 from proxy.cli.demo.mesh import AUTHORITY, DemoError, DemoMesh
+from proxy.cli.demo.pods import PodError, Pods
 from proxy.cli.demo.view import intro, line, report, screen, summary
 
 _UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -36,6 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rps", type=_rps, default=150.0, metavar="N", help="requests per second, every fourth of HTTP/2 (%(default)g)"
     )
+    parser.add_argument(
+        "--transparent",
+        action="store_true",
+        help="a network namespace for each app, and real redirection, so that no app knows of a proxy (needs root)",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end, progress on stderr")
 
 
@@ -51,13 +57,13 @@ async def _run(arguments: argparse.Namespace) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     console.print(_STARTING, highlight=False)
     try:
-        async with DemoMesh(stop) as mesh:
+        async with DemoMesh(stop, Pods() if arguments.transparent else None) as mesh:
             console.print(intro(mesh), highlight=False, markup=False, soft_wrap=True)
-            load = Load(mesh.client.outbound, AUTHORITY, arguments.rps)
+            load = Load(mesh.target, AUTHORITY, arguments.rps, is_proxy=not mesh.is_transparent)
             sending = asyncio.create_task(load.run(stop, arguments.duration))
             facts = await _show(mesh, load, console, sending)
             result = report(mesh, load, facts)
-    except DemoError as error:
+    except (DemoError, PodError) as error:
         print(error, file=sys.stderr)
         return 1
     print(json.dumps(result) if arguments.json else summary(result))

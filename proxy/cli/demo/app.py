@@ -7,6 +7,7 @@ demo's table: how many requests, from which clients (`l5d-client-id`), in which 
 from __future__ import annotations
 
 import asyncio
+import socket
 from asyncio import StreamReader, StreamWriter
 from collections import Counter
 from typing import Final
@@ -31,9 +32,12 @@ class Replica:
         """Requests by the version they came in: `HTTP/1.1`, `HTTP/2`."""
         self._server: asyncio.Server | None = None
 
-    async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=HEAD_BYTES, backlog=1024)
-        self.addr = Addr("127.0.0.1", self._server.sockets[0].getsockname()[1])
+    async def start(self, ip: str = "127.0.0.1", listener: socket.socket | None = None) -> None:
+        """On any port of loopback, or on a socket whose address is `ip` to others."""
+        if listener is None:
+            listener = socket.create_server((ip, 0), backlog=1024)
+        self._server = await asyncio.start_server(self._serve, sock=listener, limit=HEAD_BYTES)
+        self.addr = Addr(ip, listener.getsockname()[1])
 
     def stop(self) -> None:
         if self._server is not None:

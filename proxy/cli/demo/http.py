@@ -118,18 +118,19 @@ async def connect(addr: Addr) -> Client:
 
 
 class Http1Requests:
-    """GET requests on as many keep-alive connections as there are requests at once, through an explicit proxy."""
+    """GET requests on as many keep-alive connections as there are requests at once, through an explicit proxy or to a server."""
 
-    __slots__ = ("_through", "_idle")
+    __slots__ = ("_through", "_is_proxy", "_idle")
 
-    def __init__(self, through: Addr) -> None:
+    def __init__(self, through: Addr, is_proxy: bool = True) -> None:
         self._through = through
+        self._is_proxy = is_proxy
         self._idle: list[Client] = []
 
     async def get(self, authority: str) -> Response:
         """OSError or ValueError if no whole response comes."""
         client = self._idle.pop() if self._idle else await connect(self._through)
-        response = await client.get(f"http://{authority}/", authority)
+        response = await client.get(f"http://{authority}/" if self._is_proxy else "/", authority)
         if client.is_open:
             self._idle.append(client)
         return response

@@ -50,8 +50,12 @@ class Requests(Protocol):
 
 
 class Load:
-    def __init__(self, through: Addr, authority: str, rps: float) -> None:
-        self._clients: Final[dict[str, Requests]] = {HTTP1: Http1Requests(through), HTTP2: Http2Requests(through)}
+    def __init__(self, through: Addr, authority: str, rps: float, is_proxy: bool = True) -> None:
+        """`is_proxy`: `through` is an explicit proxy, which HTTP/1 requests name the whole URL to."""
+        self._clients: Final[dict[str, Requests]] = {
+            HTTP1: Http1Requests(through, is_proxy),
+            HTTP2: Http2Requests(through),
+        }
         self._authority = authority
         self.rps: Final = rps
         """Requests per second, as asked for."""

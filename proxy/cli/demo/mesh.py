@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, Self
 from proxy.cli.child import Child, stop_all
 from proxy.cli.demo.app import Replica
 from proxy.cli.demo.http import fetch
+from proxy.cli.demo.pods import ADMIN, APP_PORT, INBOUND, OUTBOUND, TAP, Pod, Pods
 from proxy.core.addr import Addr
 from proxy.mesh.environment import HeldPorts, Ports, Workload, workload_environment
 from proxy.mesh.identity.tokens import Account
@@ -25,6 +26,7 @@ from proxy.mesh.model import identity_of
 from proxy.mesh.state import State, write_file
 
 AUTHORITY: Final = "web.default.svc.cluster.local"
+CLUSTER_IP: Final = "10.79.0.10"
 CONTROL_PLANE: Final = "control plane"
 DELAYS_S: Final = (0.010, 0.020, 0.040)
 
@@ -54,6 +56,12 @@ class Sidecar(NamedTuple):
     name: str
     service_account: str
     ports: Ports
+    pod: Pod | None = None
+    """Its network namespace; None on loopback."""
+
+    @property
+    def ip(self) -> str:
+        return "127.0.0.1" if self.pod is None else self.pod.ip
 
     @property
     def outbound(self) -> Addr:
@@ -61,24 +69,43 @@ class Sidecar(NamedTuple):
 
     @property
     def admin(self) -> Addr:
-        return Addr("127.0.0.1", self.ports.admin)
+        return Addr(self.ip, self.ports.admin)
 
 
 class DemoMesh:
-    def __init__(self, stop: asyncio.Event) -> None:
+    def __init__(self, stop: asyncio.Event, pods: Pods | None = None) -> None:
+        """With `pods` each app has a network namespace with real redirection; without, all are on loopback."""
         self._stop = stop
+        self._pods = pods
         self._directory = _make_directory()
         self._state = State(self._directory / "state")
         self._manifests = self._directory / "manifests"
+        self._claimed: list[str] = []
+        """Who has four of the held ports each."""
         self.processes: dict[str, Child] = {}
         """By name: `control plane`, and a sidecar's workload."""
-        self._held = HeldPorts(4 * (len(DELAYS_S) + 1))
-        ports = list(self._held.numbers)
         self.replicas = [Replica(f"web-{index}", delay_s) for index, delay_s in enumerate(DELAYS_S)]
-        self.servers = [Sidecar(one.name, "web", Ports(*(ports.pop() for _ in range(4)))) for one in self.replicas]
-        self.server = Addr("127.0.0.1", 0)
+        self._held = HeldPorts(0 if pods is not None else 4 * (len(DELAYS_S) + 1))
+        self.servers = [self._sidecar(one.name, "web") for one in self.replicas]
+        self.server = Addr("127.0.0.1", 0) if pods is None else pods.server
         """The control plane's address, known once it serves."""
-        self.client = Sidecar("client", "client", Ports(*(ports.pop() for _ in range(4))))
+        self.client = self._sidecar("client", "client")
+
+    @property
+    def is_transparent(self) -> bool:
+        return self._pods is not None
+
+    @property
+    def target(self) -> Addr:
+        """Where the client sends its requests: to its sidecar, or to the service, where it need not know of one."""
+        return Addr(CLUSTER_IP, 80) if self.is_transparent else self.client.outbound
+
+    def _sidecar(self, name: str, service_account: str) -> Sidecar:
+        if self._pods is not None:
+            return Sidecar(name, service_account, Ports(INBOUND, OUTBOUND, ADMIN, TAP), self._pods.add())
+        taken = 4 * len(self._claimed)
+        self._claimed.append(name)
+        return Sidecar(name, service_account, Ports(*self._held.numbers[taken : taken + 4]))
 
     async def __aenter__(self) -> Self:
         try:
@@ -102,7 +129,7 @@ class DemoMesh:
         address = self._state.directory / "address"
         address.unlink(missing_ok=True)
         serve = ("--dir", str(self._manifests), "--state-dir", str(self._state.directory), "--addr", str(addr))
-        self._spawn(CONTROL_PLANE, ("mesh", "serve", *serve), {})
+        self._spawn(CONTROL_PLANE, ("mesh", "serve", *serve), {}, None if self._pods is None else self._pods.hub.enter)
         await self._until(CONTROL_PLANE, address.exists)
         return self._state.serving_addr()
 
@@ -110,28 +137,38 @@ class DemoMesh:
         """The service with these replicas behind it, put in place whole."""
         ports = {one.name: one.addr.port for one in self.replicas}
         workloads = [_workload(sidecar, ports.get(sidecar.name)) for sidecar in (*servers, self.client)]
-        write_file(self._manifests / "mesh.yaml", "---\n".join([_SERVICE, *workloads]).encode())
+        write_file(self._manifests / "mesh.yaml", "---\n".join([_service(self.is_transparent), *workloads]).encode())
 
     async def _start(self) -> None:
-        for replica in self.replicas:
-            await replica.start()
+        for replica, sidecar in zip(self.replicas, self.servers, strict=True):
+            pod = sidecar.pod
+            await replica.start(sidecar.ip, None if pod is None else pod.listen(APP_PORT))
         self._manifests.mkdir()
         self.write_manifests(self.servers)
-        self.server = await self.start_control_plane(Addr("127.0.0.1", 0))
+        self.server = await self.start_control_plane(self.server)
         for sidecar in (*self.servers, self.client):
             account = Account(sidecar.service_account, "default")
-            workload = Workload(account, sidecar.name, sidecar.ports, _TOKEN_TTL_S)
-            self._spawn(sidecar.name, ("run",), workload_environment(self._state, self.server, workload))
+            workload = Workload(account, sidecar.name, sidecar.ports, _TOKEN_TTL_S, own_ip=sidecar.ip)
+            become = None if sidecar.pod is None else sidecar.pod.for_sidecar()
+            self._spawn(sidecar.name, ("run",), workload_environment(self._state, self.server, workload), become)
+        if self.client.pod is not None:
+            self.client.pod.enter()  # the load is the client's app
         for sidecar in (*self.servers, self.client):
             await self._until_ready(sidecar)
         self._held.release()
 
-    def _spawn(self, name: str, arguments: tuple[str, ...], variables: dict[str, str]) -> None:
+    def _spawn(
+        self,
+        name: str,
+        arguments: tuple[str, ...],
+        variables: dict[str, str],
+        become: Callable[[], None] | None = None,
+    ) -> None:
         inherited = {
             name: value for name, value in os.environ.items() if not name.startswith(("LINKERD2_PROXY_", "SPONSON_"))
         }
         log = self._directory / f"{name.replace(' ', '-')}.log"
-        self.processes[name] = Child(name, arguments, {**inherited, **variables}, log)
+        self.processes[name] = Child(name, arguments, {**inherited, **variables}, log, become=become)
 
     async def _until_ready(self, sidecar: Sidecar) -> None:
         deadline = asyncio.get_running_loop().time() + _START_S
@@ -159,6 +196,8 @@ class DemoMesh:
         await stop_all(list(self.processes.values()))
         for replica in self.replicas:
             replica.stop()
+        if self._pods is not None:
+            self._pods.close()
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
@@ -169,13 +208,16 @@ async def _is_ready(sidecar: Sidecar) -> bool:
         return False
 
 
-_SERVICE: Final = """\
+def _service(has_address: bool) -> str:
+    """A client that knows of no proxy needs an address; one that does calls the service by its name."""
+    return f"""\
 apiVersion: v1
 kind: Service
-metadata: {name: web}
+metadata: {{name: web}}
 spec:
-  selector: {app: web}
-  ports: [{name: http, port: 80, targetPort: http}]
+  clusterIP: {CLUSTER_IP if has_address else "None"}
+  selector: {{app: web}}
+  ports: [{{name: http, port: 80, targetPort: http}}]
 """
 
 
@@ -191,6 +233,6 @@ metadata:
   annotations: {{sponson.io/inbound-port: "{sidecar.ports.inbound}"}}
 spec:
   meshTLS: {{identity: {identity}, serverName: {identity}}}
-  workloadIPs: [{{ip: 127.0.0.1}}]
+  workloadIPs: [{{ip: {sidecar.ip}}}]
   ports: [{port}]
 """

@@ -5,6 +5,7 @@ Law: shows what Load and Facts say; computes nothing but shares. Every number ha
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any, Final
 
@@ -62,6 +63,19 @@ def intro(mesh: DemoMesh) -> str:
     """Where to look, and a request to try by hand; lines to copy from, so that they are never cut."""
     links = [f"{one.name:<6} http://{one.admin}/metrics" for one in (mesh.client, *mesh.servers)]
     lines = ["   ".join(links[start : start + _LINKS_A_LINE]) for start in range(0, len(links), _LINKS_A_LINE)]
+    enter = f"nsenter --net=/proc/{os.getpid()}/ns/net "
+    if mesh.is_transparent:
+        return "\n".join(
+            [
+                "Each app has a network namespace of its own; this command enters the client's:",
+                f"  {enter}sh",
+                "Metrics of each sidecar, from in there:",
+                *(f"  {line}" for line in lines),
+                "Try it in another terminal:",
+                f"  {enter}curl -H 'Host: {AUTHORITY}' http://{mesh.target}/",
+                "Ctrl-C ends the demo and all that it started.",
+            ]
+        )
     return "\n".join(
         [
             "Metrics of each sidecar:",

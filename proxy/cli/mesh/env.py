@@ -11,7 +11,16 @@ from typing import Final
 from proxy.cli.mesh.arguments import DAY_S, account_of, add_account, add_state, an_addr, dns_name, duration_s, port
 from proxy.core.addr import Addr
 from proxy.mesh.claim import running
-from proxy.mesh.environment import TUNING, Ports, Workload, as_env_file, as_exports, free_ports, workload_environment
+from proxy.mesh.environment import (
+    TUNING,
+    Ports,
+    Workload,
+    as_env_file,
+    as_exports,
+    free_ports,
+    own_address,
+    workload_environment,
+)
 from proxy.mesh.model import DEFAULT_INBOUND_PORT
 from proxy.mesh.state import State, StateError
 
@@ -55,10 +64,12 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.tap_port or free[3],
     )
     account = account_of(arguments)
-    app_ports = tuple(arguments.app_port)
-    workload = Workload(account, arguments.workload or account.service_account, ports, arguments.ttl, app_ports)
-    variables = workload_environment(state, arguments.addr or _remembered(state), workload)
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
+    server = arguments.addr or _remembered(state)
+    app_ports = tuple(arguments.app_port)
+    own_ip = own_address(server) if command else ""  # what is printed may be meant for another machine, or a container
+    workload = Workload(account, arguments.workload or account.service_account, ports, arguments.ttl, app_ports, own_ip)
+    variables = workload_environment(state, server, workload)
     if not command:
         print(as_env_file(variables) if arguments.format == "env-file" else as_exports(variables))
         return 0

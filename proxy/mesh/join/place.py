@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from proxy.core.addr import Addr, parse_addr
-from proxy.mesh.environment import Files, Ports, Workload, as_env_file, environment_of
+from proxy.mesh.environment import Files, Ports, Workload, as_env_file, environment_of, own_address
 from proxy.mesh.identity.tokens import Account
 from proxy.mesh.state import StateError, make_private, read_secret, write_file
 
@@ -41,7 +41,8 @@ class Place:
     def settle(self, joined: Joined, ports: Ports, app_ports: tuple[int, ...]) -> dict[str, str]:
         """Write the environment of a sidecar whose token and anchors are here; the variables. StateError if that fails."""
         make_private(self.directory / _IDENTITY, self.directory)
-        workload = Workload(joined.account, joined.workload, ports, 0.0, app_ports)
+        own_ip = own_address(joined.server)
+        workload = Workload(joined.account, joined.workload, ports, 0.0, app_ports, own_ip)
         files = Files(self.directory / _IDENTITY, self.directory / TOKEN_FILE, self.directory / ANCHORS_FILE)
         variables = environment_of(joined.server, workload, files)
         write_file(self.directory / ENV_FILE, f"{as_env_file(variables)}\n".encode(), 0o644)
