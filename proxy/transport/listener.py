@@ -21,6 +21,8 @@ from proxy.core.reactor import Reactor
 _ACCEPTS_PER_WAKE_UP: Final = 16
 _REST_S: Final = 0.2
 """Without descriptors the socket stays readable: asking again at once would spin."""
+_ENDS_PER_REST: Final = 32
+"""Idle connections that make room at once: clients behind them in the backlog should not wait for long."""
 _EXHAUSTED: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 _DONE: Final = frozenset((errno.EAGAIN, errno.EWOULDBLOCK))
 
@@ -102,11 +104,17 @@ class Listener:
         sock = self._sock
         if sock is None:
             return
-        descriptors = self._reactor.descriptors
-        if self._may_accept(descriptors.next_fd(sock.fileno())) or descriptors.make_room():
+        if self._may_accept(self._reactor.descriptors.next_fd(sock.fileno())):
             self.start()
         else:
-            self._rest()
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """End some that are idle, and look again when their descriptors are free; nobody is accepted before that."""
+        made = 0
+        while made < _ENDS_PER_REST and self._reactor.descriptors.make_room():
+            made += 1
+        self._rest(1 if made else self._reactor.wheel.ticks(_REST_S))
 
     def _may_accept(self, fd: int) -> bool:
         descriptors = self._reactor.descriptors
@@ -129,9 +137,7 @@ class Listener:
             fd = accepted.fileno()
             self._begin(accepted, name)
             if not self._may_accept(fd):
-                # One at a time from here on, and none while nobody is idle: the rest of the descriptors is kept.
-                if not self._reactor.descriptors.make_room():
-                    self._rest()
+                self._make_room()
                 return
 
     def _on_accept_error(self, error: OSError) -> None:
@@ -141,13 +147,12 @@ class Listener:
             self._options.on_error(error)
         if error.errno in _EXHAUSTED:
             self._reactor.descriptors.make_room()
-            self._rest()
+            self._rest(self._reactor.wheel.ticks(_REST_S))
 
-    def _rest(self) -> None:
+    def _rest(self, ticks: int) -> None:
         self._stop_accepting()
-        wheel = self._reactor.wheel
         if self._resting is None:
-            self._resting = wheel.arm(self, wheel.ticks(_REST_S))
+            self._resting = self._reactor.wheel.arm(self, ticks)
 
     def _begin(self, accepted: socket.socket, name: Any) -> None:
         try:
