@@ -72,8 +72,13 @@ class Share:
 
     def add(self, count: int) -> None:
         """`count` octets more are held. May call the holder's `forget`, so it is said last."""
-        self.held_bytes += count
-        self._budget.note(self, count)
+        # What `note` does, written out: this is met whenever something is remembered, and rarely has more to do.
+        held_bytes = self.held_bytes = self.held_bytes + count
+        budget = self._budget
+        budget.by_table[self.table] += count
+        all_bytes = budget.held_bytes = budget.held_bytes + count
+        if held_bytes == count or all_bytes > budget.limit_bytes:
+            budget.note(self, 0)
 
     def give_back(self, count: int) -> None:
         if count:
@@ -111,12 +116,12 @@ class Table(Generic[K, V]):
     """Values found by a text of a peer's, in two generations, so that a flood of texts that are met once cannot empty it
     of those that everybody uses.
 
-    `recent.get(key)` is the lookup of the hot path; `find` looks into the older generation too, and brings what it finds
-    there back.
+    `recent.get(key)` is the lookup of the hot path. What it does not have `older.get(key)` may, and whoever finds it there
+    keeps it again: both dicts live as long as the table, so that their `get` can be held on to.
     """
 
     __slots__ = (
-        "recent", "_older", "_recent_bytes", "_older_bytes", "_generation_bytes", "_most", "_entry_bytes", "_copies", "_share",
+        "recent", "older", "_recent_bytes", "_older_bytes", "_generation_bytes", "_most", "_entry_bytes", "_copies", "_share",
     )  # fmt: skip
 
     def __init__(
@@ -129,7 +134,7 @@ class Table(Generic[K, V]):
     ) -> None:
         """An entry counts `entry_bytes`, and each octet of its text `copies` times: its key, its value, and what is made of it."""
         self.recent: Final[dict[K, V]] = {}
-        self._older: Final[dict[K, V]] = {}
+        self.older: Final[dict[K, V]] = {}
         self._recent_bytes = 0
         self._older_bytes = 0
         self._generation_bytes: Final = max_bytes // 2
@@ -139,8 +144,8 @@ class Table(Generic[K, V]):
         self._share: Final = Share(budget, name, self)
 
     def find(self, key: K, text_bytes: int) -> V | None:
-        """What was kept for this key lately; for when `recent` does not have it."""
-        found = self._older.get(key)
+        """What was kept for this key, but not lately, and now is again; for where a call more does not matter."""
+        found = self.older.get(key)
         if found is not None:
             self.keep(key, found, text_bytes)
         return found
@@ -159,8 +164,8 @@ class Table(Generic[K, V]):
     def forget(self) -> None:
         """A new generation begins; what was in neither of the last two is gone."""
         gone_bytes = self._older_bytes
-        self._older.clear()
-        self._older.update(self.recent)
+        self.older.clear()
+        self.older.update(self.recent)
         self._older_bytes = self._recent_bytes
         self.recent.clear()
         self._recent_bytes = 0
@@ -171,4 +176,4 @@ class Table(Generic[K, V]):
         self.forget()
 
     def __len__(self) -> int:
-        return len(self.recent) + len(self._older)
+        return len(self.recent) + len(self.older)

@@ -185,14 +185,18 @@ known_literal: Final = _literals.recent.get
 """The field of a (name, literal) that was met lately; else None, and `field_of_literal` knows."""
 
 
+_older_line: Final = _lines.older.get
+_older_literal: Final = _literals.older.get
+
+
 def field_of_line(line: bytes) -> Field:
     """The field of one HTTP/1 header line, without its CRLF."""
     field = known_line(line)
     if field is None:
-        field = _lines.find(line, len(line))
+        field = _older_line(line)
         if field is None:
             field = _judge_line(line)
-            _lines.keep(line, field, len(line))
+        _lines.keep(line, field, len(line))
     return field
 
 
@@ -211,11 +215,10 @@ def field_of_literal(name: bytes, literal: bytes) -> Field:
     key = (name, literal)
     field = known_literal(key)
     if field is None:
-        size = len(name) + len(literal)
-        field = _literals.find(key, size)
+        field = _older_literal(key)
         if field is None:
             field = judge_literal(name, literal, False)
-            _literals.keep(key, field, size)
+        _literals.keep(key, field, len(name) + len(literal))
     return field
 
 

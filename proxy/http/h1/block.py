@@ -196,15 +196,17 @@ def _error_of(codings: list[bytes]) -> str:
 
 _blocks: Final[Table[bytes, HeaderBlock]] = Table("http1_blocks", limits.HEADS_BYTES, 700, 2)
 _known_block: Final = _blocks.recent.get
+_older_block: Final = _blocks.older.get
 
 
 def header_block(text: bytes) -> HeaderBlock:
     """The judged form of the header lines between the start line and the empty line."""
     block = _known_block(text)
     if block is None:
-        block = _blocks.find(text, len(text))
+        block = _older_block(text)
         if block is None:
             block = HeaderBlock(text.split(b"\r\n") if text else [])
-            if block.is_familiar:
-                _blocks.keep(text, block, len(text))
+            if not block.is_familiar:
+                return block
+        _blocks.keep(text, block, len(text))
     return block

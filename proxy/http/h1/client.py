@@ -20,7 +20,7 @@ from proxy.http.h1 import head as h1
 from proxy.http.h1.block import header_block
 from proxy.http.h1.body import LAST_CHUNK, BodyReader, last_chunk, write_chunk
 from proxy.http.h1.repair import with_crlf, with_one_length, without_spaces
-from proxy.http.head import TUNNEL, UNKNOWN, RequestHead, ResponseHead
+from proxy.http.head import HTTP_1_0, TUNNEL, UNKNOWN, RequestHead, ResponseHead
 from proxy.http.headers import Field
 from proxy.http.pool import Pool
 from proxy.http.stream import NEXT_TURN, keep
@@ -252,10 +252,10 @@ class H1Client:
         if head.status < 200:
             exchange.response_informational(head)
             return rest
-        if self._method == b"CONNECT" or not h1.may_be_followed(head, block):
-            self._keeps_alive = (
-                False  # of a CONNECT that was refused, nobody knows whether its tunnel's bytes were read
-            )
+        is_odd = block.transfer is not None or block.closes or head.status == 204 or head.version == HTTP_1_0
+        # Of a CONNECT that was refused, nobody knows whether its tunnel's bytes were read.
+        if self._method == b"CONNECT" or (is_odd and not h1.may_be_followed(head, block)):
+            self._keeps_alive = False
         if size == 0:
             self._finish(bool(rest))
             exchange.response_head(head, True)

@@ -62,8 +62,9 @@ _known_response_line: Final = _response_lines.recent.get
 
 def _new_request_line(start_line: bytes) -> tuple[bytes, bytes, bytes]:
     """Method, target and minor version."""
-    known = _request_lines.find(start_line, len(start_line))
+    known = _request_lines.older.get(start_line)
     if known is not None:
+        _request_lines.keep(start_line, known, len(start_line))
         return known
     match = _request_line(start_line)
     if match is None:

@@ -333,10 +333,10 @@ _known_path: Final = _paths.recent.get
 
 def _pseudo(fields: _Fields, name: bytes, value: bytes) -> Field:
     """The field of a pseudo-header whose value was not met lately."""
-    found = fields.find(value, len(value))
+    found = fields.older.get(value)
     if found is None:
         found = field(name, value)
-        fields.keep(value, found, len(value))
+    fields.keep(value, found, len(value))
     return found
 
 
