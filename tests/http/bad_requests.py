@@ -113,7 +113,7 @@ CHUNKS: dict[str, bytes] = {
     "row23-trailer-space": b"5\r\nhello\r\n0\r\nX : 1\r\n\r\n",
     "row14-trailer-nul": b"5\r\nhello\r\n0\r\nX: \0\r\n\r\n",
     "row14-trailer-cr": b"5\r\nhello\r\n0\r\nX: a\rY: b\r\n\r\n",
-    "row16-trailers-long": b"0\r\n" + b"X: %b\r\n" % (b"a" * 1000) * 20 + b"\r\n",
+    "row16-trailers-long": b"0\r\n" + b"X: %b\r\n" % (b"a" * 1000) * 70 + b"\r\n",
 }  # fmt: skip
 """Bodies that are refused with 400, with the connection, before the app has seen their end."""
 

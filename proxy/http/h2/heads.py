@@ -80,7 +80,9 @@ def request_of(fields: list[Field]) -> RequestHead:
     head.scheme = scheme
     head.path = path
     if authority:
-        _settle_authority(head, authority)
+        if head.authority != authority and head.has_host:
+            _settle_authority(head, authority)
+        head.authority = authority
     return head
 
 
