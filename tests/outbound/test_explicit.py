@@ -255,6 +255,44 @@ def test_a_destination_that_nobody_tells_of_is_not_waited_for_for_ever(asked: by
     run(story)
 
 
+def test_a_request_that_was_answered_for_want_of_a_destination_is_not_sent_when_that_is_known_after_all() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        seen: list[bytes] = []
+        source: Watch[ClientPolicy | Absent | None] = Watch(None)
+        network.name(WEB, await network.server(http_server("one", seen)))
+        network.fake.policies[WEB] = source
+        reader, writer = await asyncio.open_connection(*network.start())
+        writer.write(b"GET http://web.ns.svc.cluster.local/late HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until(lambda: ("policy", WEB) in network.fake.asked)
+        ticking.pass_time(limits.DISCOVERY_S + 0.1)
+        assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)).startswith(b"HTTP/1.1 504 ")
+        source.set(balance_policy(WEB))
+        answer = await exchange(network.listener.addr, ABSOLUTE % b"x")
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert [one.split(b" ")[1] for one in seen] == [b"/a?b=c"]
+        writer.close()
+        network.close()
+
+    run(story)
+
+
+def test_a_name_outside_that_no_name_server_tells_in_time() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        network.fake.hosts["slow.example:80"] = Watch(Resolution())
+        where = network.start()
+        waiting = asyncio.create_task(exchange(where, BY_HOST % b"slow.example"))
+        await until(lambda: ("resolve", "slow.example:80") in network.fake.asked)
+        while not waiting.done():
+            ticking.pass_time(0.5)
+            await asyncio.sleep(0.01)
+        assert b"slow.example:80 is not known: the name servers did not answer in 10s" in await waiting
+        network.close()
+
+    run(story)
+
+
 def test_a_refused_connect_is_counted_and_waits_for_its_client_to_hang_up_but_not_for_ever() -> None:
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)
