@@ -355,6 +355,8 @@ def test_what_audit_permits_is_logged(caplog: pytest.LogCaptureFixture) -> None:
         "linkerd_app_inbound::policy::http",
         "linkerd_app_inbound::policy::tcp",
     }
+    told = [str(vars(record)) for record in caplog.records if record.message == "Request allowed"]
+    assert all("default" in one and "audit" in one for one in told), told
 
 
 # ---- forwarded connections

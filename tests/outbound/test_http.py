@@ -452,6 +452,27 @@ def test_filters_answer_and_nothing_passes_them(one: Filter, status: bytes, text
     run(story)
 
 
+def test_endpoints_that_the_controller_refuses_to_tell_fail_who_waits_and_who_comes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        network.fake.policies[DST] = Watch(balance_policy())
+        source = network.fake.names[WEB] = Watch(Resolution())
+        network.start()
+        waiting = asyncio.create_task(ask(network))
+        await until(lambda: ("endpoints", WEB) in network.fake.asked)
+        source.set(Resolution("failed", {}, "no such authority"))
+        for answer in (await waiting, await ask(network)):
+            assert answer.startswith(b"HTTP/1.1 500 ")
+        network.close()
+
+    with caplog.at_level("INFO"):
+        run(story)
+    said = [one for one in caplog.records if "pool failed: no such authority" in str(vars(one))]
+    assert len(said) == 2
+
+
 def test_a_redirection_goes_by_the_match_that_chose_the_rule() -> None:
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)
