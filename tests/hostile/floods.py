@@ -21,8 +21,9 @@ class Flooder:
     """One HTTP/2 client connection whose windows are shut from the start. It reads whenever it writes, from one thread: a
     TLS socket bears no more."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, authority: str = "app.ns") -> None:
         self.sock = sock
+        self._authority = authority
         self.goaway: int | None = None
         """The code of the last GOAWAY."""
         self.has_ended = False
@@ -35,7 +36,7 @@ class Flooder:
     def open(self, count: int, path: str, is_carried: bool = False) -> None:
         """So many requests, whose answers wait for a window; returns when their heads are there. Carried: a peer's, that an
         app which speaks HTTP/1 is to have."""
-        fields = [(":method", "GET"), (":scheme", "http"), (":authority", "app.ns"), (":path", path)]
+        fields = [(":method", "GET"), (":scheme", "http"), (":authority", self._authority), (":path", path)]
         if is_carried:
             fields.append(("l5d-orig-proto", "HTTP/1.1"))
         for number in range(count):
@@ -53,7 +54,7 @@ class Flooder:
         until = time.monotonic() + timeout_s
         while not condition():
             assert time.monotonic() < until, f"{self.heads} heads, GOAWAY {self.goaway}"
-            if not self._read():
+            if not self.read():
                 select.select([self.sock], [], [], 0.02)
 
     def wait_for_end(self) -> int | None:
@@ -64,7 +65,7 @@ class Flooder:
 
     def _send(self, data: bytes) -> None:
         while data and not self.has_ended:
-            self._read()
+            self.read()
             try:
                 data = data[self.sock.send(data) :]
             except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
@@ -72,7 +73,7 @@ class Flooder:
             except OSError:
                 return  # the other side takes nothing more; what it has said may still be there to read
 
-    def _read(self) -> bool:
+    def read(self) -> bool:
         """What is there; whether anything was."""
         if self.has_ended:
             return False
