@@ -232,6 +232,25 @@ def test_whoever_is_revoked_is_turned_out_and_not_let_in_again(tmp_path: Path) -
     asyncio.run(run())
 
 
+def test_b35_a_connection_without_a_certificate_does_not_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it asks for one or says nothing; one with a certificate stays."""
+    monkeypatch.setattr("proxy.mesh.front._UNPROVEN_S", 0.5)
+
+    async def run() -> None:
+        async with serving(tmp_path) as served:
+            shown, with_shown = await within(connect(tmp_path, served.addr, certificate(tmp_path)))
+            silent, with_silent = await within(connect(tmp_path, served.addr))
+            asking, with_asking = await within(connect(tmp_path, served.addr))
+            assert (await within(call(asking, with_asking, services.CERTIFY.path, certify(tmp_path))))[0] == "0"
+            await within(until_closed(silent))
+            await within(until_closed(asking))
+            assert (await within(call(shown, with_shown, METHOD.path, QUESTION)))[0] == "0"
+            for each in (with_shown, with_silent, with_asking):
+                each.close()
+
+    asyncio.run(run())
+
+
 def test_b35_idle_clients_cannot_lock_others_out(tmp_path: Path) -> None:
     """With `ulimit -n 256`: 120 clients that have finished their handshake and say nothing; then one with a certificate."""
     (tmp_path / "mesh.yaml").write_text(SERVICE)

@@ -18,6 +18,10 @@ FILE: Final = "issued.jsonl"
 _SHORTEN_AFTER: Final = 1000
 """Lines that were added."""
 
+MOST: Final = 20_000
+"""Certificates in the book, several times what a thousand proxies have. Beyond it the oldest is forgotten, which a
+revocation of its identity then takes for revoked: whoever has a token cannot fill the disk by asking again and again."""
+
 _log: Final = logging.getLogger("sponson.mesh")
 
 
@@ -49,6 +53,8 @@ class Issued:
     def add(self, one: Certificate, now: float) -> None:
         """Write it down. A full disk is said and stops nobody: a serial that is not in the book counts as old."""
         self._by_serial[one.serial] = one
+        if len(self._by_serial) > MOST:
+            del self._by_serial[next(iter(self._by_serial))]
         self._added += 1
         try:
             if self._added >= _SHORTEN_AFTER:

@@ -88,6 +88,19 @@ def test_the_book_forgets_what_has_expired(tmp_path: Path) -> None:
     assert (tmp_path / "issued.jsonl").read_bytes().count(b"\n") == 100
 
 
+def test_the_book_has_an_end_however_often_somebody_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.mesh.identity.issued.MOST", 300)
+    state = State(tmp_path)
+    state.create()
+    issued = Issued(state, NOW)
+    for serial in range(2500):
+        issued.add(entry(serial, NOW), NOW)
+    assert {one.serial for one in issued.all()} == set(range(2200, 2500))
+    assert (tmp_path / "issued.jsonl").read_bytes().count(b"\n") <= 1300
+    revoke(state, NOW, WEB)
+    assert Revocations(state, issued).is_certificate_revoked(WEB, 5)
+
+
 def test_what_cannot_be_read_stops_the_start_and_nothing_later(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
