@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 _MARK = "@@@"
-_DEADLINE_S = 110.0
+_DEADLINE_S = 240.0
 
 
 class Step(NamedTuple):

@@ -18,6 +18,8 @@ TUTORIALS = ROOT / "docs" / "tutorials"
 AS_ROOT = ("two-hosts.md",)
 ORDINARY = sorted(path.name for path in TUTORIALS.glob("*.md") if path.name not in AS_ROOT)
 
+pytestmark = pytest.mark.timeout(300)
+
 
 @pytest.fixture
 def home() -> Iterator[Path]:

@@ -19,6 +19,8 @@ from proxy.mesh.claim import running
 from proxy.mesh.state import State
 from tests.kit.netns import wait_until
 
+pytestmark = pytest.mark.timeout(300)
+
 SPONSON = (sys.executable, "-m", "proxy")
 DEADLINE_S = 60.0
 
