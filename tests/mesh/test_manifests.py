@@ -85,6 +85,15 @@ def test_kinds_that_concern_no_proxy_are_passed_over_and_others_named_once(tmp_p
     assert load(tmp_path, CATALOG).snapshot.one(SERVICE_KIND, ("default", "web")) is not None
 
 
+def test_annotations_of_others_are_nobodys_business(tmp_path: Path) -> None:
+    names = (
+        "example.org/a", "config.linkerd.io/skip-outbound-ports", "config.linkerd.io/proxy-cpu-request", "linkerd.io/inject",
+        "config.linkerd.io/inbound-port", "balancer.alpha.linkerd.io/failure-accrual-success-rate", "sponson",
+    )  # fmt: skip
+    (tmp_path / "a.yaml").write_text(workload("a", 1, annotations=", ".join(f'{name}: "1"' for name in names)))
+    assert faults(tmp_path) == []
+
+
 def test_other_files_and_hidden_ones_are_not_read(tmp_path: Path) -> None:
     for name in ("notes.txt", ".a.yaml", "b.yaml~"):
         (tmp_path / name).write_text("]")
@@ -93,6 +102,20 @@ def test_other_files_and_hidden_ones_are_not_read(tmp_path: Path) -> None:
 
 
 BROKEN = {
+    workload("a", 1, annotations="config.linkerd.io/default-inbound-polcy: deny"): (
+        4,
+        "metadata.annotations: 'config.linkerd.io/default-inbound-polcy' is no annotation that is read: "
+        "did you mean config.linkerd.io/default-inbound-policy?",
+    ),
+    SERVICE.replace("{name: web}", "{name: web, annotations: {timeout.linkerd.io/requests: 1s}}"): (
+        3,
+        "metadata.annotations: 'timeout.linkerd.io/requests' is no annotation that is read: "
+        "did you mean timeout.linkerd.io/request?",
+    ),
+    workload("a", 1, annotations='sponson.io/port: "4143"'): (
+        4,
+        "metadata.annotations: 'sponson.io/port' is no annotation that is read: did you mean sponson.io/inbound-port?",
+    ),
     "kind: Service\napiVersion: [\n": (3, "no YAML: did not find expected node content"),
     "a: b: c\n": (1, "no YAML: mapping values are not allowed in this context"),
     "- 1\n": (1, "no manifest: apiVersion and kind are missing: ignored"),

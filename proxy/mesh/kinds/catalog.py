@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from proxy.mesh.kinds.annotation_names import judge_names
 from proxy.mesh.kinds.checks import CHECKS
 from proxy.mesh.kinds.namespace import NAMESPACE
 from proxy.mesh.kinds.node import NODE
@@ -98,4 +99,4 @@ KINDS: Final = (
     REFERENCE_GRANT,
 )
 
-CATALOG: Final = Catalog(KINDS, CHECKS, _IGNORED, _UNENFORCED)
+CATALOG: Final = Catalog(KINDS, CHECKS, judge_names, _IGNORED, _UNENFORCED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from proxy.mesh.manifests.kind import STATUS, Document, Kind, Metadata, ObjectId
@@ -52,12 +52,13 @@ class ChunkRead(NamedTuple):
 class Catalog:
     """The kinds that are read, and what is done with the others."""
 
-    __slots__ = ("kinds", "checks", "_by_name", "_ignored", "_unenforced")
+    __slots__ = ("kinds", "checks", "judge_annotations", "_by_name", "_ignored", "_unenforced")
 
     def __init__(
         self,
         kinds: tuple[Kind[Any], ...],
         checks: Mapping[Kind[Any], Any],
+        judge_annotations: Callable[[Mapping[str, Value]], Iterable[Fault]],
         ignored: frozenset[tuple[str, str]],
         unenforced: frozenset[tuple[str, str]],
     ) -> None:
@@ -65,6 +66,7 @@ class Catalog:
         self.kinds: Final = kinds
         self.checks: Final = checks
         """By kind, what finds out whether an object leads somewhere (store/checks.py)."""
+        self.judge_annotations: Final = judge_annotations
         self._by_name = {(kind.group, kind.name): kind for kind in kinds}
         self._ignored = ignored
         self._unenforced = unenforced
@@ -173,7 +175,7 @@ class _Reading:
             self.fail(None, error.fault, kind.restricts, hides=True)
             return
         of = ObjectId(kind, meta.key)
-        faults = self._judge(document, kind, version)
+        faults = [*self._judge(document, kind, version), *self._catalog.judge_annotations(meta.annotations)]
         model = None
         if not faults:
             try:
