@@ -1,0 +1,131 @@
+"""A question is answered once per state, encoded once, and only who is concerned hears of a change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.wrappers_pb2 import StringValue
+
+from proxy.api import destination_pb2
+from proxy.mesh.answers import topics as module
+from proxy.mesh.answers.endpoints import endpoints_of
+from proxy.mesh.answers.question import INTERNAL, NOT_FOUND, Question, Refusal
+from proxy.mesh.answers.topics import Topics
+from proxy.mesh.kinds.services.service import SERVICE as SERVICE_KIND
+from proxy.mesh.store.snapshot import View
+from tests.mesh.kit import SERVICE, workload
+from tests.mesh.test_store import Directory
+
+OTHER = SERVICE.replace("name: web", "name: other").replace("10.96.0.10", "10.96.0.11")
+ASKED: list[str] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses(Question[StringValue]):
+    """The cluster addresses of a service: counts how often it is answered."""
+
+    name: str
+
+    def answer(self, view: View) -> StringValue | Refusal:
+        ASKED.append(self.name)
+        service = view.one(SERVICE_KIND, ("default", self.name))
+        if service is None:
+            return Refusal(NOT_FOUND, "no such service")
+        return StringValue(value=" ".join(service.cluster_ips))
+
+
+class Follower:
+    def __init__(self, topics: Topics, question: Question[Any]) -> None:
+        self.woken = 0
+        self.topic = topics.follow(question, self.wake)
+
+    def wake(self) -> None:
+        self.woken += 1
+
+
+def test_a_question_is_answered_once_per_state_for_all_who_ask(tmp_path: Path) -> None:
+    files = Directory(tmp_path, a=SERVICE, b=OTHER)
+    topics = Topics(files.update)
+    ASKED.clear()
+    followers = [Follower(topics, Addresses("web")) for _ in range(100)]
+    bytes_ = {id(one) for follower in followers for one in follower.topic.messages_since(0, None)}
+    assert ASKED == ["web"] and len(bytes_) == 1
+    topics.apply(files.write(a=SERVICE.replace("10.96.0.10", "10.96.0.20")))
+    assert ASKED == ["web", "web"] and {follower.woken for follower in followers} == {1}
+
+
+def test_who_is_not_concerned_is_neither_asked_nor_woken(tmp_path: Path) -> None:
+    files = Directory(tmp_path, a=SERVICE, b=OTHER)
+    topics = Topics(files.update)
+    web, other = Follower(topics, Addresses("web")), Follower(topics, Addresses("other"))
+    ASKED.clear()
+    assert topics.apply(files.write(a=SERVICE.replace("10.96.0.10", "10.96.0.20"))) == 1
+    assert (ASKED, web.woken, other.woken) == (["web"], 1, 0)
+
+
+def test_an_equal_answer_wakes_nobody(tmp_path: Path) -> None:
+    files = Directory(tmp_path, a=SERVICE)
+    topics = Topics(files.update)
+    web = Follower(topics, Addresses("web"))
+    ASKED.clear()
+    assert topics.apply(files.write(a=SERVICE.replace("port: 80,", "port: 81,"))) == 0
+    assert (ASKED, web.woken) == (["web"], 0)
+
+
+def test_what_was_not_there_is_heard_of_when_it_comes(tmp_path: Path) -> None:
+    files = Directory(tmp_path, a=SERVICE)
+    topics = Topics(files.update)
+    other = Follower(topics, Addresses("other"))
+    assert other.topic.value == Refusal(NOT_FOUND, "no such service")
+    topics.apply(files.write(b=OTHER))
+    assert other.woken == 1 and other.topic.value.value == "10.96.0.11"
+
+
+def test_who_reads_slowly_gets_the_difference_to_what_it_was_told_last(tmp_path: Path) -> None:
+    files = Directory(tmp_path, a=SERVICE, b=workload("web-0", 5000))
+    topics = Topics(files.update)
+    asked = endpoints_of(destination_pb2.GetDestination(path="web.default.svc.cluster.local:80"))
+    slow = Follower(topics, asked).topic
+    version, told = slow.version, slow.value
+    topics.apply(files.write(b=workload("web-0", 5001)))
+    topics.apply(files.write(b=workload("web-0", 5002)))
+    updates = [destination_pb2.Update.FromString(one) for one in slow.messages_since(version, told)]
+    assert [[one.addr.port for one in update.add.addrs] for update in updates] == [[5002], []]
+    assert [[one.port for one in update.remove.addrs] for update in updates] == [[], [5000]]
+
+
+def test_answers_that_nobody_follows_are_remembered_until_they_change_and_not_without_end(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(module, "IDLE_TOPICS", 2)
+    files = Directory(tmp_path, a=SERVICE, b=OTHER)
+    topics = Topics(files.update)
+    ASKED.clear()
+    for name in ("web", "web", "other", "third", "other", "web"):
+        topics.ask(Addresses(name))
+    assert ASKED == ["web", "other", "third", "web"], "the oldest of three was forgotten"
+    topics.apply(files.write(a=SERVICE.replace("10.96.0.10", "10.96.0.20")))
+    assert len(ASKED) == 4, "nobody follows it: it is answered when somebody asks"
+    assert topics.ask(Addresses("web")).value.value == "10.96.0.20"
+
+
+@dataclass(frozen=True, slots=True)
+class Faulty(Question[StringValue]):
+    def answer(self, view: View) -> StringValue | Refusal:
+        service = view.one(SERVICE_KIND, ("default", "web"))
+        if service is None or service.cluster_ips != ("10.96.0.10",):
+            raise ZeroDivisionError
+        return StringValue(value="well")
+
+
+def test_a_fault_in_one_answer_costs_no_other(tmp_path: Path) -> None:
+    files = Directory(tmp_path, a=SERVICE)
+    topics = Topics(files.update)
+    faulty, web = Follower(topics, Faulty()), Follower(topics, Addresses("web"))
+    update = files.write(a=SERVICE.replace("10.96.0.10", "10.96.0.20"))
+    topics.apply(update)
+    assert (faulty.woken, web.woken) == (0, 1) and faulty.topic.value.value == "well"
+    fresh = Topics(update).ask(Faulty()).value
+    assert isinstance(fresh, Refusal) and fresh.code is INTERNAL
