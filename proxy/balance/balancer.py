@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from proxy.balance.endpoints import ABSENT, FAILED, PENDING, Resolution
 from proxy.balance.ewma import PeakEwma
@@ -43,6 +43,19 @@ class Served(Protocol):
 
     def fail_waiter(self, waiter: Any) -> None:
         """Failfast; or `balancer.error` says with what the resolution was refused."""
+
+
+class _Nobody:
+    """Whose a closed balancer is: it points at nobody, so that it and whoever made it are freed by their references."""
+
+    __slots__ = ()
+
+    def dispatch_to(self, endpoint: Any, waiter: Any) -> None: ...
+
+    def fail_waiter(self, waiter: Any) -> None: ...
+
+
+_NOBODY: Final = _Nobody()
 
 
 class LineLimits(NamedTuple):
@@ -81,7 +94,7 @@ class Balancer(Generic[E, M]):
         self._endpoints: dict[Addr, tuple[M, E]] = {}
         self.p2c: P2c[E] = P2c()
         """Those that are ready: `pick` here, else join `waiting` if that is ready."""
-        self._served = served
+        self._served: Served = served
         self._make = make
         self._resolution = resolution
         self._clock = reactor.clock
@@ -111,6 +124,7 @@ class Balancer(Generic[E, M]):
         self._evict(list(self._endpoints))
         self._go_on()
         self.waiting.part()
+        self._served = _NOBODY
 
     # ---- readiness of endpoints
 

@@ -64,7 +64,7 @@ class Dialler:
             user_timeout_s=config.outbound_connect_user_timeout_s,
             meter=TransportMetrics(given.registry).meter(tcp),
             first_bytes=encode(_header(addr, meta, session)) if self._offers_header else b"",
-            on_failed=self._failed,
+            on_failed=_logs_failure_of(self._addr),
             made=given.here.outgoing,
         )
 
@@ -73,7 +73,7 @@ class Dialler:
         reactor = self._given.reactor
         if self._refusal:
             self._given.registry.faults("outbound").count_as("refused_address")
-            self._failed(self._refusal)
+            _logs_failure_of(self._addr)(self._refusal)
             return _Refused(reactor.flusher.mark, make_codec).codec
         options = self._options if on_connected is None else self._options._replace(on_connected=on_connected)
         identity = self._meta.tls
@@ -83,8 +83,9 @@ class Dialler:
         target = TlsTarget(context, identity.server_name, identity.server_id)
         return dial_tls(reactor, self._addr, target, make_codec, options)
 
-    def _failed(self, text: str) -> None:
-        _log.info("Failed to connect to %s: %s", self._addr, text)
+
+def _logs_failure_of(addr: Addr) -> Callable[[str], None]:
+    return lambda text: _log.info("Failed to connect to %s: %s", addr, text)
 
 
 def _header(addr: Addr, meta: EndpointMeta, session: SessionProtocol) -> TransportHeader:
