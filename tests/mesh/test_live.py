@@ -164,6 +164,26 @@ def test_a_directory_put_in_the_old_ones_place_is_followed_too(tmp_path: Path) -
     asyncio.run(run())
 
 
+def test_files_that_are_links_into_a_folder_that_is_swapped_are_followed(tmp_path: Path) -> None:
+    """As Kubernetes mounts a ConfigMap: `x.yaml` → `..data/x.yaml`, and `..data` is replaced."""
+
+    async def run() -> None:
+        async with mesh(tmp_path, SERVICE) as served:
+            for number, name in enumerate(("web-0", "web-1")):
+                version = served.directory / f"..{number}"
+                version.mkdir()
+                (version / "x.yaml").write_text(workload(name, 5000))
+                (served.directory / "..new").symlink_to(version.name)
+                (served.directory / "..new").rename(served.directory / "..data")
+                if not number:
+                    (served.directory / "x.yaml").symlink_to("..data/x.yaml")
+                key = ("default", name)
+                await served.until(lambda state, key=key: state.one(EXTERNAL_WORKLOAD, key) is not None)  # type: ignore[misc]
+            assert served.topics.snapshot.one(EXTERNAL_WORKLOAD, ("default", "web-0")) is None
+
+    asyncio.run(run())
+
+
 def test_a_stream_that_its_client_cancels_is_forgotten(tmp_path: Path) -> None:
     async def run() -> None:
         async with mesh(tmp_path, SERVICE + workload("web-0", 5000)) as served:

@@ -52,7 +52,7 @@ class _Pending(NamedTuple):
 
 
 class Folder:
-    __slots__ = ("path", "_clock", "_wall", "_read", "_pending", "_odd", "_inode")
+    __slots__ = ("path", "_clock", "_wall", "_read", "_pending", "_odd", "_links", "_inode")
 
     def __init__(
         self, path: str, clock: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time
@@ -63,6 +63,7 @@ class Folder:
         self._read: dict[str, _Trace] = {}
         self._pending: dict[str, _Pending] = {}
         self._odd: dict[str, str] = {}
+        self._links: set[str] = set()
         self._inode = 0
 
     @property
@@ -83,10 +84,12 @@ class Folder:
             elif found > 0:
                 again_s = found if again_s is None else min(again_s, found)
             elif found < 0 and self._read.pop(name, None) is not None:
+                self._links.discard(name)
                 gone.append(self._full(name))
         if listed is not None:
             for name in [name for name in self._read if name not in listed]:
                 del self._read[name]
+                self._links.discard(name)
                 gone.append(self._full(name))
             self._odd = {name: what for name, what in self._odd.items() if name in listed}
             self._pending = {name: pending for name, pending in self._pending.items() if name in listed}
@@ -94,9 +97,10 @@ class Folder:
             tuple(read), tuple(gone), again_s, tuple((self._full(name), what) for name, what in self._odd.items())
         )
 
-    def links(self) -> list[str]:
+    @property
+    def links(self) -> frozenset[str]:
         """Files that are links: a change behind them is no change of this directory."""
-        return [name for name in self._read if os.path.islink(self._full(name))]
+        return frozenset(self._links)
 
     def _full(self, name: str) -> str:
         return os.path.join(self.path, name)
@@ -145,6 +149,10 @@ class Folder:
             return STILL_S
         del self._pending[name]
         self._read[name] = trace
+        if os.path.islink(self._full(name)):
+            self._links.add(name)
+        else:
+            self._links.discard(name)
         return None
 
 

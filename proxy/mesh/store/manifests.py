@@ -172,7 +172,7 @@ class Manifests:
         reader = self._reader
         try:
             update, again_s = await self._thread.run(
-                lambda: reader.read(None if names is None else {*names, *reader.folder.links()})
+                lambda: reader.read(None if names is None else {*names, *reader.folder.links})
             )
         except OSError as error:
             self._say(Said(Source(reader.folder.path, 0), f"cannot be read: {error.strerror or error}", True))
