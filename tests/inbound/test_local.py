@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import socket
 
 import pytest
 
 from proxy.core.addr import Addr
 from proxy.inbound.local import Local
+from proxy.policy.defaults import default_policy
+from proxy.policy.server import HTTP_2
 from tests.inbound.kit import OK, Http2Client, Workload
 from tests.kit.http2 import Fields, http2_app, ok
 from tests.kit.sockets import Ticking, run, until
@@ -191,6 +194,22 @@ def test_an_http2_request_waits_for_its_app() -> None:
 
             answered, _ = await asyncio.gather(client.get("/"), begin_late())
             assert answered.status == "200"
+            client.close()
+            app.stop()
+
+    run(story)
+
+
+@pytest.mark.parametrize("is_meshed", [True, False])
+def test_a_port_whose_policy_knows_http2_needs_no_detection(is_meshed: bool) -> None:
+    async def story(ticking: Ticking) -> None:
+        policy = dataclasses.replace(default_policy("all-unauthenticated", (), 10.0), protocol=HTTP_2)
+        async with Workload(ticking, policy) as workload:
+            app = Http2App()
+            workload.original = Addr("127.0.0.1", await app.start())
+            client = Http2Client(await (workload.connect_tls() if is_meshed else workload.connect()))
+            assert (await client.get("/known")).status == "200"
+            assert [one[":path"] for one in app.requests] == ["/known"]
             client.close()
             app.stop()
 
