@@ -129,3 +129,22 @@ def test_a_fault_in_one_answer_costs_no_other(tmp_path: Path) -> None:
     assert (faulty.woken, web.woken) == (0, 1) and faulty.topic.value.value == "well"
     fresh = Topics(update).ask(Faulty()).value
     assert isinstance(fresh, Refusal) and fresh.code is INTERNAL
+
+
+def test_of_many_endpoints_only_the_changed_one_is_described_anew(tmp_path: Path) -> None:
+    many = "".join(workload(f"web-{number}", 5000, ip=f"10.0.0.{number}") for number in range(1, 20))
+    files = Directory(tmp_path, a=SERVICE + many, b=workload("last", 5000, ip="10.0.0.99"))
+    topics = Topics(files.update)
+    asked = endpoints_of(destination_pb2.GetDestination(path="web.default.svc.cluster.local:80"))
+    topic = topics.follow(asked, lambda: None)
+    before = topic.value.by_addr
+    topics.apply(files.write(b=workload("last", 5001, ip="10.0.0.99")))
+    after = topic.value.by_addr
+    assert len(after) == 20 and [addr.port for addr in after if before.get(addr) is not after[addr]] == [5001]
+    namespace = (
+        "apiVersion: v1\nkind: Namespace\n"
+        'metadata: {name: default, annotations: {config.linkerd.io/opaque-ports: "5000"}}\n'
+    )
+    topics.apply(files.write(c=namespace))
+    hints = [one.protocol_hint.WhichOneof("protocol") for one in topic.value.by_addr.values()]
+    assert hints.count("opaque") == 19

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from operator import is_
+from typing import Any, Final
 
 from proxy.api import destination_pb2 as pb
 from proxy.core.addr import Addr
-from proxy.mesh.answers.workload import config_of, is_opaque_at, owner_label, owner_of
+from proxy.mesh.answers.workload import config_of, is_opaque_at, owner_label, owner_of, surroundings
 from proxy.mesh.kinds.workloads.pod import Pod, metric_labels
 from proxy.mesh.kinds.workloads.workload import Workload
 from proxy.mesh.net import address_message
@@ -33,8 +34,29 @@ class Endpoint:
 
 
 def weighted(view: View, endpoint: Endpoint, locality: str = "") -> pb.WeightedAddr:
-    """An endpoint as discovery describes it; `locality` as seen from who asks, if that is said."""
-    return weighted_message(endpoint.addr, described(view, endpoint, locality))
+    """An endpoint as discovery describes it; `locality` as seen from who asks, if that is said.
+
+    The message must not be changed: it is remembered for as long as everything that it depends on stays the same object,
+    so that a change of one endpoint among thousands makes one message.
+    """
+    workload = endpoint.workload
+    depends: tuple[Any, ...] = (workload,)
+    if workload is not None:
+        depends = (workload, *surroundings(view, workload), owner_of(view, workload))
+    key = (endpoint.addr, endpoint.zone, locality, *map(id, depends[:-1]), depends[-1])
+    known = _MADE.get(key)
+    if known is not None and all(map(is_, known[0], depends[:-1])):
+        return known[1]
+    message = weighted_message(endpoint.addr, described(view, endpoint, locality))
+    if len(_MADE) >= _REMEMBERED:
+        _MADE.clear()
+    _MADE[key] = (depends[:-1], message)
+    return message
+
+
+_REMEMBERED: Final = 50_000
+_MADE: Final[dict[tuple[Any, ...], tuple[tuple[Any, ...], pb.WeightedAddr]]] = {}
+"""With the objects that each depends on, which keeps their ids their own."""
 
 
 def described(view: View, endpoint: Endpoint, locality: str) -> EndpointMeta:

@@ -79,7 +79,7 @@ class EndpointsOf(Question[Found]):
         if told is None and now.refusal is not None:
             raise now.refusal
         before = {} if told is None else told.by_addr
-        new = [message for addr, message in now.by_addr.items() if before.get(addr) != message]
+        new = [message for addr, message in now.by_addr.items() if is_other(before.get(addr), message)]
         if new:
             labels = {"service": name, "namespace": namespace}
             yield pb.Update(add=pb.WeightedAddrSet(addrs=new, metric_labels=labels))
@@ -96,6 +96,11 @@ class EndpointsOf(Question[Found]):
         if all(one.for_zones for one in known):
             return [one for one in known if zone in one.for_zones] or known
         return known
+
+
+def is_other(before: pb.WeightedAddr | None, now: pb.WeightedAddr) -> bool:
+    """Mostly it is the same object."""
+    return before is not now and before != now
 
 
 def _described(view: View, endpoint: Endpoint, zone: str) -> pb.WeightedAddr:

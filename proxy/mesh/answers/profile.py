@@ -138,7 +138,8 @@ def _service_profile(view: View, service: Service, namespace: str) -> ServicePro
 
 def _endpoint_profile(view: View, endpoint: Endpoint) -> pb.DestinationProfile:
     workload, port = endpoint.workload, endpoint.addr.port
-    message = weighted(view, endpoint)
+    message = pb.WeightedAddr()
+    message.CopyFrom(weighted(view, endpoint))
     if workload is not None:
         message.metric_labels["namespace"] = workload.namespace
         if workload.owner is not None and not isinstance(workload, Pod):

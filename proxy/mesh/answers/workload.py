@@ -84,6 +84,11 @@ def config_of(view: View, workload: Workload) -> Config:
     )
 
 
+def surroundings(view: View, workload: Workload) -> tuple[object, object]:
+    """Whatever else decides how a workload is described, beside itself and what made it: as objects, to be told apart."""
+    return view.one(NAMESPACE, ("", workload.namespace)), view.found(SERVERS, workload.namespace)
+
+
 def is_opaque_at(view: View, workload: Workload, port: int) -> bool:
     """Whether a workload's port is carried as bytes: by a Server, by annotations or by default."""
     ports = config_of(view, workload).opaque_ports
