@@ -21,6 +21,7 @@ HOT = (
     "proxy/policy/classify.py",
     "proxy/policy/match.py",
     "proxy/policy/pattern.py",
+    "proxy/policy/reading.py",
     "proxy/transport/*.py",
     "proxy/tls/*.py",
     "proxy/inbound/authorize.py",
