@@ -129,7 +129,6 @@ def _linkerd(server: Addr, workload: Workload) -> dict[str, str]:
     variables = {
         "INBOUND_LISTEN_ADDR": f"{host}:{ports.inbound}",
         "OUTBOUND_LISTEN_ADDR": f"127.0.0.1:{ports.outbound}",
-        "OUTBOUND_LISTEN_ADDRS": f"127.0.0.1:{ports.outbound}",
         "ADMIN_LISTEN_ADDR": f"{host}:{ports.admin}",
         "CONTROL_LISTEN_ADDR": f"{host}:{ports.tap}",
         "INBOUND_PORTS_DISABLE_PROTOCOL_DETECTION": ",".join(str(low) for low, _ in DEFAULT_OPAQUE_PORTS.ranges),

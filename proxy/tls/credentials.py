@@ -74,9 +74,10 @@ class Credentials:
             return False
         servers = [context.server_context(found, is_direct) for is_direct in (False, True)]
         clients = [context.client_context(found, offers) for offers in (False, True)]
-        if self._shown is not None:
+        shown = self._shown
+        if shown is not None:
             for each in [*servers, *clients]:
-                context.load_chain(each, *self._shown)
+                context.load_chain(each, shown[0], shown[1])
         self._anchors = found
         self._servers = servers
         self._clients = clients
