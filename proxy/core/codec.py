@@ -7,7 +7,7 @@ socket, a loop or a clock that it was not given. A wire owns no meaning.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol
 
 from proxy.core.meter import Meter
 from proxy.core.reason import Reason
@@ -56,14 +56,6 @@ class Codec(Protocol):
 
     def close(self) -> None:
         """Shut down gracefully: finish what runs, take nothing new (HTTP/2: GOAWAY; an idle connection ends at once)."""
-
-
-@runtime_checkable
-class MayIdle(Protocol):
-    """A codec that knows whether anything would be lost if its connection ended now."""
-
-    def is_idle(self) -> bool:
-        """Nothing is under way: no request that is whole, no tunnel, no answer that is being made."""
 
 
 class Closed:

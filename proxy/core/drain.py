@@ -8,9 +8,9 @@ gracefully; when the last has left, `on_empty` is called once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol
 
-from proxy.core.codec import CLOSED, Codec, Connection, MayIdle
+from proxy.core.codec import CLOSED, Codec, Connection
 from proxy.core.faults import Faults
 from proxy.core.reason import Reason
 
@@ -18,12 +18,6 @@ from proxy.core.reason import Reason
 class Closes(Protocol):
     def close(self) -> None:
         """Finish what runs, take nothing new."""
-
-
-@runtime_checkable
-class EndsIdle(Protocol):
-    def end_if_idle(self) -> bool:
-        """End now if nothing is under way; False if something is, or if it is ending already."""
 
 
 _LOOKS: Final = 64
@@ -51,12 +45,17 @@ class Drain:
         self._tell_if_empty()
 
     def end_oldest_idle(self) -> bool:
-        """Of those that entered or were last found at work longest ago; False if none was idle."""
+        """Of those that entered or were last found at work longest ago; False if none was idle.
+
+        A member that can tell has `end_if_idle() -> bool`: it ends now if nothing is under way, and says False if something is,
+        or if it is ending already. (No Protocol is asked: compiled ones cannot be checked at run time.)
+        """
         for _ in range(min(_LOOKS, len(self._members))):
             member = next(iter(self._members))
             del self._members[member]
             self._members[member] = None
-            if isinstance(member, EndsIdle) and member.end_if_idle():
+            end_if_idle: Any = getattr(member, "end_if_idle", None)
+            if end_if_idle is not None and end_if_idle():
                 return True
         return False
 
@@ -75,10 +74,17 @@ class Drain:
 
 
 def end_if_idle(connection: Connection, faults: Faults) -> bool:
-    """Of an accepted connection: whatever is not understood yet counts as idle, a tunnel never does."""
+    """Of an accepted connection: whatever is not understood yet counts as idle, a tunnel never does.
+
+    A codec that can tell has `is_idle() -> bool`: nothing is under way, no whole request, no tunnel, no answer that is being made.
+    """
     codec: Codec | None = connection.codec
-    if codec is CLOSED or (codec is not None and not (isinstance(codec, MayIdle) and codec.is_idle())):
+    if codec is CLOSED:
         return False
+    if codec is not None:
+        is_idle: Any = getattr(codec, "is_idle", None)
+        if is_idle is None or not is_idle():
+            return False
     faults.count_as("idle_ended")
     if codec is not None:
         codec.close()
