@@ -1,6 +1,6 @@
 """The image that the tests run, and one node for the pods of a module: a network, the embedded control plane, its manifests.
 
-SPONSON_TEST_IMAGE names the image (localhost/sponson, as `make image` makes it).
+SPONSON_TEST_IMAGE names the image; an image that lies about from an earlier build would be tried for nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.kit import netns
 from tests.kit.netns import Network, Pod
 from tests.netns.mesh import Mesh
 
-IMAGE = os.environ.get("SPONSON_TEST_IMAGE", "localhost/sponson:latest")
+IMAGE = os.environ.get("SPONSON_TEST_IMAGE", "")
 REASON = netns.why_not() or why_not(IMAGE)
 
 

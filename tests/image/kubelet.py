@@ -266,6 +266,8 @@ class Kubelet:
 
 def why_not(image: str) -> str:
     """Why pods cannot be run here, or empty."""
+    if not image:
+        return "SPONSON_TEST_IMAGE names no image: make test-image"
     missing = [program for program in ("podman", "runc", "curl") if shutil.which(program) is None]
     if missing:
         return f"containers need {', '.join(missing)}"
