@@ -148,6 +148,12 @@ def test_inbound_absolute_form() -> None:
     assert write_request(head) == b"GET http://svc/x HTTP/1.1\r\nHost: svc\r\n\r\n", "Host follows the target"
 
 
+def test_an_empty_host_follows_the_authority() -> None:
+    """Linkerd's proxy names the original destination where its client left Host empty, and carries both."""
+    _, head = arrive([*GET, (b"host", b""), (orig_proto.NAME, b"HTTP/1.1")])
+    assert write_request(head) == b"GET /x HTTP/1.1\r\nHost: svc\r\n\r\n", "the host that policy judged"
+
+
 def test_a_response_of_http_1_0_says_so_and_one_of_http_2_says_nothing() -> None:
     client, _ = arrive([*GET, (orig_proto.NAME, b"HTTP/1.0")])
     answer = ok(0)
