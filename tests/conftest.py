@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+
+from proxy.core import log
 
 TESTS = Path(__file__).parent
 
@@ -49,6 +51,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         together = package if package in SHARES_A_MESH else item.path.relative_to(TESTS).as_posix()
         item.add_marker(pytest.mark.xdist_group(together))
     items.sort(key=lambda item: order.get(item.path.relative_to(TESTS).parts[0], len(order)))
+
+
+@pytest.fixture(autouse=True)
+def log_as_before() -> Iterator[None]:
+    """A command that runs within the test's process sets up the log: its levels would hide what later tests look for."""
+    yield
+    if log._current is not None:
+        log._current.close()
 
 
 # CPython before 3.11.5 takes one counter for all parsing of sources to syntax trees ("AST constructor recursion depth

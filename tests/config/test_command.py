@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 
 import pytest
 
 from proxy.cli import main
-from proxy.core import log
 from tests.config.test_parse import BETTER, recorded_env
 from tests.kit.environment import DATA
 
 RECORDED = json.loads((DATA / "bad-configuration.json").read_text())
-
-
-@pytest.fixture(autouse=True)
-def log_as_before() -> Iterator[None]:
-    yield
-    if log._current is not None:
-        log._current.close()
 
 
 def run(case: str, monkeypatch: pytest.MonkeyPatch) -> int:

@@ -82,13 +82,14 @@ def test_faults_of_the_connection(data: bytes, code: int) -> None:
     assert not client.send(raw(6, 0, 0, bytes(8))), "a connection that is over says nothing more"
 
 
-def test_a_fault_of_the_connection_ends_every_stream_and_is_its_meters_to_count() -> None:
+def test_a_fault_of_the_connection_ends_every_stream_and_is_counted_once() -> None:
+    """When it is found: the meter sees only how the peer hangs up, which is no fault."""
     faults = Faults()
     client = Client(H2Settings(faults=faults))
     client.head(1, POST, end=False)
     client.send(raw(4, 0, 0, bytes(5)))
     assert client.stage.sinks[0].reset_for is Reason.FRAME_SIZE
-    assert client.wire.aborted is Reason.FRAME_SIZE and not faults.counts
+    assert client.wire.aborted is Reason.FRAME_SIZE and faults.counts == {"frame_size": 1}
 
 
 def test_a_fault_of_a_stream_is_counted() -> None:
