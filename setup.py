@@ -1,6 +1,6 @@
 """Only for the compiled wheel (`make compile`): with SPONSON_COMPILE set, mypyc compiles the hot packages.
 
-Law: the same source runs interpreted; nothing else is configured here, and pyproject.toml says the rest.
+The same source runs interpreted; nothing else is configured here, and pyproject.toml says the rest.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a proxy holds: memory of idle connections, of open streams, and of a transfer that its client hardly reads.
 
-Law: resident memory before and after, of the candidate's own processes; whatever is paid once (buffers, caches) is paid
+Resident memory before and after, of the candidate's own processes; whatever is paid once (buffers, caches) is paid
 before the first look. The other side is driven from here by hand, since only what the proxy keeps is measured.
 """
 

@@ -1,6 +1,6 @@
 """Loads: one run of one kind of traffic against one address, as (work done, latencies).
 
-Law: the load never counts as the proxy's work; a failed request makes the run bad and is reported, never averaged away.
+The load never counts as the proxy's work; a failed request makes the run bad and is reported, never averaged away.
 """
 
 from __future__ import annotations

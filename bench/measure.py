@@ -1,6 +1,6 @@
 """One run of the whole bench: every candidate in turn, round by round, and the medians of what was seen.
 
-Law: a candidate's figures of one round stand beside the others' of the same round; a failed request is a failed
+A candidate's figures of one round stand beside the others' of the same round; a failed request is a failed
 cell, said so, not a number.
 """
 

@@ -1,6 +1,6 @@
 """Open loop: requests leave by the clock over ten HTTP/1.1 connections, and what they wait for counts.
 
-Law: a request's time runs from when it was due, not from when a connection was free for it; so a proxy that stalls
+A request's time runs from when it was due, not from when a connection was free for it; so a proxy that stalls
 is charged for everyone who would have come. `python -m bench.paced_load PORT HOST RATE SECONDS` prints one JSON object.
 """
 

@@ -1,6 +1,6 @@
 """A process under measurement: started on a core of its own, its CPU read in nanoseconds.
 
-Law: whatever was started ends with the `Stable`, also after a failure or Ctrl-C.
+Whatever was started ends with the `Stable`, also after a failure or Ctrl-C.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The table, the JSON and the plot of one run, and its comparison with a recorded one.
 
-Law: ratios within a run; a baseline from another machine is compared by its ratios to HAProxy, never by absolutes.
+Ratios within a run; a baseline from another machine is compared by its ratios to HAProxy, never by absolutes.
 """
 
 from __future__ import annotations

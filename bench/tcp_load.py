@@ -1,6 +1,6 @@
 """Opaque TCP loads: 64-byte ping-pong over a few connections, bulk one way, connection churn.
 
-Law: run as a process of its own on the load's core (`python -m bench.tcp_load KIND ...`), so that it is pinned like
+Run as a process of its own on the load's core (`python -m bench.tcp_load KIND ...`), so that it is pinned like
 wrk and h2load; it prints one JSON object.
 """
 

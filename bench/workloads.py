@@ -1,6 +1,6 @@
 """The workloads: a name, the shape of proxy it needs, and one run of its load.
 
-Law: the names are the keys of the JSON and of the recorded baseline; a changed load gets a new name.
+The names are the keys of the JSON and of the recorded baseline; a changed load gets a new name.
 """
 
 from __future__ import annotations

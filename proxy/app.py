@@ -1,6 +1,6 @@
 """App: one worker's sidecar, composed from its configuration. Start here to see what there is.
 
-Law: the only place where inbound, outbound, control plane and admin meet,
+The only place where inbound, outbound, control plane and admin meet,
 and they meet as Watches and callables. Listeners are bound when it is made;
 who accepts when is worker.py's to say. Imports neither grpcio nor h2: a
 sidecar has no use for them.

@@ -1,6 +1,6 @@
 """Worker: one process's event loop, from the first log line to the exit status.
 
-Law: the order of start and end stands here and nowhere else (reference:
+The order of start and end stands here and nowhere else (reference:
 configuration, section 1; admin-tap-tracing-shutdown, sections 6 and 7).
 Nothing below is given a global loop; the wheel turns here.
 """

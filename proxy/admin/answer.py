@@ -1,6 +1,6 @@
 """Answers of the admin server: status, type, body, as heads that the codecs write.
 
-Law: a plain answer has no content-type; a 204 has no length; HEAD gets the head of what GET would get.
+A plain answer has no content-type; a 204 has no length; HEAD gets the head of what GET would get.
 """
 
 from __future__ import annotations

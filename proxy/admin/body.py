@@ -1,6 +1,6 @@
 """BodyOf: a request's body for a stage that answers by itself; the ClientStream of such an exchange.
 
-Law: the whole body, up to a limit, then one call; a body over the limit is refused as soon as that is known.
+The whole body, up to a limit, then one call; a body over the limit is refused as soon as that is known.
 """
 
 from __future__ import annotations

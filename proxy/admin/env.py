@@ -1,6 +1,6 @@
 """/env.json: the process's environment, all of it or the names that the query gives (reference: admin, section 2).
 
-Law: what is no Unicode is shown with replacement characters; what is not set is null.
+What is no Unicode is shown with replacement characters; what is not set is null.
 """
 
 from __future__ import annotations

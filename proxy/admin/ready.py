@@ -1,6 +1,6 @@
 """Readiness: true for good once everything that was waited for has come (reference: admin, section 2).
 
-Law: one latch per thing waited for; who has a latch releases it once; ready never goes back.
+One latch per thing waited for; who has a latch releases it once; ready never goes back.
 """
 
 from __future__ import annotations

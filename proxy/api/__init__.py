@@ -1,5 +1,5 @@
 """The wire interface: .proto files compatible with io.linkerd.proxy.*, and what is generated from them.
 
-Law: messages and paths only. No stubs of grpcio: a sidecar must not import
+Messages and paths only. No stubs of grpcio: a sidecar must not import
 it, so methods are a table (services.py) that clients and servers both read.
 """

@@ -1,6 +1,6 @@
 """`make api`: write the *_pb2.py and *_pb2.pyi of every .proto beside this file.
 
-Law: deterministic for one version of grpcio-tools; what is committed is what
+Deterministic for one version of grpcio-tools; what is committed is what
 this writes (tests/api checks that its descriptors are those of the .proto files).
 """
 

@@ -1,6 +1,6 @@
 """Every method of the wire interface as data, for our clients and for whoever serves them.
 
-Law: the only place that spells a method's path. Serializing is the message
+The only place that spells a method's path. Serializing is the message
 type's own: `method.request.FromString`, `message.SerializeToString()`.
 """
 

@@ -1,6 +1,6 @@
 """Balancer: the endpoints of one name as they come and go, which of them are ready, and the line for when none is.
 
-Law: generic over endpoints and over what is dispatched to them. An address
+Generic over endpoints and over what is dispatched to them. An address
 whose metadata stays equal keeps its endpoint; one that is evicted takes
 nothing new and finishes what it has. A resolution that was refused for good
 fails everyone, now and later (reference: balancing, sections 1 to 4).

@@ -1,6 +1,6 @@
 """Power of two choices: draw two endpoints that are ready, take the less loaded (reference: balancing, section 2).
 
-Law: neither a pick nor a change of readiness costs more with more endpoints.
+Neither a pick nor a change of readiness costs more with more endpoints.
 """
 
 from __future__ import annotations

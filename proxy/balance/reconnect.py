@@ -1,6 +1,6 @@
 """Reconnect: when the connection of one endpoint is made again (reference: balancing, section 8).
 
-Law: the first attempt is immediate; after a failure or a loss the next one
+The first attempt is immediate; after a failure or a loss the next one
 waits for the next step of the backoff, and a success starts the steps anew.
 """
 

@@ -1,6 +1,6 @@
 """Waiting: the one bounded line of the proxy, and the failfast gate behind it (reference: balancing, section 1).
 
-Law: whoever finds no endpoint ready waits here, in order, for at most the
+Whoever finds no endpoint ready waits here, in order, for at most the
 failfast timeout. When that passes without one the gate shuts and everyone in
 the line is turned away; it opens as soon as an endpoint is ready. While it is
 shut nobody may join: that is what `is_ready` tells a distribution.

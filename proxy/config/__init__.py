@@ -1,6 +1,6 @@
 """The environment as a frozen Config: LINKERD2_PROXY_* and our SPONSON_* (reference: configuration).
 
-Law: a mapping goes in, a Config or one ConfigError that names every bad value
+A mapping goes in, a Config or one ConfigError that names every bad value
 comes out; the process environment is never looked at.
 """
 

@@ -1,6 +1,6 @@
 """Controllers: where they are, and how long their streams may stay silent (reference: configuration, sections 4.5, 4.6).
 
-Law: off loopback an address is nothing without the name that its server must prove.
+Off loopback an address is nothing without the name that its server must prove.
 """
 
 from __future__ import annotations

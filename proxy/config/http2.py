@@ -1,6 +1,6 @@
 """Http2: what the HTTP/2 variables of a listener make of the codec's settings (reference: configuration, section 4.3).
 
-Law: what is unset stays as the codec has it.
+What is unset stays as the codec has it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Who we are, whom we trust, and who certifies us (reference: configuration, section 4.7).
 
-Law: whatever could never work stops the process here, before a socket is
+Whatever could never work stops the process here, before a socket is
 bound: also trust anchors without a usable certificate. A missing directory,
 key or CSR does not: those are made.
 """

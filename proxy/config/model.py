@@ -1,6 +1,6 @@
 """Config: everything the environment says, as one frozen value (reference: configuration, section 4).
 
-Law: an attribute is called as its variable is, without `LINKERD2_PROXY_`, in
+An attribute is called as its variable is, without `LINKERD2_PROXY_`, in
 lower case; durations are seconds and end in `_s`; `None` stands for unset.
 Defaults stand in the readers, never here.
 """

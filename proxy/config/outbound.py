@@ -1,6 +1,6 @@
 """What the outbound side needs beyond single variables: one or two listeners, backoffs, HTTP/2 servers.
 
-Law: variables that mean something only together are judged together.
+Variables that mean something only together are judged together.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """parse: a mapping of names to texts becomes a Config, or one ConfigError that names every bad value.
 
-Law: everything is read before anything is refused. Of files only those are
+Everything is read before anything is refused. Of files only those are
 looked at that the configuration names: trust anchors, token, trace attributes.
 """
 

@@ -1,6 +1,6 @@
 """PortSet: a set of ports as ranges, so that `1-65535` costs one tuple.
 
-Law: a value; ranges are inclusive, sorted and do not touch.
+A value; ranges are inclusive, sorted and do not touch.
 """
 
 from __future__ import annotations

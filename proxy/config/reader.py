@@ -1,6 +1,6 @@
 """Reader: takes texts out of the mapping, keeps what was wrong with them, and goes on.
 
-Law: a bad value is logged and remembered when it is met, and stands as its
+A bad value is logged and remembered when it is met, and stands as its
 default until the end, where everything that was remembered stops the process.
 """
 

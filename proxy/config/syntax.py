@@ -1,6 +1,6 @@
 """Value syntaxes: one function per kind of text (reference: configuration, section 2).
 
-Law: a text becomes a value or `Invalid`, whose text is the name that Linkerd
+A text becomes a value or `Invalid`, whose text is the name that Linkerd
 gives the failure; what white space, case and emptiness mean is decided here only.
 """
 

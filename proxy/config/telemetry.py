@@ -1,6 +1,6 @@
 """Trace attributes, log formats and the number of cores (reference: configuration, section 4.8).
 
-Law: nothing here stops the process; what cannot be used is warned of and left out.
+Nothing here stops the process; what cannot be used is warned of and left out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The variables that stand for themselves: name, syntax, default; one row each (reference: configuration, section 4).
 
-Law: a row's attribute of Config is its name in lower case, with `_s` if it is a duration; an exception is spelled out.
+A row's attribute of Config is its name in lower case, with `_s` if it is a duration; an exception is spelled out.
 """
 
 from __future__ import annotations

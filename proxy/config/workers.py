@@ -1,6 +1,6 @@
 """How many workers (reference: configuration, section 7).
 
-Law: what was asked for bounds the number; what the machine has bounds it last.
+What was asked for bounds the number; what the machine has bounds it last.
 """
 
 from __future__ import annotations

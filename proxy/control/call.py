@@ -1,6 +1,6 @@
 """Call: one gRPC call as its caller sees it; Attempt: the call on the wire, as the server side of an Exchange.
 
-Law: the caller hears of messages in order and of the end exactly once, and
+The caller hears of messages in order and of the end exactly once, and
 nothing after `cancel`. A call that never began (the connection could not be
 made, or the peer refused the stream) goes back to the channel, which tries
 again: to the caller that is only time. An attempt that its call has left

@@ -1,6 +1,6 @@
 """Channel: gRPC calls to one controller, over connections of our own.
 
-Law: callers see `call` and `watch` and callbacks, never a connection; no
+Callers see `call` and `watch` and callbacks, never a connection; no
 task, future or queue per call. A call waits in the channel's one bounded
 line while no address can be asked, and fails when it waited too long. The
 addresses come from the resolver and each call goes to the less loaded of two.

@@ -1,6 +1,6 @@
 """Destinations: which endpoints a name has, and the profile of a destination, as the destination service says.
 
-Law: endpoints outlive their stream: the first `add` after (re)connecting
+Endpoints outlive their stream: the first `add` after (re)connecting
 replaces the set, and until then the last one stands.
 Source: reference balancing section 4, service-profiles section 1.
 """

@@ -1,6 +1,6 @@
 """How a channel reaches its controller: plain text on loopback, mesh TLS elsewhere (reference: configuration, section 4.6).
 
-Law: the configured address decides, not what it resolves to. TLS selects no
+The configured address decides, not what it resolves to. TLS selects no
 ALPN, as Linkerd's proxies do not; the context is asked for anew for each
 dial, so that the first Certify goes without a client certificate and later
 connections carry the newest one.

@@ -1,6 +1,6 @@
 """Questions to the name servers of resolv.conf, and to the system's resolver behind them.
 
-Law: every failure is a DnsError, with the TTL of the negative answer if there was one.
+Every failure is a DnsError, with the TTL of the negative answer if there was one.
 dnspython is imported on the first question: most proxies' controllers are addresses in tests and names in clusters.
 """
 

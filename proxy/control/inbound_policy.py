@@ -1,6 +1,6 @@
 """InboundPolicies: the policy of a port that this workload serves, as the policy controller says (reference: inbound section 5).
 
-Law: there is always a policy: the default until the first message, the last
+There is always a policy: the default until the first message, the last
 one ever after, `invalid_policy` for a message that breaks a rule.
 """
 

@@ -1,6 +1,6 @@
 """Member: one address of a controller: its connections, its load, and whether it may be asked now.
 
-Law: a member whose connection could not be made waits for its next backoff
+A member whose connection could not be made waits for its next backoff
 step and is not picked meanwhile; connecting starts the steps anew.
 """
 

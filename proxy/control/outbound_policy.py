@@ -1,6 +1,6 @@
 """OutboundPolicies: the policy toward a destination, as the policy controller says (reference: outbound section 3).
 
-Law: before the first message "not found" and "unimplemented" are answers
+Before the first message "not found" and "unimplemented" are answers
 (Absent), and a refused question is one too (Absent, is_refusal); afterwards
 the last policy stands, whatever becomes of its stream. A message that breaks
 a rule becomes `invalid_policy`.

@@ -1,6 +1,6 @@
 """ControlPlane: everything that a sidecar asks of its controllers, made from its configuration.
 
-Law: the one place where settings of variables become settings of clients.
+The one place where settings of variables become settings of clients.
 Controllers on loopback take the inbound side's connect settings and no
 stream limits (reference: configuration sections 4.5 and 4.6).
 """

@@ -1,6 +1,6 @@
 """Names: which addresses a controller has now, by DNS, and again whenever the records run out.
 
-Law: a lookup that fails takes nothing away: the last addresses stay until a
+A lookup that fails takes nothing away: the last addresses stay until a
 newer answer replaces them. SRV comes first, since a headless service's
 records name each pod and its port; any failure of it falls back to A and
 AAAA, and, where DNS knows nothing at all, to the system's resolver (hosts

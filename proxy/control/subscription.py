@@ -1,6 +1,6 @@
 """Subscription: a server stream that is opened again whenever it ends, until it is closed or refused for good.
 
-Law: whoever subscribes keeps its last value meanwhile; it hears of each
+Whoever subscribes keeps its last value meanwhile; it hears of each
 message, with whether it is the first since (re)connecting, and of a refusal
 once. A stream that had begun is asked for again at once, one that failed
 waits for the next backoff step. A message that its reader cannot take ends

@@ -1,6 +1,6 @@
 """Addresses: where bytes go (Addr) and what a destination is called (a name and a port).
 
-Law: values, compared and hashed as such; printed as `ip:port`, IPv6 in brackets.
+Values, compared and hashed as such; printed as `ip:port`, IPv6 in brackets.
 """
 
 from __future__ import annotations

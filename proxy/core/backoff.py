@@ -1,6 +1,6 @@
 """Backoff: how long to wait before trying again (reference: configuration, section 4.2).
 
-Law: wait i is `min(min * 2**i, max)` plus a uniform random part of at most
+Wait i is `min(min * 2**i, max)` plus a uniform random part of at most
 `jitter` times that, never above max. Time and dice are arguments.
 """
 

@@ -1,6 +1,6 @@
 """The seam between bytes and meaning: Codec above it, Wire below it.
 
-Law: a codec owns all protocol state of one connection and never sees a
+A codec owns all protocol state of one connection and never sees a
 socket, a loop or a clock that it was not given. A wire owns no meaning.
 """
 

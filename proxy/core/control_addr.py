@@ -1,6 +1,6 @@
 """ControlAddr: where a controller is and who it must prove to be (reference: configuration, section 4.6).
 
-Law: a value. Loopback is plain text HTTP/2 without an identity; anything else has one.
+A value. Loopback is plain text HTTP/2 without an identity; anything else has one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Dialling: what an outgoing connection is told, what that means for a socket, and the non-blocking connect.
 
-Law: the only place that touches a socket outside transport and tls, which
+The only place that touches a socket outside transport and tls, which
 both dial and may not import each other. A socket option that the kernel
 refuses is logged once per kind and never ends a connection. One of the two
 callbacks of a Connecting comes exactly once, never before the constructor

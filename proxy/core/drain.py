@@ -1,6 +1,6 @@
 """Drain: everything that must end before the process may.
 
-Law: whatever accepts or carries work enters here when it begins and leaves
+Whatever accepts or carries work enters here when it begins and leaves
 when it is over. `begin` asks each, and each that still enters, to close
 gracefully; when the last has left, `on_empty` is called once.
 """

@@ -1,6 +1,6 @@
 """The exceptions that cross a function boundary on the data path.
 
-Law: a codec raises these inside itself and catches them at its own edge;
+A codec raises these inside itself and catches them at its own edge;
 nothing here ever reaches a socket callback.
 """
 

@@ -1,6 +1,6 @@
 """Faults: how many connections and exchanges of one direction ended by a fault, by reason.
 
-Law: every one is counted, also those that never became anything: a handshake
+Every one is counted, also those that never became anything: a handshake
 that broke, first bytes that nobody understands, a request that broke the
 rules. Ends that are none (complete, closed, shut down) count for nothing.
 """

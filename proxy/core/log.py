@@ -5,7 +5,7 @@ and filtered as `linkerd_app_inbound::accept`: the package's name by the table
 below, the rest joined by `::`. Event fields and spans go into `extra`:
 `_log.warning("refused", extra=event(client=peer))`.
 
-Law: what is off costs one comparison, because each logger's level is set from
+What is off costs one comparison, because each logger's level is set from
 the filter whenever either changes. One handler writes everything to stdout,
 by a thread of its own (log_writer.py); what a peer can repeat is folded (log_fold.py).
 """

@@ -1,6 +1,6 @@
 """Log filters in Linkerd's language: `warn,linkerd=info,[{headers}]=off` (reference: admin, section 3.2).
 
-Law: a value. The most specific directive that matches decides: one that
+A value. The most specific directive that matches decides: one that
 names a span or fields before one that does not, a longer target before a
 shorter one. A target that no directive matches is off.
 """

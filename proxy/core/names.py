@@ -1,6 +1,6 @@
 """Names: what a DNS name is, which suffixes and networks hold it (reference: configuration, section 2).
 
-Law: values and pure functions; a name is stored in lower case, and `a` and
+Values and pure functions; a name is stored in lower case, and `a` and
 `a.` are different names, but suffixes match both.
 """
 

@@ -1,6 +1,6 @@
 """Reactor: the things of one worker that whatever waits, writes or takes turns is given.
 
-Law: made once by the worker and passed down; nobody below asks for a global
+Made once by the worker and passed down; nobody below asks for a global
 loop. `loop` is typed Any because core knows no event loop: only transport,
 tls.session, control, mesh, worker and cli call it.
 """

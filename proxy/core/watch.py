@@ -1,6 +1,6 @@
 """Watch: a value that changes, and those who want to know.
 
-Law: the only way a control-plane value reaches the data path. The last value
+The only way a control-plane value reaches the data path. The last value
 is always at hand; subscribers are called inside `set`, in order of
 subscription, and never for a value that equals the last one.
 """

@@ -1,6 +1,6 @@
 """The `date` of a response that has none (RFC 9110 section 6.6.1).
 
-Law: made once a second, interned by nobody but this file; the caller's clock
+Made once a second, interned by nobody but this file; the caller's clock
 says when a second has passed, the system says which one it is.
 """
 

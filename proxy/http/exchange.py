@@ -1,6 +1,6 @@
 """Exchange: one request and its response; the only object that both sides share.
 
-Law: streams call `request_*` and `response_*`, stages call `attach`, `reply`
+Streams call `request_*` and `response_*`, stages call `attach`, `reply`
 and `cancel`, and it ends exactly once. It forwards and keeps the books; it
 never parses, never writes, never reads a clock that it was not given.
 """

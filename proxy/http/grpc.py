@@ -1,6 +1,6 @@
 """gRPC's words on top of HTTP/2: frames, statuses, the percent-encoding of messages, deadlines.
 
-Law: pure functions and values over bytes and fields; what a status means for
+Pure functions and values over bytes and fields; what a status means for
 a route, a retry or a watch is decided elsewhere.
 Source: the gRPC HTTP/2 mapping (PROTOCOL-HTTP2), RFC 9110 for what HTTP statuses stand for.
 """

@@ -1,6 +1,6 @@
 """RequestHead and ResponseHead: what stages read and edit, in no version's terms.
 
-Law: framing is a fact for codecs (`body_size`), never a field for stages to
+Framing is a fact for codecs (`body_size`), never a field for stages to
 interpret; hop-by-hop fields do not get this far. A head belongs to one
 exchange: codecs that remember heads hand out copies.
 """

@@ -1,6 +1,6 @@
 """Field: one header field as an interned object, found by the bytes it was met in.
 
-Law: a field is judged once, when it is interned, and never changes. Codecs
+A field is judged once, when it is interned, and never changes. Codecs
 look it up by its HTTP/1 line or by its HPACK literal; what the other codec
 needs is made on first need and kept. A field that breaks the rules is
 interned too, as MALFORMED, so that an HPACK table stays in step; whoever

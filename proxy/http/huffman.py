@@ -1,6 +1,6 @@
 """Huffman decoding of HPACK strings (RFC 7541 appendix B).
 
-Law: an octet costs one list lookup. Every entry holds what the octet
+An octet costs one list lookup. Every entry holds what the octet
 completes and the row to go on with, so that the loop tests nothing. A row is
 filled when it is first met: all of them take a quarter of a second, and a
 process that starts has need of none.

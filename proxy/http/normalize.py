@@ -1,6 +1,6 @@
 """The authority that a request is for, when routing or naming needs one (reference: inbound section 9, outbound section 5).
 
-Law: target before Host before the default; nothing of the head changes, so
+Target before Host before the default; nothing of the head changes, so
 that what the app sent is what the app gets.
 """
 

@@ -1,6 +1,6 @@
 """Pool: the client connections to one endpoint, all alike (HTTP/2; for HTTP/1 see h1/pool.py).
 
-Law: hands out a stream at once and never scans: a connection is in `_ready`
+Hands out a stream at once and never scans: a connection is in `_ready`
 exactly while it can take one more stream, and tells the pool when that
 changes. A connection that cannot be used again is never handed out.
 

@@ -1,6 +1,6 @@
 """ServerStream and ClientStream: one exchange's place on a connection.
 
-Law: both sides have the same shape, so that HTTP/1, HTTP/2 and fakes are
+Both sides have the same shape, so that HTTP/1, HTTP/2 and fakes are
 interchangeable and forwarding is one call. Reading stops while any cause
 holds and goes on when none does; credit for the bytes goes back only then.
 """

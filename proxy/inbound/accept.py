@@ -1,6 +1,6 @@
 """Accept: where did this connection want to go, and is it ours to take there (reference: inbound, section 1).
 
-Law: a connection whose destination cannot be learnt, or is not this
+A connection whose destination cannot be learnt, or is not this
 workload's, is closed before a byte of it is read; the listener goes on.
 
 Without redirection there is no original destination: a kernel that tracks no

@@ -1,6 +1,6 @@
 """Admin: the admin port's connections, which are inbound ones of their own kind (reference: admin-tap-tracing-shutdown, section 1).
 
-Law: TLS and HTTP have a second each; what is not HTTP is closed; a request
+TLS and HTTP have a second each; what is not HTTP is closed; a request
 meets the policy of the admin port before it meets a page.
 """
 

@@ -1,6 +1,6 @@
 """Arrival: one accepted connection, from its first byte to its end.
 
-Law: nothing is read before it is known whether the connection is TLS for us;
+Nothing is read before it is known whether the connection is TLS for us;
 every way to end before a codec has taken over is counted with its reason. It
 is the connection's entry in Drain from accept to `lost` (reference: inbound,
 sections 1 and 2; identity-and-tls, section 6).

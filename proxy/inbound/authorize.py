@@ -1,6 +1,6 @@
 """Authorize: may this client have this connection forwarded, or this route's request.
 
-Law: decided once per connection and policy, and once per connection and
+Decided once per connection and policy, and once per connection and
 route; counted and logged where it is decided. A forwarded connection is
 asked again at each update of its port's policy and ended when it is refused;
 requests simply meet the policy of their moment (reference: inbound, sections

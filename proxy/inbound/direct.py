@@ -1,6 +1,6 @@
 """Direct: a peer's proxy connects to ours itself, and says in a transport header which port it wants.
 
-Law: only mutual TLS with the header's ALPN protocol is served; the address is
+Only mutual TLS with the header's ALPN protocol is served; the address is
 the original destination's, the port the header's, and what holds is that
 port's policy (reference: inbound, section 4; identity-and-tls, section 8).
 """

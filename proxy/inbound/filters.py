@@ -1,6 +1,6 @@
 """Filters: what a rule does to a permitted request, in order (reference: inbound, section 6).
 
-Law: a filter changes the request's head or answers the exchange; after an
+A filter changes the request's head or answers the exchange; after an
 answer nothing more happens to it.
 """
 

@@ -1,6 +1,6 @@
 """Http: the requests of one accepted connection, on their way to the app.
 
-Law: `HttpConnection.dispatch` is the order of what happens to a request
+`HttpConnection.dispatch` is the order of what happens to a request
 (reference: inbound, section 3); each step is one line there, and what does
 not depend on the request was found when the connection or its route was
 first met.

@@ -1,6 +1,6 @@
 """Labels of the inbound side's metrics, in the order in which they are printed (reference: metrics, section 2).
 
-Law: pure; asked when a connection is understood or a route is first met, never per request.
+Pure; asked when a connection is understood or a route is first met, never per request.
 """
 
 from __future__ import annotations

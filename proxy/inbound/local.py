@@ -1,6 +1,6 @@
 """Local: the app's own connections, by port and by how a request is written (reference: inbound, section 3).
 
-Law: HTTP/1 is pooled per authority and form, as if each were an upstream of
+HTTP/1 is pooled per authority and form, as if each were an upstream of
 its own; a request that names no host, or that HTTP/1.0 made, gets a
 connection to itself. HTTP/2 has one connection per port: it is made again
 with backoff, and requests wait for it at most the failfast time.

@@ -1,6 +1,6 @@
 """Opaque: a connection forwarded to the app as bytes, both ways.
 
-Law: authorized when it begins and again at each update of its port's policy;
+Authorized when it begins and again at each update of its port's policy;
 either side's end is passed on alone (half-close). Nobody waits for it but
 Drain.
 """

@@ -1,6 +1,6 @@
 """Parts: what every inbound connection is served with; made once by stack.py.
 
-Law: holds and counts; decides nothing.
+Holds and counts; decides nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Policies: what holds for each port now, one watch per port, kept while somebody uses it.
 
-Law: a connection never waits for the control plane: an entry begins with the
+A connection never waits for the control plane: an entry begins with the
 default policy and is replaced by each answer. The key is the port alone.
 Ports that are named in the configuration are watched from the start and
 never given up; others are, once nobody has used them for a while

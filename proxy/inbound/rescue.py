@@ -1,6 +1,6 @@
 """Rescue: how what failed becomes an answer (reference: inbound, section 11; recorded texts in tests/data).
 
-Law: one table says what each failure is over HTTP, over gRPC, and for the
+One table says what each failure is over HTTP, over gRPC, and for the
 client's connection. Only a meshed client reads why; what happened at the
 app's side is told by itself, what was decided here behind the connection's
 name.

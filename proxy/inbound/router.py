@@ -1,6 +1,6 @@
 """Router: which rule of one port's policy a request takes.
 
-Law: made once per policy and replaced with it; knows nothing of connections.
+Made once per policy and replaced with it; knows nothing of connections.
 What a route allows is authorize.py's, what its filters do filters.py's.
 """
 

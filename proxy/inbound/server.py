@@ -1,6 +1,6 @@
 """Server: a connection to one of the app's ports, by the protocol that its policy says (reference: inbound, section 2).
 
-Law: the policy's protocol is read once, when the connection begins; who may
+The policy's protocol is read once, when the connection begins; who may
 do what is asked of the policy of the moment.
 """
 

@@ -1,6 +1,6 @@
 """The inbound side, read first: what happens to a connection that another workload, or a peer's proxy, made to ours.
 
-Law: the order below is the order of events; each step is one file.
+The order below is the order of events; each step is one file.
 
     accept      where did it want to go, and may it         accept.py    (SO_ORIGINAL_DST, INBOUND_IPS)
     direct      it wants the proxy itself: which port then   direct.py    (mTLS, transport header)

@@ -1,6 +1,6 @@
 """Counter, Gauge, Histogram: the plain numbers that the path adds to.
 
-Law: found once, when a stage is built; then adding is one attribute. Nothing
+Found once, when a stage is built; then adding is one attribute. Nothing
 here knows its name or labels: the registry does, and reads it at scrape time.
 """
 

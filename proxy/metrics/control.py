@@ -1,6 +1,6 @@
 """What controllers' clients count for themselves, read at a scrape: certificates and DNS (reference: metrics, section 9).
 
-Law: the clients keep plain numbers and know no registry; these views copy them.
+The clients keep plain numbers and know no registry; these views copy them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How families are written: the legacy form and the OpenMetrics form (reference: metrics, section 1).
 
-Law: label order is kept as given, which is why prometheus_client's own
+Label order is kept as given, which is why prometheus_client's own
 writers, which sort, do not serve here; its parser is the tests' oracle.
 Values are escaped in both forms: a label that a peer chose must not be able
 to break the page.

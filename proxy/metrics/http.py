@@ -1,6 +1,6 @@
 """HttpMetrics: request_total, response_total and response_latency_ms, and their control-plane and profile-route twins.
 
-Law: a view; all state is the registry's, so that two views of one registry count together.
+A view; all state is the registry's, so that two views of one registry count together.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The catalogue: every family by name, in the order of the exposition (reference: metrics; recorded order).
 
-Law: a name that is not here cannot be counted. Counters stand here as their
+A name that is not here cannot be counted. Counters stand here as their
 samples are called (`..._total`); the second part's headers leave that out.
 """
 

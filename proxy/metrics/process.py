@@ -1,6 +1,6 @@
 """The process as the kernel sees it, read at a scrape (reference: metrics, section 9), and what was built.
 
-Law: a value that cannot be read is left out, never wrong.
+A value that cannot be read is left out, never wrong.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Registry: every number of this worker, found by name and labels, written out at a scrape.
 
-Law: made once and passed down. Asking for a cell twice gives the same cell;
+Made once and passed down. Asking for a cell twice gives the same cell;
 asking is for when stages are built, adding is for the path.
 """
 

@@ -1,6 +1,6 @@
 """TransportMetrics: the tcp_* families (reference: metrics, section 4).
 
-Law: a view; all state is the registry's.
+A view; all state is the registry's.
 """
 
 from __future__ import annotations

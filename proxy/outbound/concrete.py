@@ -1,6 +1,6 @@
 """Backends: where a rule's requests go (reference: outbound, section 9.1).
 
-Law: one backend per router, shared by all rules that name it and kept while
+One backend per router, shared by all rules that name it and kept while
 its definition stays equal. A balancer and a forward are the same thing over
 different sets of endpoints; only their texts differ.
 """

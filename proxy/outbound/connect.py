@@ -1,6 +1,6 @@
 """Dialler: how one endpoint is reached (reference: outbound, section 9.5).
 
-Law: everything but the TLS context is decided when the endpoint is built:
+Everything but the TLS context is decided when the endpoint is built:
 address, identity, transport header, labels. What discovery gives an identity
 is reached over TLS or not at all; a refused address fails like a refused
 connect, never inside the call.

@@ -1,6 +1,6 @@
 """Discovery: what is known about a destination, asked once for all connections that go there (reference: outbound, section 3).
 
-Law: profile and policy are asked for at once, and both must have answered
+Profile and policy are asked for at once, and both must have answered
 before a connection goes on. A destination that nobody uses is kept for the
 idle timeout, which starts anew each time its last user goes; a refusal is
 told to who waited and never kept.

@@ -1,6 +1,6 @@
 """HTTP endpoints: one address of a backend, the connections to it, its load and its numbers (reference: outbound, section 9).
 
-Law: built when discovery names it, closed when discovery takes it away; a
+Built when discovery names it, closed when discovery takes it away; a
 request that runs keeps its stream. The endpoint is the observer of its
 exchanges: it lets go of their load and counts how they ended. An HTTP/1
 endpoint is always ready, a dead one answers 502; an HTTP/2 endpoint is ready

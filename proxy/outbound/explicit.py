@@ -1,6 +1,6 @@
 """Explicit outbound: the app names us as its proxy, with `http_proxy` or `curl -x` (docs/design.md, section 6).
 
-Law: a name of the mesh goes the way of any destination, discovered by its
+A name of the mesh goes the way of any destination, discovered by its
 name; another name only for a client on loopback, resolved by the system and
 reached without TLS. Requests become what the app's server expects: origin-form
 with Host. CONNECT, first on its connection, opens a tunnel whose bytes are

@@ -1,6 +1,6 @@
 """CONNECT to us: from the refusal or the 200 to the bytes of the tunnel (docs/design.md, section 6).
 
-Law: the client reads nothing of a tunnel whose destination is not known yet,
+The client reads nothing of a tunnel whose destination is not known yet,
 and we read no more of it than tells us that it is still there. After the 200 its bytes are treated like those of a
 redirected connection: detected, routed, balanced.
 """

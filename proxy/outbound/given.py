@@ -1,6 +1,6 @@
 """Given: what the outbound side was made with, passed down whole, and what follows from it alone.
 
-Law: read-only once made. Whoever takes a Given makes stages when a
+Read-only once made. Whoever takes a Given makes stages when a
 destination is first used; nothing here is looked up per request.
 """
 

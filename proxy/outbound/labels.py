@@ -1,6 +1,6 @@
 """The labels of outbound metrics (reference: metrics, section 2).
 
-Law: made when a stage is built, never per request; in the order in which they
+Made when a stage is built, never per request; in the order in which they
 are printed.
 """
 

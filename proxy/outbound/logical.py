@@ -1,6 +1,6 @@
 """HTTP routing of one destination: route, filters, distribution (reference: outbound, sections 7 and 8).
 
-Law: stages are built when a policy arrives and only called when a request
+Stages are built when a policy arrives and only called when a request
 does; backends outlive policies in which they stay. A running exchange keeps
 the stages it began with. Names of what was chosen go into the exchange's
 context, whole texts that were made when the stage was.

@@ -1,6 +1,6 @@
 """What is counted about accepted connections, found once per destination and policy instead of once per connection.
 
-Law: adds only; labels.py says how the series are called.
+Adds only; labels.py says how the series are called.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Opaque connections of one destination: the bytes of the app to an endpoint and back (reference: outbound, sections 4.3 and 10).
 
-Law: every failure just ends the connection, counted by its reason. While a
+Every failure just ends the connection, counted by its reason. While a
 connection waits for an endpoint at most one read of it is held; the endpoint
 that it gets is its for good.
 """

@@ -1,6 +1,6 @@
 """Protocol: which bytes a connection will speak, and who gets them (reference: outbound, section 4).
 
-Law: a profile that says opaque wins; else the policy's protocol, as it is
+A profile that says opaque wins; else the policy's protocol, as it is
 when the connection comes. Where it is known not one byte is read before the
 codec is chosen, so that a server may speak first.
 """

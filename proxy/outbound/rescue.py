@@ -1,6 +1,6 @@
 """Rescue: how what failed becomes an answer (reference: outbound, section 10; recorded texts in golden).
 
-Law: one table says what each failure is over HTTP, over gRPC, and for the
+One table says what each failure is over HTTP, over gRPC, and for the
 client's connection. The text is the chain of names down to what failed; a
 stage has put it into `exchange.context`.
 """

@@ -1,6 +1,6 @@
 """SNI detection: the name that an app's own ClientHello asks for (reference: outbound, sections 7.3 and 10).
 
-Law: reads no more than the ClientHello takes and keeps every byte for the
+Reads no more than the ClientHello takes and keeps every byte for the
 server; what is no TLS, or names nobody, ends the connection.
 """
 

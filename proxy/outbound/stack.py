@@ -1,6 +1,6 @@
 """The outbound side, read first: what happens to a connection that the app made.
 
-Law: the order below is the order of events; each step is one file.
+The order below is the order of events; each step is one file.
 
     accept     where did it want to go        transport.orig_dst, explicit.py
     discover   what is known about there      discover.py   (cached per destination)

@@ -1,6 +1,6 @@
 """Authorization: who may reach a server or a route (reference: inbound, section 5, "Authorization semantics").
 
-Law: pure, and asked once per connection and route: a client's address and
+Pure, and asked once per connection and route: a client's address and
 identity do not change while its connection lives. The first authorization
 in list order that matches wins and names the `authz_*` labels.
 """

@@ -1,6 +1,6 @@
 """Classify: was this exchange a success, as response_total counts it (reference: service-profiles, section 4).
 
-Law: pure; asked once, when the exchange has ended.
+Pure; asked once, when the exchange has ended.
 """
 
 from __future__ import annotations

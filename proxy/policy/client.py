@@ -1,6 +1,6 @@
 """ClientPolicy: what the control plane says about one outbound destination (reference: outbound, section 6).
 
-Law: a value; replaced whole by each message. A message that breaks a rule
+A value; replaced whole by each message. A message that breaks a rule
 becomes `invalid_policy`, never a half-understood one.
 """
 

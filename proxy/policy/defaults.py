@@ -1,6 +1,6 @@
 """The built-in server policies: what holds for a port until the control plane has spoken, or when it cannot be understood.
 
-Law: values made once at start. Names and meaning are those of
+Values made once at start. Names and meaning are those of
 `LINKERD2_PROXY_INBOUND_DEFAULT_POLICY` (reference: inbound, section 5, "Default policies").
 """
 

@@ -1,6 +1,6 @@
 """EndpointMeta: everything that discovery says about one address besides the address.
 
-Law: a value. A balancer keeps an endpoint (its connections, load and breaker) exactly while this stays equal.
+A value. A balancer keeps an endpoint (its connections, load and breaker) exactly while this stays equal.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the filters of a route do to a request's head (reference: inbound, section 6, "Filters"; outbound, section 8).
 
-Law: pure functions over heads; whether a failure is an answer or an error is
+Pure functions over heads; whether a failure is an answer or an error is
 the direction's to say.
 """
 

@@ -1,6 +1,6 @@
 """Which rule of which route a request takes (reference: outbound section 7, inbound section 6).
 
-Law: pure. What does not depend on the request is made ready when a RouteTable
+Pure. What does not depend on the request is made ready when a RouteTable
 is built; a table whose one rule matches everything answers without a look at
 the request. The best score wins, and among equal scores the earliest.
 """

@@ -1,6 +1,6 @@
 """Meta: which resource of the control plane a server, route, authorization or backend stands for.
 
-Law: a value; equal when group, kind and name are (reference: outbound, section 6), for labels and texts only.
+A value; equal when group, kind and name are (reference: outbound, section 6), for labels and texts only.
 """
 
 from __future__ import annotations

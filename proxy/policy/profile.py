@@ -1,6 +1,6 @@
 """Profile: what Destination/GetProfile says about a destination (reference: service-profiles).
 
-Law: a value. Routes and overrides of ServiceProfiles are kept as far as something reads them.
+A value. Routes and overrides of ServiceProfiles are kept as far as something reads them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Protocols: what a policy says that a port or a destination speaks, in both directions.
 
-Law: the closed list; a policy holds one of these.
+The closed list; a policy holds one of these.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Routes as data: what may match a request and what is done with it then, for both directions.
 
-Law: values; matching is match.py's, filters' effects are filter.py's.
+Values; matching is match.py's, filters' effects are filter.py's.
 Semantics: reference inbound section 6, outbound sections 7 and 8.
 """
 

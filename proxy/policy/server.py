@@ -1,6 +1,6 @@
 """ServerPolicy: what the control plane says about one inbound port (reference: inbound, sections 5 to 7).
 
-Law: a value; replaced whole by each message. `defaults.py` makes the built-in ones.
+A value; replaced whole by each message. `defaults.py` makes the built-in ones.
 """
 
 from __future__ import annotations

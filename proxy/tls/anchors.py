@@ -1,6 +1,6 @@
 """Trust anchors: which certificates of a PEM text can be used.
 
-Law: an unusable one is passed over, as Linkerd does; none at all is the caller's error.
+An unusable one is passed over, as Linkerd does; none at all is the caller's error.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """TLS connections: a non-blocking SSLSocket driven by the loop's reader and writer callbacks.
 
-Law: the same behaviour as a plain connection, half-close included:
+The same behaviour as a plain connection, half-close included:
 close_notify is sent by `end` and reading goes on, which the loops' own ssl
 cannot do. Only close_notify is a clean end: a bare FIN may be a truncation
 (RFC 8446, section 6.1) and is told as `lost(PEER_CLOSED)`, without `eof`.

@@ -1,6 +1,6 @@
 """SSL contexts as the mesh wants them (reference: identity-and-tls, section 5).
 
-Law: TLS 1.3 only, no tickets, no host name check by the chain verifier.
+TLS 1.3 only, no tickets, no host name check by the chain verifier.
 Anchors are roots whatever they are (partial chains end at them). Which
 cipher is used follows the client's order, since Linkerd's clients put the
 cheapest first; groups are OpenSSL's own, X25519MLKEM768 first where it has it.

@@ -1,6 +1,6 @@
 """Our certificate and the trust anchors, as contexts that rotate (reference: identity-and-tls, sections 2, 3 and 5).
 
-Law: contexts are replaced as a set, never changed: what began with an old
+Contexts are replaced as a set, never changed: what began with an old
 one ends with it, the next handshake takes the new one. A certificate that
 our own verifier would refuse, or that is not ours, is never installed.
 """

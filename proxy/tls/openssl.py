@@ -1,6 +1,6 @@
 """What OpenSSL is told before it is loaded: the order of TLS 1.3 cipher suites (reference: identity-and-tls, section 5).
 
-Law: imports nothing that imports ssl. Python's ssl cannot order the suites of
+Imports nothing that imports ssl. Python's ssl cannot order the suites of
 TLS 1.3, OpenSSL's configuration can, and it is read once, when the library
 is loaded. Whoever brings a configuration of their own (OPENSSL_CONF) has the
 last word; the system's is left out, since ours is all that a proxy needs.

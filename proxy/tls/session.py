@@ -1,6 +1,6 @@
 """From a TCP connection to an open TLS session: handshake, verification of the peer, and their one deadline.
 
-Law: until the peer is verified no codec hears a byte and nothing written to
+Until the peer is verified no codec hears a byte and nothing written to
 the wire leaves. Whatever goes wrong ends as one text: `on_failed` of a
 served socket, the options' `on_failed` and then `lost` of a dialled one.
 """

@@ -1,6 +1,6 @@
 """HTTP detection: what the first bytes of a connection are (reference: inbound, section 2).
 
-Law: `sniff` is Linkerd's rule on one read, fewer than 14 bytes included.
+`sniff` is Linkerd's rule on one read, fewer than 14 bytes included.
 Where that rule would take a slow HTTP client for opaque TCP, DetectCodec
 departs from it for the client's good: as long as all bytes so far are the
 beginning of an HTTP request, it waits for more, for PATIENCE_S at most.

@@ -1,6 +1,6 @@
 """The transport header: what a proxy says to another before opaque or tagged bytes (reference: identity-and-tls, section 8).
 
-Law: three fields, written and read by hand, byte for byte as Linkerd's
+Three fields, written and read by hand, byte for byte as Linkerd's
 proxies do. Nothing is decided before the whole header is there, nothing that
 follows it is lost.
 """

@@ -1,6 +1,6 @@
 """Accepting: a listening socket, how its connections are set up, and what does not stop it.
 
-Law: the number of accepts per wake-up is bounded, since each TLS handshake
+The number of accepts per wake-up is bounded, since each TLS handshake
 holds the loop for a millisecond. No accept error ends a listener: out of
 file descriptors, it rests for a moment; connections wait in the backlog.
 """

@@ -1,6 +1,6 @@
 """The original destination of a redirected connection (reference: inbound, section 1).
 
-Law: asks the kernel, never guesses: a socket that was not redirected has
+Asks the kernel, never guesses: a socket that was not redirected has
 none, or its own address, and the caller decides what that means.
 """
 

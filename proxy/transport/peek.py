@@ -1,6 +1,6 @@
 """Looking at the first bytes of an accepted socket without taking them (reference: identity-and-tls, section 6).
 
-Law: never spins. While the rest of something long is awaited the kernel is
+Never spins. While the rest of something long is awaited the kernel is
 told to wake us only for more (SO_RCVLOWAT); if it wakes us for nothing all
 the same, the socket rests for a tick. `on_done` is said once, and then the
 socket is as it was: all bytes still to be read, nobody watching it.

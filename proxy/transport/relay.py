@@ -1,6 +1,6 @@
 """Opaque TCP: bytes both ways between an accepted and a dialled connection, each plain or TLS.
 
-Law: each direction ends on its own; a reset, a truncation or a failed connect
+Each direction ends on its own; a reset, a truncation or a failed connect
 on one side is a reset on the other, never a clean end. Neither side reads
 faster than the other takes: what is held is one watermark and one read per
 direction. `on_ended` is told once, when both connections are gone.

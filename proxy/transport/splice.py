@@ -1,6 +1,6 @@
 """Bulk without copies: one direction of a relay moved by the kernel from socket to pipe to socket.
 
-Law: takes over only between two plain connections, after SPLICE_AFTER_BYTES
+Takes over only between two plain connections, after SPLICE_AFTER_BYTES
 one way, when nothing is left to write: it halves the cost of bulk and adds to
 that of a connection (performance rule 3). What is under way is one pipe. An
 end is left to the source's own reader to find; a broken socket breaks its

@@ -1,6 +1,6 @@
 """HTTP/1 that must not notice the proxies, through one inbound proxy and through a pair with an HTTP/2 hint.
 
-Law: client and app are plain sockets and a reader of their own; the bytes decide.
+Client and app are plain sockets and a reader of their own; the bytes decide.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The peers of the matrix: both ends of a link through the proxy, each spoken by an independent library, `h11` or `h2`.
 
-Law: a case says what a peer does (`request`, `respond`, `send`, `finish`,
+A case says what a peer does (`request`, `respond`, `send`, `finish`,
 `give_up`, `slow`) and looks at the Message that arrived; it never says in
 which version. What a peer sends is cut into pieces before a codec sees it,
 and nothing is fed to a connection that is paused, as no socket would.

@@ -1,6 +1,6 @@
 """Compare recordings of the real mesh with what Sponson does: heads field by field, names without case, bodies by content.
 
-Law: a difference that is meant is listed here with the case it belongs to; anything else is a fault.
+A difference that is meant is listed here with the case it belongs to; anything else is a fault.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The contract of ServerStream and ClientStream: one suite that every implementation passes, HTTP/1, HTTP/2 and fakes.
 
-Law: an implementation derives a test class, gives a `make` that returns one
+An implementation derives a test class, gives a `make` that returns one
 end of a fresh connection with its peer in the tests' hands, and adds nothing
 to the rules. What only one protocol can do is tested beside it.
 """

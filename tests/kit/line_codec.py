@@ -1,6 +1,6 @@
 """A second codec for the seams: exchanges side by side as lines of JSON. It stands for any protocol that is not HTTP/1.
 
-Law: it uses of the product only Codec, Wire, Exchange, Pool and the heads.
+It uses of the product only Codec, Wire, Exchange, Pool and the heads.
 """
 
 from __future__ import annotations

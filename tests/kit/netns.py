@@ -1,6 +1,6 @@
 """Pods as network namespaces: a bridge, addresses, real REDIRECT rules, sockets made inside. Needs root.
 
-Law: everything made here ends with its `Network`, also after a failed test; names carry the process id, so that
+Everything made here ends with its `Network`, also after a failed test; names carry the process id, so that
 two suites do not meet. Traffic never leaves the namespaces.
 """
 

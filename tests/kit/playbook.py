@@ -1,6 +1,6 @@
 """Playbook: a script of what happens at the ends of some codecs, and of what must come of it at each step.
 
-Law: the script runs whole, with every piece of input byte by byte, and cut at
+The script runs whole, with every piece of input byte by byte, and cut at
 random places, each time on a fresh scene; nothing may be written, paused or
 closed at the end that the script did not tell. A playbook runs when its
 `with` block ends, so that none can be written and forgotten.

@@ -1,6 +1,6 @@
 """A small stage for codec tests: name the request for the mesh, pick an endpoint, attach.
 
-Law: everything that can be resolved before a request comes is resolved when
+Everything that can be resolved before a request comes is resolved when
 the stage is built; a dispatch looks up nothing but what the request brings.
 """
 

@@ -1,6 +1,6 @@
 """Replica: one tiny app of the demo, that knows nothing of the mesh and answers after its own delay.
 
-Law: it takes HTTP/1.1 and HTTP/2 on one port. What it saw is a fact for the
+It takes HTTP/1.1 and HTTP/2 on one port. What it saw is a fact for the
 demo's table: how many requests, from which clients (`l5d-client-id`), in which version.
 """
 

@@ -1,6 +1,6 @@
 """Facts: what the demo claims about identities and TLS, read from the proxies' metrics and from what the apps saw.
 
-Law: no fact is a constant of the demo; one that nothing vouches for is absent or false.
+No fact is a constant of the demo; one that nothing vouches for is absent or false.
 """
 
 from __future__ import annotations

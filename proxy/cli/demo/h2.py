@@ -1,6 +1,6 @@
 """The demo's HTTP/2, by the h2 library: independent of the proxy's codecs, at both ends of the mesh.
 
-Law: as demo_http, for loopback and for well-behaved peers; a surprise is a ConnectionError, never a guess. A stream
+As demo_http, for loopback and for well-behaved peers; a surprise is a ConnectionError, never a guess. A stream
 that is reset fails its own request only.
 """
 

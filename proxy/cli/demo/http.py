@@ -1,6 +1,6 @@
 """The demo's own little HTTP/1.1: independent of the proxy's codecs, so that they are shown to work with another's.
 
-Law: for loopback and for well-behaved peers; a surprise is a ConnectionError, never a guess.
+For loopback and for well-behaved peers; a surprise is a ConnectionError, never a guess.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Load: requests at a steady rate through the client's outbound port, and what became of them.
 
-Law: arrivals do not wait for answers (an open loop with exponential gaps), and latency counts from when a request was
+Arrivals do not wait for answers (an open loop with exponential gaps), and latency counts from when a request was
 due, so that a stall shows. Nothing is retried: a failure is a failure. Past a ceiling of requests at once, which only
 an overloaded machine reaches, arrivals are not sent, and counted as that: they say nothing of the mesh.
 """

@@ -1,6 +1,6 @@
 """DemoMesh: a control plane, three replicas of `web` and a client, each with a sidecar, all on loopback.
 
-Law: ports are chosen free and files live in a directory of their own, so that
+Ports are chosen free and files live in a directory of their own, so that
 two demos can run at once; leaving the `async with` leaves nothing behind.
 """
 

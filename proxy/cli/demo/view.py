@@ -1,6 +1,6 @@
 """View: the demo's live table, and the report at its end.
 
-Law: shows what Load and Facts say; computes nothing but shares. Every number has its unit beside it or above it.
+Shows what Load and Facts say; computes nothing but shares. Every number has its unit beside it or above it.
 """
 
 from __future__ import annotations

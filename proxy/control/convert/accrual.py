@@ -1,6 +1,6 @@
 """FailureAccrual → when a balancer takes an endpoint out of use (reference: balancing section 6).
 
-Law: `ejection` is ignored, as Linkerd does; a threshold is a whole number of hundredths of a percent.
+`ejection` is ignored, as Linkerd does; a threshold is a whole number of hundredths of a percent.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """OutboundPolicy → ClientPolicy (reference: outbound section 6).
 
-Law: any violation makes the whole message invalid; the error names the place
+Any violation makes the whole message invalid; the error names the place
 (`HTTP route 0: rule 1: backend 0: …`).
 """
 

@@ -1,6 +1,6 @@
 """WeightedAddr → an address and its EndpointMeta (reference: balancing section 4.4, outbound section 9).
 
-Law: only an address that cannot be read makes the endpoint unusable; a part
+Only an address that cannot be read makes the endpoint unusable; a part
 that cannot be (identity, override, hint) is left out with what depends on it.
 """
 

@@ -1,6 +1,6 @@
 """What messages share: durations, addresses, networks, metadata, backoffs.
 
-Law: every function returns the model's value or raises InvalidMessageError, whose
+Every function returns the model's value or raises InvalidMessageError, whose
 text names the field; what to do about it is the caller's.
 Source: reference outbound section 6, inbound section 5.
 """

@@ -1,6 +1,6 @@
 """DestinationProfile → Profile (reference: service-profiles section 1).
 
-Law: what is wrong in a profile is left out, never the whole: a profile only adds to a policy.
+What is wrong in a profile is left out, never the whole: a profile only adds to a policy.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Matches and filters of routes, as both directions send them → policy.route.
 
-Law: what the wire cannot mean is an InvalidMessageError; an expression is compiled
+What the wire cannot mean is an InvalidMessageError; an expression is compiled
 here, once, by policy.pattern; one that does not compile is invalid.
 """
 

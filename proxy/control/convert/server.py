@@ -1,6 +1,6 @@
 """inbound.Server → ServerPolicy (reference: inbound section 5).
 
-Law: any violation makes the whole message invalid. Clients on localhost are
+Any violation makes the whole message invalid. Clients on localhost are
 always let in, by an authorization of ours at the end of each list.
 """
 

@@ -1,6 +1,6 @@
 """How an HTTP/1 body is cut out of the stream, and how one is written.
 
-Law: a reader takes bytes, calls its sink, and returns what is not the
+A reader takes bytes, calls its sink, and returns what is not the
 body's. It is owned by its connection and reset per message: no object is
 made per body. Chunked coding is RFC 9112 section 7.1, strictly.
 """

@@ -1,6 +1,6 @@
 """H1Client: a dialled HTTP/1 connection; it is the ClientStream of the one exchange it carries.
 
-Law: it goes back to its pool before the end of a response is told, so that
+It goes back to its pool before the end of a response is told, so that
 whoever hears of the end may use it again; and only if not one byte is left
 over, since such bytes would answer the next request. A request that meets a
 connection which its peer was just closing goes once more over a fresh one,

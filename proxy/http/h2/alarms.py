@@ -1,6 +1,6 @@
 """Alarms: the deadlines of one HTTP/2 connection, on the worker's wheel.
 
-Law: at most one of each kind runs; none is armed per request. Without a
+At most one of each kind runs; none is armed per request. Without a
 wheel nothing is ever late, which is what tests of frames want.
 """
 

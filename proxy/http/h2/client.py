@@ -1,6 +1,6 @@
 """H2Client: a dialled HTTP/2 connection; H2ClientStream: one request on it.
 
-Law: the pool is told when room comes and when it goes, for a while or for
+The pool is told when room comes and when it goes, for a while or for
 good. A stream that the peer refused, by GOAWAY or REFUSED_STREAM, is named
 so: it alone may be tried again without asking what was sent.
 """

@@ -1,6 +1,6 @@
 """Error codes of HTTP/2 (RFC 9113 section 7): the one table between them and Reason.
 
-Law: role-free: a server and a client say the same code for the same Reason.
+Role-free: a server and a client say the same code for the same Reason.
 A code that an endpoint sent travels beside its Reason, in
 `Exchange.reset_code`, and reaches an HTTP/2 client as it came.
 """

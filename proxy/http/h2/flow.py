@@ -1,6 +1,6 @@
 """Credit: what a peer may still send, for one stream or for a connection (RFC 9113 section 5.2).
 
-Law: credit goes back only for bytes that the other side took, or that were
+Credit goes back only for bytes that the other side took, or that were
 thrown away; so memory never exceeds the window. It goes back in halves of
 the window, so that small bodies cause no WINDOW_UPDATE at all.
 """

@@ -1,6 +1,6 @@
 """HTTP/2 frames: numbers, the 9-octet header, and the frames that are made whole (RFC 9113 section 6).
 
-Law: one unpack per header, no slice until a payload is needed.
+One unpack per header, no slice until a payload is needed.
 """
 
 from __future__ import annotations

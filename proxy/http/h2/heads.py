@@ -1,6 +1,6 @@
 """Heads out of decoded fields, and fields out of heads: the rules of RFC 9113 section 8.
 
-Law: judged as a whole, when a block is new; what the text of one field
+Judged as a whole, when a block is new; what the text of one field
 decides was decided when the field was interned. A head that breaks the form
 is malformed (ProtocolError, the stream is reset); one that is well formed
 and cannot be served names the status it is answered with.

@@ -1,6 +1,6 @@
 """H2Server: an accepted HTTP/2 connection; H2ServerStream: one request on it.
 
-Law: a request head is judged as a whole when its block is new, and
+A request head is judged as a whole when its block is new, and
 remembered by the block's octets for as long as the decoder's table stands
 still. Shutting down takes two GOAWAYs: the first says that nothing changes
 yet, and the answer to the PING behind it that the client has heard so.

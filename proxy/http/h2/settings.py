@@ -1,6 +1,6 @@
 """SETTINGS: what we say about ourselves, and what the peer said (RFC 9113 section 6.5, RFC 8441 section 3).
 
-Law: an announcement leaves before the peer is known, so one H2Settings
+An announcement leaves before the peer is known, so one H2Settings
 belongs to a listener or an endpoint, not to a connection.
 """
 
