@@ -46,15 +46,49 @@ _log: Final = logging.getLogger(__name__)
 CountError = Callable[[str], None]
 
 
+class Connecting:
+    """A connection to an endpoint while it is made: it weighs on the endpoint until it is made, refused or given up."""
+
+    __slots__ = ("_load", "_clock", "_begun_at", "_failure_rtt_s", "_is_over")
+
+    def __init__(self, load: PeakEwma, clock: Callable[[], float], failure_rtt_s: float) -> None:
+        self._load = load
+        self._clock = clock
+        self._begun_at = clock()
+        self._failure_rtt_s = failure_rtt_s
+        self._is_over = False
+        load.pending += 1
+
+    def made(self) -> None:
+        self._end(0.0)
+
+    def failed(self) -> None:
+        """A port that refuses at once must not look like a fast one: it is taken for what an unknown endpoint is taken for."""
+        self._end(self._failure_rtt_s)
+
+    def given_up(self) -> None:
+        """By the app, which says nothing about the endpoint; or it was made long ago."""
+        if not self._is_over:
+            self._is_over = True
+            self._load.pending -= 1
+
+    def _end(self, at_least_s: float) -> None:
+        if not self._is_over:
+            self.given_up()
+            now = self._clock()
+            self._load.observe(max(now - self._begun_at, at_least_s), now)
+
+
 class Tunnel:
     """One connection of the app, from the moment it is known to be opaque. A Codec until it has a relay's."""
 
-    __slots__ = ("_relay", "_on_error", "_on_waiting_lost", "sni")
+    __slots__ = ("_relay", "_on_error", "_on_waiting_lost", "_connecting", "sni")
 
     def __init__(self, wire: Wire, on_error: CountError, sni: str = "") -> None:
         self._on_error = on_error
         self._relay = Relay(wire, self._ended)
         self._on_waiting_lost: Callable[[Tunnel], None] | None = None
+        self._connecting: Connecting | None = None
         self.sni = sni
 
     @property
@@ -66,9 +100,10 @@ class Tunnel:
         """`on_lost` is told if the app gives up before it gets an endpoint."""
         self._on_waiting_lost = on_lost
 
-    def connect(self, dialler: Dialler, on_connected: Callable[[], None]) -> None:
+    def connect(self, dialler: Dialler, connecting: Connecting) -> None:
         self._on_waiting_lost = None
-        dialler.dial(self._relay.dial, on_connected)
+        self._connecting = connecting
+        dialler.dial(self._relay.dial, connecting.made)
 
     def refuse(self, label: str, text: str) -> None:
         """End it: `label` for outbound_tcp_errors_total, `text` for the log."""
@@ -78,12 +113,16 @@ class Tunnel:
         self._relay.refuse(Reason.CANCELLED)
 
     def _ended(self, end: RelayEnd) -> None:
-        on_lost = self._on_waiting_lost
+        on_lost, connecting = self._on_waiting_lost, self._connecting
         if on_lost is not None:
             self._on_waiting_lost = None
             on_lost(self)
         elif end.reason in (Reason.CONNECT_FAILED, Reason.CONNECT_TIMEOUT):
             self._on_error("i/o")
+            if connecting is not None:
+                connecting.failed()
+        if connecting is not None:
+            connecting.given_up()
 
 
 class OpaqueBackend(Protocol):
@@ -98,12 +137,13 @@ class OpaqueBackend(Protocol):
 class OpaqueEndpoint:
     """One address: always ready; its load is how long a connection took to be made."""
 
-    __slots__ = ("load", "dialler", "_clock")
+    __slots__ = ("load", "dialler", "_clock", "_default_rtt_s")
 
     def __init__(
         self, given: Given, addr: Addr, meta: EndpointMeta, load: PeakEwmaLoad | PenaltyLoad, authority: str
     ) -> None:
         self._clock = given.reactor.clock
+        self._default_rtt_s = load.default_rtt_s
         self.load = PeakEwma(load.default_rtt_s, load.decay_s, self._clock())
         self.dialler = Dialler(given, addr, meta, authority, "")
 
@@ -114,16 +154,7 @@ class OpaqueEndpoint:
         """Its connections are the app's: they end when the app or the peer ends them."""
 
     def connect(self, tunnel: Tunnel) -> None:
-        load, clock = self.load, self._clock
-        load.pending += 1
-        begun_at = clock()
-
-        def connected() -> None:
-            now = clock()
-            load.pending -= 1
-            load.observe(now - begun_at, now)
-
-        tunnel.connect(self.dialler, connected)
+        tunnel.connect(self.dialler, Connecting(self.load, self._clock, self._default_rtt_s))
 
 
 class OpaqueBalanced:

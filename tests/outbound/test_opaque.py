@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from proxy.balance.endpoints import Resolution, add, remove, reset
+from proxy.balance.ewma import PeakEwma
 from proxy.core.addr import Addr
 from proxy.core.watch import Absent, Watch
-from proxy.outbound.opaque import route_of_sni
+from proxy.outbound.opaque import Connecting, route_of_sni
 from proxy.policy.client import (
     DETECT,
     FIRST_AVAILABLE,
@@ -110,6 +111,38 @@ def test_connections_are_balanced_and_follow_the_endpoints() -> None:
         network.close()
 
     run(story)
+
+
+def test_an_endpoint_that_refuses_is_avoided() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        good = await network.server(naming(b"1"))
+        with socket.socket() as closed:
+            closed.bind(("127.0.0.1", 0))
+            bad = Addr("127.0.0.1", closed.getsockname()[1])
+            network.fake.policies[DST] = Watch(balance_policy(DB, OPAQUE))
+            network.fake.names[DB] = Watch(reset({good: EndpointMeta(), bad: EndpointMeta()}))
+            network.start()
+            answers = []
+            for _ in range(60):
+                answers.append(await talk(network))
+                ticking.pass_time(0.1)
+            assert answers.count(b"1.") >= 55, "the one that refuses does not look fast"
+        network.close()
+
+    run(story)
+
+
+def test_a_connect_weighs_until_it_is_made_refused_or_given_up() -> None:
+    now = [0.0]
+    for end, load_after in (("made", 0.001), ("failed", 0.03), ("given_up", 0.001)):
+        load = PeakEwma(0.001, 10.0, now[0])
+        connecting = Connecting(load, lambda: now[0], 0.03)
+        assert load.pending == 1
+        getattr(connecting, end)()
+        connecting.given_up()
+        assert load.pending == 0
+        assert load.load(now[0]) == pytest.approx(load_after), end
 
 
 @pytest.mark.acceptance("TRANS-03")
