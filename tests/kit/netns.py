@@ -15,6 +15,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 PROXY_GID = 2102
@@ -55,6 +56,21 @@ def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 60
         time.sleep(0.02)
 
 
+@contextlib.contextmanager
+def inside(space: str) -> Iterator[None]:
+    """Sockets that this thread makes belong to the namespace."""
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    there = os.open(f"/run/netns/{space}", os.O_RDONLY)
+    try:
+        if _libc.setns(there, _CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), "setns")
+        yield
+    finally:
+        _libc.setns(home, _CLONE_NEWNET)
+        os.close(home)
+        os.close(there)
+
+
 class Pod:
     def __init__(self, network: Network, name: str, ip: str) -> None:
         self.network = network
@@ -62,19 +78,9 @@ class Pod:
         self.ip = ip
         self.space = f"sp{os.getpid()}-{name}"
 
-    @contextlib.contextmanager
-    def inside(self) -> Iterator[None]:
+    def inside(self) -> AbstractContextManager[None]:
         """Sockets that this thread makes in here belong to the pod."""
-        home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-        there = os.open(f"/run/netns/{self.space}", os.O_RDONLY)
-        try:
-            if _libc.setns(there, _CLONE_NEWNET):
-                raise OSError(ctypes.get_errno(), "setns")
-            yield
-        finally:
-            _libc.setns(home, _CLONE_NEWNET)
-            os.close(home)
-            os.close(there)
+        return inside(self.space)
 
     def listen(self, ip: str, port: int) -> socket.socket:
         with self.inside():

@@ -15,8 +15,9 @@ import subprocess
 import threading
 from collections.abc import Iterator
 
-_CLONE_NEWNET = 0x40000000
-_libc = ctypes.CDLL(None, use_errno=True)
+from tests.kit.netns import inside, run
+
+_libc = ctypes.CDLL(None)
 
 POD = {False: "10.97.0.2", True: "fd97::2"}
 OUTSIDE = {False: "10.97.0.1", True: "fd97::1"}
@@ -40,17 +41,17 @@ class Place:
 
     def __enter__(self) -> Place:
         for space in (self.pod, self.outside):
-            _run("ip", "netns", "add", space)
-            _run("ip", "-n", space, "link", "set", "lo", "up")
+            run("ip", "netns", "add", space)
+            run("ip", "-n", space, "link", "set", "lo", "up")
         end = ["type", "veth", "peer", "name", "eth0", "netns", self.pod]
-        _run("ip", "-n", self.outside, "link", "add", "eth0", *end)
+        run("ip", "-n", self.outside, "link", "add", "eth0", *end)
         for space, addresses in ((self.pod, [POD]), (self.outside, [OUTSIDE, NEIGHBOUR])):
             for address in addresses:
-                _run("ip", "-n", space, "addr", "add", f"{address[False]}/24", "dev", "eth0")
-                _run("ip", "-n", space, "addr", "add", f"{address[True]}/64", "dev", "eth0", "nodad")
-            _run("ip", "-n", space, "link", "set", "eth0", "up")
-        _run("ip", "-n", self.pod, "route", "add", "default", "via", OUTSIDE[False])
-        _run("ip", "-n", self.pod, "-6", "route", "add", "default", "via", OUTSIDE[True])
+                run("ip", "-n", space, "addr", "add", f"{address[False]}/24", "dev", "eth0")
+                run("ip", "-n", space, "addr", "add", f"{address[True]}/64", "dev", "eth0", "nodad")
+            run("ip", "-n", space, "link", "set", "eth0", "up")
+        run("ip", "-n", self.pod, "route", "add", "default", "via", OUTSIDE[False])
+        run("ip", "-n", self.pod, "-6", "route", "add", "default", "via", OUTSIDE[True])
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -79,7 +80,7 @@ class Place:
 
     def saved(self, program: str) -> str:
         """The nat table as the program prints it, without counters and dates."""
-        text = _run(*self.command(f"{program}-save", "-t", "nat"))
+        text = run(*self.command(f"{program}-save", "-t", "nat"))
         return "\n".join(line for line in text.splitlines() if not line.startswith("#"))
 
 
@@ -99,21 +100,6 @@ def arrives(space: str, to: tuple[str, int], uid: int = 1000, gid: int = 1000, s
 
 
 @contextlib.contextmanager
-def inside(space: str) -> Iterator[None]:
-    """Sockets that this thread makes belong to the namespace."""
-    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-    there = os.open(f"/run/netns/{space}", os.O_RDONLY)
-    try:
-        if _libc.setns(there, _CLONE_NEWNET):
-            raise OSError(ctypes.get_errno(), "setns")
-        yield
-    finally:
-        _libc.setns(home, _CLONE_NEWNET)
-        os.close(home)
-        os.close(there)
-
-
-@contextlib.contextmanager
 def as_user(uid: int, gid: int) -> Iterator[None]:
     """Sockets that this thread makes belong to the user, as the firewall's owner match sees it."""
     _libc.setfsgid(gid)
@@ -123,10 +109,3 @@ def as_user(uid: int, gid: int) -> Iterator[None]:
     finally:
         _libc.setfsuid(os.geteuid())
         _libc.setfsgid(os.getegid())
-
-
-def _run(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
-    return done.stdout
