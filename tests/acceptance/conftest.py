@@ -12,12 +12,8 @@ from tests.kit.topology import IN, PAIR, Topology
 
 @pytest.fixture(scope="package")
 def topology() -> Iterator[Topology]:
-    made = Topology(OUTBOUND_HTTP_FAILFAST_TIMEOUT="1s", INBOUND_HTTP_FAILFAST_TIMEOUT="1s")
-    try:
+    with Topology(OUTBOUND_HTTP_FAILFAST_TIMEOUT="1s", INBOUND_HTTP_FAILFAST_TIMEOUT="1s") as made:
         yield made
-    finally:
-        made.close()
-    assert not made.faults
 
 
 @pytest.fixture(params=[IN, PAIR], ids=["inbound", "outbound-inbound"])

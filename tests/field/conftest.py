@@ -12,12 +12,8 @@ from tests.kit.topology import WAYS, Topology
 
 @pytest.fixture(scope="package")
 def topology() -> Iterator[Topology]:
-    made = Topology()
-    try:
+    with Topology() as made:
         yield made
-    finally:
-        made.close()
-    assert not made.faults
 
 
 @pytest.fixture(params=WAYS)

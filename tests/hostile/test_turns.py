@@ -31,12 +31,8 @@ LONGEST_MS = 100.0
 
 @pytest.fixture(scope="module")
 def topology() -> Iterator[Topology]:
-    made = Topology()
-    try:
+    with Topology() as made:
         yield made
-    finally:
-        made.close()
-    assert not made.faults
 
 
 class App:

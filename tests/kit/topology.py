@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic, sleep
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import uvloop
 
@@ -193,6 +193,14 @@ class Topology:
             for line in self.call(registry.render).decode().splitlines()
             if line.startswith((f"{name} ", f"{name}{{")) and all(one in line for one in needles)
         )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """None of what was played may have met a fault of ours."""
+        self.close()
+        assert not self.faults
 
     def close(self) -> None:
         self.call(self._close)
