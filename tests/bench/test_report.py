@@ -52,8 +52,8 @@ def test_what_is_not_known_is_named() -> None:
         command.plan(command.parser().parse_args(["--only", "h9,h1_c16"]), command.builds([]))
     with pytest.raises(BenchError, match="LABEL=PROGRAM"):
         command.builds(["/usr/bin/sponson"])
-    with pytest.raises(BenchError, match="/nowhere/sponson does not exist"):
-        Build("other", Path("/nowhere/sponson"), "").check()
+    with pytest.raises(BenchError, match="/proc/absent/sponson does not exist"):
+        Build("other", Path("/proc/absent/sponson"), "").check()
 
 
 def test_another_build_takes_the_place_of_ours(tmp_path: Path) -> None:

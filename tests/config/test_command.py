@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
 
 from proxy.cli import main
-from tests.config.test_parse import BETTER, recorded_env
-from tests.kit.environment import DATA
-
-RECORDED = json.loads((DATA / "bad-configuration.json").read_text())
+from tests.config.test_parse import BETTER, RECORDED, recorded_env
 
 
 def run(case: str, monkeypatch: pytest.MonkeyPatch) -> int:

@@ -17,7 +17,10 @@ from proxy.core.backoff import Backoff
 from proxy.core.names import Suffixes
 from tests.kit.environment import DATA, NAME, environment
 
-RECORDED = json.loads((DATA / "bad-configuration.json").read_text())
+ABSENT = "/proc/absent"
+"""A path that does not exist for anybody and that not even root can create. `/nowhere` of the recordings may exist on a machine."""
+
+RECORDED = json.loads((DATA / "bad-configuration.json").read_text().replace("/nowhere", ABSENT))
 
 BETTER: dict[str, str] = {
     "bad-anchors": "exit 64 with the other bad values, not 1 after start",
@@ -57,16 +60,16 @@ def test_unusable_trust_anchors_are_refused_like_any_bad_value() -> None:
 
 
 def test_a_missing_identity_directory_is_made_later() -> None:
-    assert parse(recorded_env(RECORDED["no-identity-dir"]["change"])).identity_dir == "/nowhere"
+    assert parse(recorded_env(RECORDED["no-identity-dir"]["change"])).identity_dir == ABSENT
 
 
 def test_every_bad_value_is_named_at_once() -> None:
-    error = refused(environment(INBOUND_PORTS="x", OUTBOUND_CONNECT_TIMEOUT="y", IDENTITY_TOKEN_FILE="/nowhere/token"))
+    error = refused(environment(INBOUND_PORTS="x", OUTBOUND_CONNECT_TIMEOUT="y", IDENTITY_TOKEN_FILE=f"{ABSENT}/token"))
     assert error.lines == (
         'LINKERD2_PROXY_OUTBOUND_CONNECT_TIMEOUT="y" is not valid: NotADuration',
         'LINKERD2_PROXY_INBOUND_PORTS="x" is not valid: NotAnInteger(ParseIntError { kind: InvalidDigit })',
         "Could not read LINKERD2_PROXY_IDENTITY_TOKEN_FILE: No such file or directory (os error 2)",
-        'LINKERD2_PROXY_IDENTITY_TOKEN_FILE="/nowhere/token" is not valid: InvalidTokenSource',
+        f'LINKERD2_PROXY_IDENTITY_TOKEN_FILE="{ABSENT}/token" is not valid: InvalidTokenSource',
     )
 
 
@@ -321,7 +324,7 @@ def test_attributes_of_file_and_variables_merge(tmp_path: Path) -> None:
 
 
 def test_an_unreadable_attributes_file_is_only_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    assert parse(environment(TRACE_ATTRIBUTES_PATH="/nowhere")).trace_attributes == ()
+    assert parse(environment(TRACE_ATTRIBUTES_PATH=ABSENT)).trace_attributes == ()
     assert "Failed to read trace attributes" in caplog.text
 
 
@@ -330,7 +333,7 @@ def test_trust_anchors_from_a_file_of_ours() -> None:
     assert parse(env).identity_trust_anchors == (DATA / "anchor.pem").read_text()
     # Beside Linkerd's variable it goes first: it can be followed while we run.
     assert parse(env | {"LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS": "nonsense"}).identity_trust_anchors_file is not None
-    env["SPONSON_IDENTITY_TRUST_ANCHORS_FILE"] = "/nowhere"
+    env["SPONSON_IDENTITY_TRUST_ANCHORS_FILE"] = ABSENT
     assert "SPONSON_IDENTITY_TRUST_ANCHORS_FILE" in refused(env).lines[0]
 
 

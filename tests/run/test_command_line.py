@@ -62,7 +62,7 @@ def test_an_env_file_goes_over_the_environment_and_a_bad_one_is_said(
         file.write_text(text)
         assert status_of("run", "--env-file", str(file)) == 64
         assert told.lower() in capsys.readouterr().err.lower()
-    assert status_of("run", "--env-file", "/nowhere/at/all") == 64
+    assert status_of("run", "--env-file", "/proc/absent/file") == 64
     assert "No such file or directory" in capsys.readouterr().err
 
 
