@@ -1,7 +1,7 @@
 """Worker: one process's event loop, from the first log line to the exit status.
 
-The order of start and end stands here and nowhere else (reference:
-configuration, section 1; admin-tap-tracing-shutdown, sections 6 and 7).
+The order of start and end stands here and nowhere else
+(docs/linkerd/configuration.md, section 1; docs/linkerd/admin-tap-tracing-shutdown.md, sections 6 and 7).
 Nothing below is given a global loop; the wheel turns here.
 """
 

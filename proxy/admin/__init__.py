@@ -1,4 +1,4 @@
-"""The admin port: probes, metrics, log level, environment, shutdown (reference: admin)."""
+"""The admin port: probes, metrics, log level, environment, shutdown (docs/linkerd/admin-tap-tracing-shutdown.md)."""
 
 from proxy.admin.ready import Latch as Latch
 from proxy.admin.ready import Readiness as Readiness

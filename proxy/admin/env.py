@@ -1,4 +1,4 @@
-"""/env.json: the process's environment, all of it or the names that the query gives (reference: admin, section 2).
+"""/env.json: the process's environment, all of it or the names that the query gives (docs/linkerd/admin-tap-tracing-shutdown.md, section 2).
 
 What is no Unicode is shown with replacement characters; what is not set is null.
 """

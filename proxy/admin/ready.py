@@ -1,4 +1,4 @@
-"""Readiness: true for good once everything that was waited for has come (reference: admin, section 2).
+"""Readiness: true for good once everything that was waited for has come (docs/linkerd/admin-tap-tracing-shutdown.md, section 2).
 
 One latch per thing waited for; who has a latch releases it once; ready never goes back.
 """

@@ -1,4 +1,4 @@
-"""AdminStage: what the admin port answers (reference: admin, section 2; golden: admin.json).
+"""AdminStage: what the admin port answers (docs/linkerd/admin-tap-tracing-shutdown.md, section 2; recorded in tests/data/admin.json).
 
 The path decides, then the method, then who asks, in the order that each endpoint has it. Who asks is the connection's peer; Host and Origin
 only tell whether a web page made a local browser ask (origin.py). Policy, TLS and metrics of the port are joined outside.

@@ -3,7 +3,7 @@
 Generic over endpoints and over what is dispatched to them. An address
 whose metadata stays equal keeps its endpoint; one that is evicted takes
 nothing new and finishes what it has. A resolution that was refused for good
-fails everyone, now and later (reference: balancing, sections 1 to 4).
+fails everyone, now and later (docs/linkerd/balancing.md, sections 1 to 4).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Resolution: which addresses a name has now, as discovery has said so far.
 
-A value, made anew by each update (reference: balancing, section 4.2).
+A value, made anew by each update (docs/linkerd/balancing.md, section 4.2).
 Whoever balances compares it with the one before: an address whose metadata
 is equal keeps its endpoint.
 """

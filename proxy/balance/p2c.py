@@ -1,4 +1,4 @@
-"""Power of two choices: draw two endpoints that are ready, take the less loaded (reference: balancing, section 2).
+"""Power of two choices: draw two endpoints that are ready, take the less loaded (docs/linkerd/balancing.md, section 2).
 
 Neither a pick nor a change of readiness costs more with more endpoints.
 """

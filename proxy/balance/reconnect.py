@@ -1,4 +1,4 @@
-"""Reconnect: when the connection of one endpoint is made again (reference: balancing, section 8).
+"""Reconnect: when the connection of one endpoint is made again (docs/linkerd/balancing.md, section 8).
 
 The first attempt is immediate; after a failure or a loss the next one
 waits for the next step of the backoff, and a success starts the steps anew.

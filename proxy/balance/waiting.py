@@ -1,4 +1,4 @@
-"""Waiting: the one bounded line of the proxy, and the failfast gate behind it (reference: balancing, section 1).
+"""Waiting: the one bounded line of the proxy, and the failfast gate behind it (docs/linkerd/balancing.md, section 1).
 
 Whoever finds no endpoint ready waits here, in order, for at most the
 failfast timeout. When that passes without one the gate shuts and everyone in

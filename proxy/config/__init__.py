@@ -1,4 +1,4 @@
-"""The environment as a frozen Config: LINKERD2_PROXY_* and our SPONSON_* (reference: configuration).
+"""The environment as a frozen Config: LINKERD2_PROXY_* and our SPONSON_* (docs/linkerd/configuration.md).
 
 A mapping goes in, a Config or one ConfigError that names every bad value
 comes out; the process environment is never looked at.

@@ -1,4 +1,4 @@
-"""Controllers: where they are, and how long their streams may stay silent (reference: configuration, sections 4.5, 4.6).
+"""Controllers: where they are, and how long their streams may stay silent (docs/linkerd/configuration.md, sections 4.5, 4.6).
 
 Off loopback an address is nothing without the name that its server must prove.
 """

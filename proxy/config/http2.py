@@ -1,4 +1,4 @@
-"""Http2: what the HTTP/2 variables of a listener make of the codec's settings (reference: configuration, section 4.3).
+"""Http2: what the HTTP/2 variables of a listener make of the codec's settings (docs/linkerd/configuration.md, section 4.3).
 
 What is unset stays as the codec has it.
 """

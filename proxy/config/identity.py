@@ -1,4 +1,4 @@
-"""Who we are, whom we trust, and who certifies us (reference: configuration, section 4.7).
+"""Who we are, whom we trust, and who certifies us (docs/linkerd/configuration.md, section 4.7).
 
 Whatever could never work stops the process here, before a socket is
 bound: also trust anchors without a usable certificate. A missing directory,

@@ -1,4 +1,4 @@
-"""Config: everything the environment says, as one frozen value (reference: configuration, section 4).
+"""Config: everything the environment says, as one frozen value (docs/linkerd/configuration.md, section 4).
 
 An attribute is called as its variable is, without `LINKERD2_PROXY_`, in
 lower case; durations are seconds and end in `_s`; `None` stands for unset.

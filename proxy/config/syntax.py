@@ -1,4 +1,4 @@
-"""Value syntaxes: one function per kind of text (reference: configuration, section 2).
+"""Value syntaxes: one function per kind of text (docs/linkerd/configuration.md, section 2).
 
 A text becomes a value or `Invalid`, whose text is the name that Linkerd
 gives the failure; what white space, case and emptiness mean is decided here only.

@@ -1,4 +1,4 @@
-"""Trace attributes, log formats and the number of cores (reference: configuration, section 4.8).
+"""Trace attributes, log formats and the number of cores (docs/linkerd/configuration.md, section 4.8).
 
 Nothing here stops the process; what cannot be used is warned of and left out.
 """

@@ -1,4 +1,4 @@
-"""How many workers (reference: configuration, section 7).
+"""How many workers (docs/linkerd/configuration.md, section 7).
 
 What was asked for bounds the number; what the machine has bounds it last.
 """

@@ -4,7 +4,7 @@ Callers see `call` and `watch` and callbacks, never a connection; no
 task, future or queue per call. A call waits in the channel's one bounded
 line while no address can be asked, and fails when it waited too long. The
 addresses come from the resolver and each call goes to the less loaded of two.
-Source: reference balancing section 9, configuration section 4.6.
+Source: docs/linkerd/balancing.md, section 9; docs/linkerd/configuration.md, section 4.6.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _log: Final = logger(__name__)
 
 LINE_CALLS: Final = 1000
 LINE_WAIT_S: Final = 30.0
-"""The line of a control client, and how long one may stand in it (reference: configuration, section 4.6)."""
+"""The line of a control client, and how long one may stand in it (docs/linkerd/configuration.md, section 4.6)."""
 
 Q = TypeVar("Q", bound=Message)
 A = TypeVar("A", bound=Message)

@@ -2,7 +2,7 @@
 
 Endpoints outlive their stream: the first `add` after (re)connecting
 replaces the set, and until then the last one stands.
-Source: reference balancing section 4, service-profiles section 1.
+Source: docs/linkerd/balancing.md, section 4; docs/linkerd/service-profiles.md, section 1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a channel reaches its controller: plain text on loopback, mesh TLS elsewhere (reference: configuration, section 4.6).
+"""How a channel reaches its controller: plain text on loopback, mesh TLS elsewhere (docs/linkerd/configuration.md, section 4.6).
 
 The configured address decides, not what it resolves to. TLS selects no
 ALPN, as Linkerd's proxies do not; the context is asked for anew for each

@@ -3,7 +3,7 @@
 What is installed has been checked by Credentials (chain, name, key); any failure keeps the certificate in use and counts. The key and its CSR
 are made once per process, the token is read anew for each call, and each call has a channel of its own. Certificates expire by the wall clock,
 which may be set while we wait: it is looked at once a minute.
-Source: reference identity-and-tls sections 1 and 2, metrics section 9.
+Source: docs/linkerd/identity-and-tls.md, sections 1 and 2; docs/linkerd/metrics.md, section 9.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""InboundPolicies: the policy of a port that this workload serves, as the policy controller says (reference: inbound section 5).
+"""InboundPolicies: the policy of a port that this workload serves, as the policy controller says (docs/linkerd/inbound.md, section 5).
 
 There is always a policy: the default until the first message, the last
 one ever after, `invalid_policy` for a message that breaks a rule.

@@ -29,7 +29,7 @@ _DECAY_S: Final = 10.0
 
 
 class CallScope(Protocol):
-    """What counts calls (reference: metrics, section 3.2); metrics.RequestScope is one."""
+    """What counts calls (docs/linkerd/metrics.md, section 3.2); metrics.RequestScope is one."""
 
     def request(self) -> None: ...
 

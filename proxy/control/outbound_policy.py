@@ -1,4 +1,4 @@
-"""OutboundPolicies: the policy toward a destination, as the policy controller says (reference: outbound section 3).
+"""OutboundPolicies: the policy toward a destination, as the policy controller says (docs/linkerd/outbound.md, section 3).
 
 Before the first message "not found" and "unimplemented" are answers
 (Absent), and a refused question is one too (Absent, is_refusal); afterwards

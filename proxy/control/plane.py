@@ -2,7 +2,7 @@
 
 The one place where settings of variables become settings of clients.
 Controllers on loopback take the inbound side's connect settings and no
-stream limits (reference: configuration sections 4.5 and 4.6).
+stream limits (docs/linkerd/configuration.md, sections 4.5 and 4.6).
 """
 
 from __future__ import annotations

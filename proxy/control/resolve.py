@@ -4,7 +4,7 @@ A lookup that fails takes nothing away: the last addresses stay until a
 newer answer replaces them. SRV comes first, since a headless service's
 records name each pod and its port; any failure of it falls back to A and
 AAAA, and, where DNS knows nothing at all, to the system's resolver (hosts
-file). Source: reference balancing section 9, configuration section 4.6.
+file). Source: docs/linkerd/balancing.md, section 9; docs/linkerd/configuration.md, section 4.6.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Names:
         self, loop: Any, dns_client: Dns | None = None, min_ttl_s: float | None = None, max_ttl_s: float | None = None
     ) -> None:
         self.counts: Final[Counter[tuple[str, str, str]]] = Counter()
-        """Resolutions by client, record type (SRV, A/AAAA) and result (ok, not_found); reference: metrics, section 9."""
+        """Resolutions by client, record type (SRV, A/AAAA) and result (ok, not_found); docs/linkerd/metrics.md, section 9."""
         self._loop = loop
         self._dns: Dns = dns_client or dns.Client()
         self._min_ttl_s = max(min_ttl_s or 0.0, MIN_TTL_S)

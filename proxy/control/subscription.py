@@ -5,7 +5,7 @@ message, with whether it is the first since (re)connecting, and of a refusal
 once. A stream that had begun is asked for again at once, one that failed
 waits for the next backoff step. A message that its reader cannot take ends
 this stream only.
-Source: reference outbound section 3, balancing section 4.3, configuration section 4.5.
+Source: docs/linkerd/outbound.md, section 3; docs/linkerd/balancing.md, section 4.3; docs/linkerd/configuration.md, section 4.5.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Backoff: how long to wait before trying again (reference: configuration, section 4.2).
+"""Backoff: how long to wait before trying again (docs/linkerd/configuration.md, section 4.2).
 
 Wait i is `min(min * 2**i, max)` plus a uniform random part of at most
 `jitter` times that, never above max. Time and dice are arguments.

@@ -1,4 +1,4 @@
-"""ControlAddr: where a controller is and who it must prove to be (reference: configuration, section 4.6).
+"""ControlAddr: where a controller is and who it must prove to be (docs/linkerd/configuration.md, section 4.6).
 
 A value. Loopback is plain text HTTP/2 without an identity; anything else has one.
 """

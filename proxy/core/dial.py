@@ -30,7 +30,7 @@ _refused: Final[set[str]] = set()
 
 
 class Tuning(Protocol):
-    """What `tune` reads; `None` leaves the kernel's setting (reference: configuration, section 4.1)."""
+    """What `tune` reads; `None` leaves the kernel's setting (docs/linkerd/configuration.md, section 4.1)."""
 
     @property
     def keepalive_s(self) -> float | None:

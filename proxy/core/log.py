@@ -1,4 +1,4 @@
-"""Logging as Linkerd writes it: targets that begin with `linkerd`, uptime, its filter language (reference: admin, section 3).
+"""Logging as Linkerd writes it: targets that begin with `linkerd`, uptime, its filter language (docs/linkerd/admin-tap-tracing-shutdown.md, section 3).
 
 `logger(__name__)` is all that a module needs. proxy.inbound.accept is printed
 and filtered as `linkerd_app_inbound::accept`: the package's name by the table

@@ -1,4 +1,4 @@
-"""Log filters in Linkerd's language: `warn,linkerd=info,[{headers}]=off` (reference: admin, section 3.2).
+"""Log filters in Linkerd's language: `warn,linkerd=info,[{headers}]=off` (docs/linkerd/admin-tap-tracing-shutdown.md, section 3.2).
 
 A value. The most specific directive that matches decides: one that
 names a span or fields before one that does not, a longer target before a

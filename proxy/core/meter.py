@@ -1,7 +1,7 @@
 """Meter: the plain numbers of all connections that share one set of transport labels.
 
 A connection adds to it and knows nothing of names or labels; metrics
-reads it at scrape time (reference: metrics, section 4). Bytes are counted
+reads it at scrape time (docs/linkerd/metrics.md, section 4). Bytes are counted
 as seen above TLS; an attempt that fails counts neither open nor close.
 """
 

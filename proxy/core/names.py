@@ -1,4 +1,4 @@
-"""Names: what a DNS name is, which suffixes and networks hold it (reference: configuration, section 2).
+"""Names: what a DNS name is, which suffixes and networks hold it (docs/linkerd/configuration.md, section 2).
 
 Values and pure functions; a name is stored in lower case, and `a` and
 `a.` are different names, but suffixes match both.

@@ -42,7 +42,7 @@ class Observer(Protocol):
     def response_began(self, exchange: Exchange) -> None:
         """The first body bytes, trailers, or the end of a response without a body; at most once.
 
-        Where Linkerd stops the latency clock and lets go of an endpoint's load (reference: balancing, section 3.1).
+        Where Linkerd stops the latency clock and lets go of an endpoint's load (docs/linkerd/balancing.md, section 3.1).
         Not said of an exchange that ends without a response.
         """
 
@@ -57,7 +57,7 @@ class ResponseEditor(Protocol):
 
 
 class Rescue(Protocol):
-    """Built once per accepted connection: how a failure becomes an answer there (reference: inbound section 11, outbound section 10)."""
+    """Built once per accepted connection: how a failure becomes an answer there (docs/linkerd/inbound.md, section 11; docs/linkerd/outbound.md, section 10)."""
 
     def rescue(self, exchange: Exchange, reason: Reason) -> None:
         """Called when an exchange fails before its response began: reply (or `server.reset`) and return.

@@ -62,7 +62,7 @@ class RequestHead:
         self.wants_tunnel = False
         """CONNECT or an upgrade: the answer may turn both sides into a byte tunnel."""
         self.is_lonely = False
-        """HTTP/1.0, or no name in Host: goes over an HTTP/1 connection of its own (reference: outbound, section 9.3)."""
+        """HTTP/1.0, or no name in Host: goes over an HTTP/1 connection of its own (docs/linkerd/outbound.md, section 9.3)."""
 
     def take_authority(self, authority: bytes) -> None:
         """The target names this authority, so Host says the same, whatever it said (RFC 9112 section 3.2.2).

@@ -1,4 +1,4 @@
-"""The authority that a request is for, when routing or naming needs one (reference: inbound section 9, outbound section 5).
+"""The authority that a request is for, when routing or naming needs one (docs/linkerd/inbound.md, section 9; docs/linkerd/outbound.md, section 5).
 
 Target before Host before the default; nothing of the head changes, so
 that what the app sent is what the app gets.

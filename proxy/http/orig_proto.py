@@ -1,4 +1,4 @@
-"""HTTP/1 carried over HTTP/2 between proxies, and back (`l5d-orig-proto`; reference: inbound section 9, outbound section 9.3).
+"""HTTP/1 carried over HTTP/2 between proxies, and back (`l5d-orig-proto`; docs/linkerd/inbound.md, section 9; docs/linkerd/outbound.md, section 9.3).
 
 Pure functions on heads. The client's proxy marks a request (`upgrade`) and
 leaves its version as the client spoke it; the app's proxy makes it an HTTP/1
@@ -83,8 +83,8 @@ def _believe(request: RequestHead, mark: bytes) -> None:
     version, is_absolute = form
     request.version = version
     if request.has_host:
-        # From a proxy that carries HTTP/1: two cookie fields are two lines that its client wrote (golden: http1-pair,
-        # get). Without Host it is HTTP/2's own, whose crumbs are joined.
+        # From a proxy that carries HTTP/1: two cookie fields are two lines that its client wrote (tests/data/http1-pair.json,
+        # `get`). Without Host it is HTTP/2's own, whose crumbs are joined.
         request.has_crumbs = False
     if version == HTTP_1_0 and not request.has_host and not is_absolute:
         request.authority = b""  # its app gets no Host, and policy knows no more than the app

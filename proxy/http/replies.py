@@ -1,6 +1,6 @@
 """Answers that are made here instead of by an endpoint, in the form that the client understands.
 
-One shape for every error (reference: inbound section 11, outbound
+One shape for every error (docs/linkerd/inbound.md, section 11; docs/linkerd/outbound.md,
 section 10). `connection: close` is the codec's to write, so whoever gives a
 closing answer to `Exchange.reply` says `closes` there too.
 """

@@ -1,4 +1,4 @@
-"""Accept: where did this connection want to go, and is it ours to take there (reference: inbound, section 1).
+"""Accept: where did this connection want to go, and is it ours to take there (docs/linkerd/inbound.md, section 1).
 
 A connection whose destination cannot be learnt, or is not this
 workload's, is closed before a byte of it is read; the listener goes on.

@@ -1,4 +1,4 @@
-"""Admin: the admin port's connections, which are inbound ones of their own kind (reference: admin-tap-tracing-shutdown, section 1).
+"""Admin: the admin port's connections, which are inbound ones of their own kind (docs/linkerd/admin-tap-tracing-shutdown.md, section 1).
 
 TLS and HTTP have a second each; what is not HTTP is closed; a request
 meets the policy of the admin port before it meets a page.

@@ -2,8 +2,8 @@
 
 Nothing is read before it is known whether the connection is TLS for us;
 every way to end before a codec has taken over is counted with its reason. It
-is the connection's entry in Drain from accept to `lost` (reference: inbound,
-sections 1 and 2; identity-and-tls, section 6).
+is the connection's entry in Drain from accept to `lost` (docs/linkerd/inbound.md,
+sections 1 and 2; docs/linkerd/identity-and-tls.md, section 6).
 """
 
 from __future__ import annotations

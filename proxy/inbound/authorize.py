@@ -3,7 +3,7 @@
 Decided once per connection and policy, and once per connection and
 route; counted and logged where it is decided. A forwarded connection is
 asked again at each update of its port's policy and ended when it is refused;
-requests simply meet the policy of their moment (reference: inbound, sections
+requests simply meet the policy of their moment (docs/linkerd/inbound.md, sections
 5, 6 and 12).
 """
 

@@ -2,7 +2,7 @@
 
 Only mutual TLS with the header's ALPN protocol is served; the address is
 the original destination's, the port the header's, and what holds is that
-port's policy (reference: inbound, section 4; identity-and-tls, section 8).
+port's policy (docs/linkerd/inbound.md, section 4; docs/linkerd/identity-and-tls.md, section 8).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Filters: what a rule does to a permitted request, in order (reference: inbound, section 6).
+"""Filters: what a rule does to a permitted request, in order (docs/linkerd/inbound.md, section 6).
 
 A filter changes the request's head or answers the exchange; after an
 answer nothing more happens to it.

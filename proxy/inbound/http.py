@@ -1,7 +1,7 @@
 """Http: the requests of one accepted connection, on their way to the app.
 
 `HttpConnection.dispatch` is the order of what happens to a request
-(reference: inbound, section 3); each step is one line there, and what does
+(docs/linkerd/inbound.md, section 3); each step is one line there, and what does
 not depend on the request was found when the connection or its route was
 first met.
 """
@@ -31,7 +31,7 @@ from proxy.policy.reading import has_readings, other_readings
 
 
 class InFlight:
-    """How many requests of one connection were passed on and have no response yet (reference: inbound, section 3)."""
+    """How many requests of one connection were passed on and have no response yet (docs/linkerd/inbound.md, section 3)."""
 
     __slots__ = ("count",)
 

@@ -1,4 +1,4 @@
-"""Labels of the inbound side's metrics, in the order in which they are printed (reference: metrics, section 2).
+"""Labels of the inbound side's metrics, in the order in which they are printed (docs/linkerd/metrics.md, section 2).
 
 Pure; asked when a connection is understood or a route is first met, never per request.
 """
@@ -21,7 +21,7 @@ PORT_SKIPPED: Final = "port_skipped"
 
 
 class Tls(NamedTuple):
-    """What is known of an accepted connection's TLS (reference: identity-and-tls, section 6)."""
+    """What is known of an accepted connection's TLS (docs/linkerd/identity-and-tls.md, section 7)."""
 
     state: str
     client_id: str = ""

@@ -1,4 +1,4 @@
-"""Local: the app's own connections, by port and by how a request is written (reference: inbound, section 3).
+"""Local: the app's own connections, by port and by how a request is written (docs/linkerd/inbound.md, section 3).
 
 HTTP/1 is pooled per authority and form, as if each were an upstream of
 its own; a request that names no host, or that HTTP/1.0 made, gets a

@@ -72,7 +72,7 @@ class Parts:
         return INBOUND if target.port == self.direct_port else self.here.listener_at(target)
 
     def count_tcp_error(self, error: str, peer: Addr, target: Addr, text: str) -> None:
-        """A connection ended by a fault, its own or the app's; `error` is one of the names above (reference: inbound, section 11)."""
+        """A connection ended by a fault, its own or the app's; `error` is one of the names above (docs/linkerd/inbound.md, section 11)."""
         counted: Labels = (("error", error), *labels.target(target))
         self.registry.counter("inbound_tcp_errors_total", counted).add()
         fields: dict[str, object] = {"client.addr": peer, "server.addr": target, "error": text}

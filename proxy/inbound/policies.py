@@ -4,7 +4,7 @@ A connection never waits for the control plane: an entry begins with the
 default policy and is replaced by each answer. The key is the port alone.
 Ports that are named in the configuration are watched from the start and
 never given up; others are, once nobody has used them for a while
-(reference: inbound, section 5, "Watch").
+(docs/linkerd/inbound.md, section 5, "Watch").
 """
 
 from __future__ import annotations

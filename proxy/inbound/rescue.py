@@ -1,4 +1,4 @@
-"""Rescue: how what failed becomes an answer (reference: inbound, section 11; recorded texts in tests/data).
+"""Rescue: how what failed becomes an answer (docs/linkerd/inbound.md, section 11; recorded texts in tests/data).
 
 One table says what each failure is over HTTP, over gRPC, and for the
 client's connection. Only a meshed client reads why; what happened at the

@@ -20,7 +20,7 @@ class Router:
     def __init__(self, policy: ServerPolicy) -> None:
         self.policy: Final = policy
         self.limiter: Final = RateLimiter(policy.rate_limit) if policy.rate_limit is not None else None
-        """Its state lives as long as the policy does: an update begins anew (reference: inbound, section 7)."""
+        """Its state lives as long as the policy does: an update begins anew (docs/linkerd/inbound.md, section 7)."""
         self._table: Final = RouteTable(policy.routes)
         self.only: Final = self._table.only
         """What every request finds, whatever it says; None if that depends on the request."""

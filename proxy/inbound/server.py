@@ -1,4 +1,4 @@
-"""Server: a connection to one of the app's ports, by the protocol that its policy says (reference: inbound, section 2).
+"""Server: a connection to one of the app's ports, by the protocol that its policy says (docs/linkerd/inbound.md, section 2).
 
 The policy's protocol is read once, when the connection begins; who may
 do what is asked of the policy of the moment.

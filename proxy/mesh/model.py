@@ -20,14 +20,14 @@ DEFAULT_POLICIES: Final = (
     "audit",
     "deny",
 )
-"""What an inbound port without a policy of its own may allow (reference: inbound, section 5)."""
+"""What an inbound port without a policy of its own may allow (docs/linkerd/inbound.md, section 5)."""
 
 Key = tuple[str, str]
 """Namespace and name."""
 
 
 def identity_of(service_account: str, namespace: str) -> str:
-    """The DNS name of a service account, as Linkerd writes it (reference: identity-and-tls, section 5)."""
+    """The DNS name of a service account, as Linkerd writes it (docs/linkerd/identity-and-tls.md, section 5)."""
     return f"{service_account}.{namespace}.{IDENTITY_SUFFIX}"
 
 
@@ -48,4 +48,4 @@ class PortSet:
 NO_PORTS: Final = PortSet()
 
 DEFAULT_OPAQUE_PORTS: Final = PortSet(tuple((port, port) for port in (25, 587, 3306, 4444, 5432, 6379, 9300, 11211)))
-"""Ports of protocols in which the server speaks first (reference: configuration, section 5)."""
+"""Ports of protocols in which the server speaks first (docs/linkerd/configuration.md, section 5)."""

@@ -1,6 +1,6 @@
 """Addresses and names on the wire: Addr to and from protobuf, authorities to hosts, ports and services.
 
-IPv4 is one host-order integer, IPv6 two halves, most significant first (reference: inbound, section 5).
+IPv4 is one host-order integer, IPv6 two halves, most significant first (docs/linkerd/inbound.md, section 5).
 """
 
 from __future__ import annotations

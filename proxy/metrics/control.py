@@ -1,4 +1,4 @@
-"""What controllers' clients count for themselves, read at a scrape: certificates and DNS (reference: metrics, section 9).
+"""What controllers' clients count for themselves, read at a scrape: certificates and DNS (docs/linkerd/metrics.md, section 9).
 
 The clients keep plain numbers and know no registry; these views copy them.
 """

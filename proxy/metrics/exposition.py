@@ -1,4 +1,4 @@
-"""How families are written: the legacy form and the OpenMetrics form (reference: metrics, section 1).
+"""How families are written: the legacy form and the OpenMetrics form (docs/linkerd/metrics.md, section 1).
 
 Label order is kept as given, which is why prometheus_client's own
 writers, which sort, do not serve here; its parser is the tests' oracle.

@@ -1,4 +1,4 @@
-"""The catalogue: every family by name, in the order of the exposition (reference: metrics; recorded order).
+"""The catalogue: every family by name, in the order of the exposition (docs/linkerd/metrics.md; recorded order).
 
 A name that is not here cannot be counted. Counters stand here as their
 samples are called (`..._total`); the second part's headers leave that out.

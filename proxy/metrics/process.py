@@ -1,4 +1,4 @@
-"""The process as the kernel sees it, read at a scrape (reference: metrics, section 9), and what was built.
+"""The process as the kernel sees it, read at a scrape (docs/linkerd/metrics.md, section 9), and what was built.
 
 A value that cannot be read is left out, never wrong.
 """

@@ -1,4 +1,4 @@
-"""TransportMetrics: the tcp_* families (reference: metrics, section 4).
+"""TransportMetrics: the tcp_* families (docs/linkerd/metrics.md, section 4).
 
 A view; all state is the registry's.
 """

@@ -1,4 +1,4 @@
-"""Backends: where a rule's requests go (reference: outbound, section 9.1).
+"""Backends: where a rule's requests go (docs/linkerd/outbound.md, section 9.1).
 
 One backend per router, shared by all rules that name it and kept while
 its definition stays equal. A balancer and a forward are the same thing over

@@ -1,4 +1,4 @@
-"""Dialler: how one endpoint is reached (reference: outbound, section 9.5).
+"""Dialler: how one endpoint is reached (docs/linkerd/outbound.md, section 9.5).
 
 Everything but the TLS context is decided when the endpoint is built:
 address, identity, transport header, labels. What discovery gives an identity

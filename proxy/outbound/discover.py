@@ -1,4 +1,4 @@
-"""Discovery: what is known about a destination, asked once for all connections that go there (reference: outbound, section 3).
+"""Discovery: what is known about a destination, asked once for all connections that go there (docs/linkerd/outbound.md, section 3).
 
 Profile and policy are asked for at once, and both must have answered
 before a connection goes on. A destination that nobody uses is kept for the
@@ -228,7 +228,7 @@ _NO_PROFILE: Profile | Absent | None = Absent("outside of the profile networks a
 def effective_policy(
     target: Target, profile: Profile | Absent | None, policy: ClientPolicy | Absent | None
 ) -> ClientPolicy | Absent | None:
-    """The table of reference outbound, section 3.1; None while an answer is missing that could change it."""
+    """The table of docs/linkerd/outbound.md, section 3.1; None while an answer is missing that could change it."""
     if policy is None:
         return None
     if isinstance(policy, Absent) and (policy.is_refusal or (isinstance(target, str) and not _is_instance(target))):

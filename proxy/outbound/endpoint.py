@@ -1,4 +1,4 @@
-"""HTTP endpoints: one address of a backend, the connections to it, its load and its numbers (reference: outbound, section 9).
+"""HTTP endpoints: one address of a backend, the connections to it, its load and its numbers (docs/linkerd/outbound.md, section 9).
 
 Built when discovery names it, closed when discovery takes it away; a
 request that runs keeps its stream. The endpoint is the observer of its
@@ -37,7 +37,7 @@ _REQUIRE_ID: Final = b"l5d-require-id"
 _DST_CANONICAL: Final = b"l5d-dst-canonical"
 _PROXY_CONNECTION: Final = b"l5d-proxy-connection"
 _OF_PROXIES: Final = (b"l5d-proxy-error", _PROXY_CONNECTION, orig_proto.NAME)
-"""What one proxy says to another in a response: never for the app (reference: outbound, section 9.6)."""
+"""What one proxy says to another in a response: never for the app (docs/linkerd/outbound.md, section 9.6)."""
 
 
 class HttpEndpoint:
@@ -59,7 +59,7 @@ class HttpEndpoint:
         self._server_id = meta.tls.server_id if meta.tls else ""
         self._override = meta.authority_override.encode()
         self._may_close = kind.is_forward and meta.tls is not None
-        """The peer's proxy may ask us to close the app's connection (reference: outbound, section 9.2)."""
+        """The peer's proxy may ask us to close the app's connection (docs/linkerd/outbound.md, section 9.2)."""
 
     # ---- a request
 
@@ -225,7 +225,7 @@ class Http2Endpoint(HttpEndpoint):
 
 
 def settings_of(config: Config, params: Http2Params) -> H2Settings:
-    """The configuration's, overridden by what discovery says of the endpoint (reference: outbound, section 9.3).
+    """The configuration's, overridden by what discovery says of the endpoint (docs/linkerd/outbound.md, section 9.3).
 
     A window counts only together with the other; adaptive ones begin as the configured ones and stay so.
     """

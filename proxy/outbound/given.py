@@ -76,7 +76,7 @@ class Given:
         """Both sides of a proxy have one: app.py puts the inbound side's here before anything is accepted."""
 
     def refuses(self, addr: Addr) -> str:
-        """Why no connection is made there (reference: outbound, section 9.1); empty if it may be."""
+        """Why no connection is made there (docs/linkerd/outbound.md, section 9.1); empty if it may be."""
         here = self.here
         if here.is_loopback(addr) and not self.config.allow_loopback:
             return "Outbound proxy cannot initiate connections on the loopback interface"

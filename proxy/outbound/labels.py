@@ -1,4 +1,4 @@
-"""The labels of outbound metrics (reference: metrics, section 2).
+"""The labels of outbound metrics (docs/linkerd/metrics.md, section 2).
 
 Made when a stage is built, never per request; in the order in which they
 are printed.

@@ -1,4 +1,4 @@
-"""HTTP routing of one destination: route, filters, distribution (reference: outbound, sections 7 and 8).
+"""HTTP routing of one destination: route, filters, distribution (docs/linkerd/outbound.md, sections 7 and 8).
 
 Stages are built when a policy arrives and only called when a request
 does; backends outlive policies in which they stay. A running exchange keeps
@@ -96,7 +96,7 @@ class HttpRouter:
 
     def _apply(self, policy: ClientPolicy | Absent | None) -> None:
         if not isinstance(policy, ClientPolicy) or policy.protocol in (OPAQUE, TLS):
-            return  # what this router was built for stays (reference: outbound, section 4.3)
+            return  # what this router was built for stays (docs/linkerd/outbound.md, section 4.3)
         old = self._backends
         self._backends = {}
         routes = self._routes(policy)
@@ -149,7 +149,7 @@ class HttpRouter:
 
 
 class Shedding:
-    """Nothing is ready: refuse at once (reference: balancing, section 7)."""
+    """Nothing is ready: refuse at once (docs/linkerd/balancing.md, section 7)."""
 
     __slots__ = ("_rescue", "_context")
 

@@ -1,4 +1,4 @@
-"""Opaque connections of one destination: the bytes of the app to an endpoint and back (reference: outbound, sections 4.3 and 10).
+"""Opaque connections of one destination: the bytes of the app to an endpoint and back (docs/linkerd/outbound.md, sections 4.3 and 10).
 
 Every failure just ends the connection, counted by its reason. While a
 connection waits for an endpoint at most one read of it is held; the endpoint
@@ -204,7 +204,7 @@ class OpaqueBalanced:
 
 
 class OpaqueForward:
-    """One address without a line, never taken for a local one (reference: outbound, section 9.1)."""
+    """One address without a line, never taken for a local one (docs/linkerd/outbound.md, section 9.1)."""
 
     __slots__ = ("_endpoint",)
 
@@ -328,7 +328,7 @@ def _opaque_of(policy: ClientPolicy) -> tuple[StreamRoute, ...]:
 
 
 def route_of_sni(routes: Sequence[StreamRoute], sni: str) -> StreamRoute | None:
-    """The best of the TLS routes; among equals the earliest (reference: outbound, section 7.3)."""
+    """The best of the TLS routes; among equals the earliest (docs/linkerd/outbound.md, section 7.3)."""
     best: StreamRoute | None = None
     best_score: tuple[int, ...] = ()
     for route in routes:

@@ -1,4 +1,4 @@
-"""Protocol: which bytes a connection will speak, and who gets them (reference: outbound, section 4).
+"""Protocol: which bytes a connection will speak, and who gets them (docs/linkerd/outbound.md, section 4).
 
 A profile that says opaque wins; else the policy's protocol, as it is
 when the connection comes. Where it is known not one byte is read before the

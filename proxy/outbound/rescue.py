@@ -1,4 +1,4 @@
-"""Rescue: how what failed becomes an answer (reference: outbound, section 10; recorded texts in golden).
+"""Rescue: how what failed becomes an answer (docs/linkerd/outbound.md, section 10; recorded texts in tests/data/outbound-errors.json).
 
 One table says what each failure is over HTTP, over gRPC, and for the
 client's connection. The text is the chain of names down to what failed; a

@@ -1,4 +1,4 @@
-"""SNI detection: the name that an app's own ClientHello asks for (reference: outbound, sections 7.3 and 10).
+"""SNI detection: the name that an app's own ClientHello asks for (docs/linkerd/outbound.md, sections 7.3 and 10).
 
 Reads no more than the ClientHello takes and keeps every byte for the
 server; what is no TLS, or names nobody, ends the connection.

@@ -1,4 +1,4 @@
-"""Authorization: who may reach a server or a route (reference: inbound, section 5, "Authorization semantics").
+"""Authorization: who may reach a server or a route (docs/linkerd/inbound.md, section 5, "Authorization semantics").
 
 Pure, and asked once per connection and route: a client's address and
 identity do not change while its connection lives. The first authorization

@@ -1,4 +1,4 @@
-"""Classify: was this exchange a success, as response_total counts it (reference: service-profiles, section 4).
+"""Classify: was this exchange a success, as response_total counts it (docs/linkerd/service-profiles.md, section 4).
 
 Pure; asked once, when the exchange has ended.
 """

@@ -1,4 +1,4 @@
-"""ClientPolicy: what the control plane says about one outbound destination (reference: outbound, section 6).
+"""ClientPolicy: what the control plane says about one outbound destination (docs/linkerd/outbound.md, section 6).
 
 A value; replaced whole by each message. A message that breaks a rule
 becomes `invalid_policy`, never a half-understood one.
@@ -172,7 +172,7 @@ class ClientPolicy:
 
 
 def forward_policy(meta: Meta, addr: Addr, endpoint: EndpointMeta) -> ClientPolicy:
-    """The synthesized policy of a destination that the control plane knows nothing of (reference: outbound, section 3.1)."""
+    """The synthesized policy of a destination that the control plane knows nothing of (docs/linkerd/outbound.md, section 3.1)."""
     backend = Backend(Meta("", "default", "unknown"), Forward(addr, endpoint))
     distribution = Distribution(FIRST_AVAILABLE, (RouteBackend(backend),))
     routes = (ClientRoute(meta, (), (ClientRule((), (), distribution),)),)

@@ -1,7 +1,7 @@
 """The built-in server policies: what holds for a port until the control plane has spoken, or when it cannot be understood.
 
 Values made once at start. Names and meaning are those of
-`LINKERD2_PROXY_INBOUND_DEFAULT_POLICY` (reference: inbound, section 5, "Default policies").
+`LINKERD2_PROXY_INBOUND_DEFAULT_POLICY` (docs/linkerd/inbound.md, section 5, "Default policies").
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the filters of a route do to a request's head (reference: inbound, section 6, "Filters"; outbound, section 8).
+"""What the filters of a route do to a request's head (docs/linkerd/inbound.md, section 6, "Filters"; docs/linkerd/outbound.md, section 8).
 
 Pure functions over heads; whether a failure is an answer or an error is
 the direction's to say.

@@ -1,4 +1,4 @@
-"""Which rule of which route a request takes (reference: outbound section 7, inbound section 6).
+"""Which rule of which route a request takes (docs/linkerd/outbound.md, section 7; docs/linkerd/inbound.md, section 6).
 
 Pure. What does not depend on the request is made ready when a RouteTable
 is built; a table whose one rule matches everything answers without a look at

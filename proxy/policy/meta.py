@@ -1,6 +1,6 @@
 """Meta: which resource of the control plane a server, route, authorization or backend stands for.
 
-A value; equal when group, kind and name are (reference: outbound, section 6), for labels and texts only.
+A value; equal when group, kind and name are (docs/linkerd/outbound.md, section 6), for labels and texts only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Profile: what Destination/GetProfile says about a destination (reference: service-profiles).
+"""Profile: what Destination/GetProfile says about a destination (docs/linkerd/service-profiles.md).
 
 A value. Routes and overrides of ServiceProfiles are kept as far as something reads them.
 """

@@ -1,4 +1,4 @@
-"""RateLimiter: how many requests per second a port takes, in all and from each client (reference: inbound, section 7).
+"""RateLimiter: how many requests per second a port takes, in all and from each client (docs/linkerd/inbound.md, section 7).
 
 Time is an argument. Limits are asked in the order total, override,
 identity; a request that passes the total has used one of its tokens even if

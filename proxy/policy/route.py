@@ -1,7 +1,7 @@
 """Routes as data: what may match a request and what is done with it then, for both directions.
 
 Values; matching is match.py's, filters' effects are filter.py's.
-Semantics: reference inbound section 6, outbound sections 7 and 8.
+Semantics: docs/linkerd/inbound.md, section 6; docs/linkerd/outbound.md, sections 7 and 8.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ServerPolicy: what the control plane says about one inbound port (reference: inbound, sections 5 to 7).
+"""ServerPolicy: what the control plane says about one inbound port (docs/linkerd/inbound.md, sections 5 to 7).
 
 A value; replaced whole by each message. `defaults.py` makes the built-in ones.
 """

@@ -1,4 +1,4 @@
-"""SSL contexts as the mesh wants them (reference: identity-and-tls, section 5).
+"""SSL contexts as the mesh wants them (docs/linkerd/identity-and-tls.md, section 5).
 
 TLS 1.3 only, no tickets, no host name check by the chain verifier.
 Anchors are roots whatever they are (partial chains end at them). Which

@@ -1,4 +1,4 @@
-"""Our certificate and the trust anchors, as contexts that rotate (reference: identity-and-tls, sections 2, 3 and 5).
+"""Our certificate and the trust anchors, as contexts that rotate (docs/linkerd/identity-and-tls.md, sections 2, 3 and 5).
 
 Contexts are replaced as a set, never changed: what began with an old
 one ends with it, the next handshake takes the new one. A certificate that

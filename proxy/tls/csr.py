@@ -1,4 +1,4 @@
-"""The workload's key and its certificate signing request (reference: identity-and-tls, section 1).
+"""The workload's key and its certificate signing request (docs/linkerd/identity-and-tls.md, section 1).
 
 ECDSA P-256, kept for the life of the process and never rotated. Files that are there are used, if nobody else can have put
 them there (private_file.py); where none can be written, key and request live in memory.

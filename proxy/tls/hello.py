@@ -1,4 +1,4 @@
-"""The ClientHello: the name that a client wants to reach (reference: identity-and-tls, section 6).
+"""The ClientHello: the name that a client wants to reach (docs/linkerd/identity-and-tls.md, section 6).
 
 A pure function of the bytes at hand. It says "not TLS" as soon as one byte contradicts, and answers when the whole message is there.
 A message may be spread over several records (RFC 8446, section 5.1), and clients do that to get past middleboxes: if such a hello for

@@ -1,4 +1,4 @@
-"""What OpenSSL is told before it is loaded: the order of TLS 1.3 cipher suites (reference: identity-and-tls, section 5).
+"""What OpenSSL is told before it is loaded: the order of TLS 1.3 cipher suites (docs/linkerd/identity-and-tls.md, section 5).
 
 Imports nothing that imports ssl. Python's ssl cannot order the suites of
 TLS 1.3, OpenSSL's configuration can, and it is read once, when the library

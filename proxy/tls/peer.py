@@ -1,4 +1,4 @@
-"""Who the other side of a TLS connection is (reference: identity-and-tls, section 5, Names).
+"""Who the other side of a TLS connection is (docs/linkerd/identity-and-tls.md, section 5, Names).
 
 Identities are DNS and URI SANs, in the certificate's order; other kinds and unusable names are skipped, and the CN is never asked. DNS names are
 compared in lower case, URIs as normalised URLs. OpenSSL has verified the chain already; what it lets pass and an identity must not be is refused

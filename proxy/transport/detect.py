@@ -1,4 +1,4 @@
-"""HTTP detection: what the first bytes of a connection are (reference: inbound, section 2).
+"""HTTP detection: what the first bytes of a connection are (docs/linkerd/inbound.md, section 2).
 
 `sniff` is Linkerd's rule on one read, fewer than 14 bytes included.
 Where that rule would take a slow HTTP client for opaque TCP, DetectCodec

@@ -1,4 +1,4 @@
-"""The original destination of a redirected connection (reference: inbound, section 1).
+"""The original destination of a redirected connection (docs/linkerd/inbound.md, section 1).
 
 Asks the kernel, never guesses: a socket that was not redirected has
 none, or its own address, and the caller decides what that means.

@@ -1,4 +1,4 @@
-"""Looking at the first bytes of an accepted socket without taking them (reference: identity-and-tls, section 6).
+"""Looking at the first bytes of an accepted socket without taking them (docs/linkerd/identity-and-tls.md, section 6).
 
 Never spins. While the rest of something long is awaited the kernel is
 told to wake us only for more (SO_RCVLOWAT); if it wakes us for nothing all

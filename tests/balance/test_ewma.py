@@ -1,4 +1,4 @@
-"""Peak-EWMA: the worked example of the reference, and that looking is an observation."""
+"""Peak-EWMA: the worked example of docs/linkerd/balancing.md, section 3.1, and that looking is an observation."""
 
 from __future__ import annotations
 

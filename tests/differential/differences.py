@@ -104,19 +104,19 @@ REQUESTS = [
         "fields of one hop stay there (RFC 9110 section 7.6.1); chunks are cut anew (RFC 9112 section 7.1)",
         _without_hops,
     ),
-    Rule("te", "`te: trailers` is kept, as ours (golden: where we do better, hop-by-hop)", _trailers_announced),
-    Rule("client", "the app learns who asked: `l5d-client-id` (golden: http1-pair)", _client_named),
+    Rule("te", "`te: trailers` is kept, as ours (docs/compatibility.md)", _trailers_announced),
+    Rule("client", "the app learns who asked: `l5d-client-id` (tests/data/http1-pair.json)", _client_named),
     Rule("trailers", "what frames, routes or describes is no trailer (RFC 9110 section 6.5.1)", _trailers_cleaned),
 ]
 RESPONSES = [
     Rule("names", "as of requests", _lowered),
     Rule("hop-by-hop", "as of requests", _without_hops),
     Rule("trailers", "as of requests", _trailers_cleaned),
-    Rule("date", "a response without one gets one (RFC 9110 section 6.6.1; golden: README)", _dated),
+    Rule("date", "a response without one gets one (RFC 9110 section 6.6.1)", _dated),
     Rule("phrase", "HTTP/2 has no reason phrase (RFC 9113 section 8.3.1)", _usual_phrase),
     Rule(
         "version",
-        "HTTP/1.0 on either end makes the answer HTTP/1.0 (golden: http10, answer-close-delimited)",
+        "HTTP/1.0 on either end makes the answer HTTP/1.0 (recorded of the real proxy)",
         _client_version,
     ),
     Rule(

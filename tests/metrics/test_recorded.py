@@ -16,7 +16,7 @@ from tests.kit.environment import DATA
 RECORDED: dict[str, dict[str, dict[str, Any]]] = json.loads((DATA / "metrics.json").read_text())
 
 NOT_OURS = re.compile(r"rustls_info|tokio_rt_.*|stack_.*")
-"""Facts about Rust libraries and its service stacks, which nothing upstream queries (reference: metrics, section 6)."""
+"""Facts about Rust libraries and its service stacks, which nothing upstream queries (docs/linkerd/metrics.md, section 6)."""
 
 REQUESTS = re.compile(r"(control_)?(request_total|response_total|response_latency_ms)")
 OURS = {family.header if family in PROM else family.name: family for family in (*LEGACY, *TELEMETRY, *PROM)}

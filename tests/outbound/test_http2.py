@@ -133,7 +133,7 @@ def test_what_a_peer_is_told_first_is_what_was_recorded() -> None:
             for place in range(0, len(frames[0][3]), 6)
         }
         wanted = {int(name): value for name, value in recorded[1]["settings"].items()}
-        wanted[6] = 65536  # ours announce more, on purpose (golden/README)
+        wanted[6] = 65536  # ours announce more, on purpose
         assert frames[0][:3] == (SETTINGS, 0, 0) and settings == wanted
         assert frames[1][0] == 8 and int.from_bytes(frames[1][3], "big") == recorded[2]["increment"]
         assert frames[2][0] == HEADERS and frames[2][1] == recorded[3]["flags"]

@@ -121,7 +121,7 @@ def test_what_only_looks_like_http(first: bytes) -> None:
 
 @pytest.mark.parametrize("data", [LONG_GET, PREFACE, b"POST / HTTP/1.0\r\n\r\n"])
 def test_a_client_that_sends_byte_by_byte_is_http_all_the_same(data: bytes) -> None:
-    """Linkerd takes it for opaque TCP (inbound reference, section 2); we wait while every byte fits."""
+    """Linkerd takes it for opaque TCP (docs/linkerd/inbound.md, section 2); we wait while every byte fits."""
     detected = Detected()
     pieces = [data[at : at + 1] for at in range(14)]
     assert detected.after(*pieces[:13]) == []

@@ -1,4 +1,4 @@
-"""FailureAccrual → when a balancer takes an endpoint out of use (reference: balancing section 6).
+"""FailureAccrual → when a balancer takes an endpoint out of use (docs/linkerd/balancing.md, section 6).
 
 `ejection` is ignored, as Linkerd does; a threshold is a whole number of hundredths of a percent.
 """

@@ -1,4 +1,4 @@
-"""OutboundPolicy → ClientPolicy (reference: outbound section 6).
+"""OutboundPolicy → ClientPolicy (docs/linkerd/outbound.md, section 6).
 
 Any violation makes the whole message invalid; the error names the place
 (`HTTP route 0: rule 1: backend 0: …`).
@@ -241,7 +241,7 @@ def _stream_route(route: outbound_pb2.OpaqueRoute | outbound_pb2.TlsRoute) -> St
 
 
 def _sni_of(message: Any) -> HostMatch:
-    """Patterns of SNI are compared as they are (reference: outbound section 7.3)."""
+    """Patterns of SNI are compared as they are (docs/linkerd/outbound.md, section 7.3)."""
     if kind_of(message, "match", "SNI") == "exact":
         return HostMatch(message.exact)
     return suffix_of(message.suffix.reverse_labels)

@@ -1,4 +1,4 @@
-"""WeightedAddr → an address and its EndpointMeta (reference: balancing section 4.4, outbound section 9).
+"""WeightedAddr → an address and its EndpointMeta (docs/linkerd/balancing.md, section 4.4; docs/linkerd/outbound.md, section 9).
 
 Only an address that cannot be read makes the endpoint unusable; a part
 that cannot be (identity, override, hint) is left out with what depends on it.

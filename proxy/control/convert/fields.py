@@ -2,7 +2,7 @@
 
 Every function returns the model's value or raises InvalidMessageError, whose
 text names the field; what to do about it is the caller's.
-Source: reference outbound section 6, inbound section 5.
+Source: docs/linkerd/outbound.md, section 6; docs/linkerd/inbound.md, section 5.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DestinationProfile → Profile (reference: service-profiles section 1).
+"""DestinationProfile → Profile (docs/linkerd/service-profiles.md, section 1).
 
 What is wrong in a profile is left out, never the whole: a profile only adds to a policy.
 """

@@ -1,4 +1,4 @@
-"""inbound.Server → ServerPolicy (reference: inbound section 5).
+"""inbound.Server → ServerPolicy (docs/linkerd/inbound.md, section 5).
 
 Any violation makes the whole message invalid. Clients on localhost are
 always let in, by an authorization of ours at the end of each list.

@@ -143,7 +143,7 @@ class HeaderBlock:
         """Without what Connection names, but for what a client must not take from us: Host, framing, the mesh's own.
 
         An Upgrade that Connection does not name is none (RFC 9110 section 7.8), but for a client that says no Connection
-        at all, as Linkerd has it (reference: outbound, section 5.2).
+        at all, as Linkerd has it (docs/linkerd/outbound.md, section 5.2).
         """
         self.closes = b"close" in options
         if options and b"upgrade" not in options:

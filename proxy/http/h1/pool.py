@@ -1,7 +1,7 @@
 """H1Pool: the HTTP/1 connections to one endpoint, each kept for one authority and one form of target.
 
 As Pool's, and: a request finds only connections that carried its own
-authority (reference: outbound, section 9.3); a lonely request gets a
+authority (docs/linkerd/outbound.md, section 9.3); a lonely request gets a
 connection that is closed behind it. Opening, releasing and retiring are O(1)
 in the number of connections and of authorities; the sweep, one slot in the
 wheel for all, looks at each authority once in an idle timeout.

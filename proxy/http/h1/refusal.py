@@ -16,7 +16,7 @@ _EMPTY: Final = field(b"content-length", b"0")
 
 
 class BadTarget:
-    """The stage of requests whose target their method cannot have: they get no further (reference: inbound, section 8)."""
+    """The stage of requests whose target their method cannot have: they get no further (docs/linkerd/inbound.md, section 8)."""
 
     def dispatch(self, exchange: Exchange) -> None:
         exchange.reply(ResponseHead(400, [_EMPTY], 0), Reason.PROTOCOL_ERROR)

@@ -142,7 +142,7 @@ class H1Server:
                 if head.status != 204 and head.status != 304:
                     framing = b"Content-Length: 0\r\n\r\n"
             elif is_http_1_0 or head.version == HTTP_1_0:
-                # What an HTTP/1.0 app ended by closing ends so for its client (reference: acceptance, TRANS-29).
+                # What an HTTP/1.0 app ended by closing ends so for its client.
                 is_http_1_0 = self._closes = self._ends_by_close = True
             else:
                 self._is_chunked = True

@@ -25,7 +25,7 @@ ENABLE_CONNECT_PROTOCOL: Final = 8
 
 
 class H2Settings(NamedTuple):
-    """Ours; the defaults are Linkerd's (reference: configuration, section 4.3), but for the larger header list."""
+    """Ours; the defaults are Linkerd's (docs/linkerd/configuration.md, section 4.3), but for the larger header list."""
 
     stream_window_bytes: int = limits.STREAM_WINDOW_BYTES
     connection_window_bytes: int = limits.CONNECTION_WINDOW_BYTES

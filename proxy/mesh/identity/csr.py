@@ -36,7 +36,7 @@ class UnsupportedKeyError(CsrError):
 
 
 def read_csr(der: bytes, name: str) -> PublicKey:
-    """The public key of a request for exactly `name`, CsrError otherwise (reference: identity-and-tls, section 1)."""
+    """The public key of a request for exactly `name`, CsrError otherwise (docs/linkerd/identity-and-tls.md, section 1)."""
     if len(der) > _MAX_BYTES:
         raise MalformedCsrError(f"the certificate signing request has {len(der)} octets, {_MAX_BYTES} at most")
     try:

@@ -1,7 +1,7 @@
 """io.linkerd.proxy.identity.Identity: a certificate for whoever proves a name.
 
 A certificate is issued for exactly the name of the account that the token proves, whatever the request asks for
-(reference: identity-and-tls, section 2).
+(docs/linkerd/identity-and-tls.md, section 2).
 """
 
 from __future__ import annotations

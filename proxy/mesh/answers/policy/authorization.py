@@ -1,6 +1,6 @@
 """Who may, as messages: the authorizations of a Server or of a route, from the objects that speak of it.
 
-Shapes: golden recording of the control plane. An AuthorizationPolicy that refers to an authentication which is not there allows nothing.
+Shapes: the recording of the control plane in tests/data/control-plane. An AuthorizationPolicy that refers to an authentication which is not there allows nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Backends of outbound policies as messages: a balancer over a service's endpoints, one address, or nothing with the reason why.
 
-Shapes: golden recording of the control plane; reference: outbound, section 6.
+Shapes: the recording of the control plane in tests/data/control-plane; docs/linkerd/outbound.md, section 6.
 """
 
 from __future__ import annotations

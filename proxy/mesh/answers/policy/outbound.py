@@ -3,7 +3,7 @@
 An address is a service's, or lies in an egress network, or is beyond the cluster and let through; one of the cluster's networks that nothing is known of
 is not found. Routes decide what is done, those of the destination's own namespace for everybody, those of the client's namespace
 for that client alone. Without routes a service's port is balanced over its own endpoints, by the protocol that its `appProtocol` or the
-opaque-ports annotation names, else by detection. Shapes: golden recording; reference: outbound, section 3.3.
+opaque-ports annotation names, else by detection. Shapes: the recording in tests/data/control-plane; docs/linkerd/outbound.md, section 3.3.
 """
 
 from __future__ import annotations

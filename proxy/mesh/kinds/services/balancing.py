@@ -1,6 +1,6 @@
 """Annotations of a Service that say how its endpoints are judged: circuit breakers, and penalties for failures.
 
-Names, defaults and bounds are those of Linkerd's policy controller (reference: balancing).
+Names, defaults and bounds are those of Linkerd's policy controller (docs/linkerd/balancing.md).
 """
 
 from __future__ import annotations
