@@ -27,10 +27,10 @@ HOT = (
     "proxy/inbound/authorize.py",
     "proxy/inbound/http.py",
     "proxy/inbound/router.py",
-    "proxy/outbound/concrete.py",
-    "proxy/outbound/endpoint.py",
-    "proxy/outbound/explicit.py",
-    "proxy/outbound/logical.py",
+    "proxy/outbound/http/concrete.py",
+    "proxy/outbound/http/endpoint.py",
+    "proxy/outbound/explicit/connection.py",
+    "proxy/outbound/http/logical.py",
 )
 INTERPRETED = {"proxy/core/log.py", "proxy/core/log_filter.py", "proxy/core/log_writer.py"}
 """Not hot, and against mypyc's grain."""

@@ -23,11 +23,12 @@ from proxy.http.h1.server import H1Server
 from proxy.http.h2.server import H2Server
 from proxy.outbound.discover import Destination
 from proxy.outbound.given import Given
-from proxy.outbound.logical import HttpRouter
+from proxy.outbound.http.logical import HttpRouter
+from proxy.outbound.http.rescue import Rescue
 from proxy.outbound.numbers import ParentNumbers, TargetNumbers
-from proxy.outbound.opaque import OpaqueRouter, Tunnel
-from proxy.outbound.rescue import Rescue
-from proxy.outbound.sni import HelloCodec
+from proxy.outbound.opaque.logical import OpaqueRouter
+from proxy.outbound.opaque.sni import HelloCodec
+from proxy.outbound.opaque.tunnel import Tunnel
 from proxy.policy.client import DETECT, HTTP_1, HTTP_2, OPAQUE, TLS, ClientPolicy
 from proxy.transport.connection import serve_plain
 from proxy.transport.detect import DetectCodec, Detection

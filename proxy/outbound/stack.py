@@ -2,13 +2,13 @@
 
 The order below is the order of events; each step is one file.
 
-    accept     where did it want to go        transport.orig_dst, explicit.py
+    accept     where did it want to go        transport.orig_dst, or the folder explicit
     discover   what is known about there      discover.py   (cached per destination)
     protocol   which bytes will it speak      protocol.py
-    logical    which route does it take       logical.py    (HTTP), opaque.py (the rest)
-    concrete   which backend's endpoint       concrete.py   (balancer, forward, failure)
-    endpoint   over which connection          endpoint.py, connect.py
-    rescue     what if any of it fails        rescue.py
+    logical    which route does it take       http/logical.py or opaque/logical.py
+    concrete   which backend's endpoint       http/concrete.py or opaque/concrete.py (balancer, forward, failure)
+    endpoint   over which connection          http/endpoint.py or opaque/endpoint.py, connect.py
+    rescue     what if any of it fails        http/rescue.py
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from proxy.core.errors import report_fault
 from proxy.core.reactor import Reactor
 from proxy.metrics.registry import Registry
 from proxy.outbound.discover import Discovery
-from proxy.outbound.explicit import ExplicitConnection
+from proxy.outbound.explicit.connection import ExplicitConnection
 from proxy.outbound.given import Given
 from proxy.outbound.given import Lookups as Lookups
+from proxy.outbound.http.rescue import Rescue
 from proxy.outbound.protocol import Accepted, Protocols
-from proxy.outbound.rescue import Rescue
 from proxy.transport.orig_dst import original_dst
 
 _log: Final = logging.getLogger(__name__)

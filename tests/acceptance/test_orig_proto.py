@@ -12,7 +12,7 @@ from proxy.core.watch import Watch
 from proxy.http.exchange import Exchange
 from proxy.http.h2.codes import ENHANCE_YOUR_CALM
 from proxy.metrics.registry import Registry
-from proxy.outbound.rescue import Rescue
+from proxy.outbound.http.rescue import Rescue
 from proxy.policy.client import ClientPolicy, forward_policy
 from proxy.policy.endpoint import HINT_H2, EndpointMeta
 from proxy.policy.meta import default_meta

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.balance.endpoints import reset
 from proxy.core.watch import Absent, Watch
-from proxy.outbound.opaque import in_order
+from proxy.outbound.opaque.logical import in_order
 from proxy.policy.client import FIRST_AVAILABLE, RANDOM_AVAILABLE, ClientPolicy, Distribution, RouteBackend
 from proxy.policy.endpoint import EndpointMeta
 from tests.kit.network import Network, http_server

@@ -13,8 +13,8 @@ from proxy.balance.endpoints import Resolution, reset
 from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.watch import Absent, Watch
-from proxy.outbound.explicit import ExplicitConnection
-from proxy.outbound.explicit_connect import RefusedError
+from proxy.outbound.explicit.connect import RefusedError
+from proxy.outbound.explicit.connection import ExplicitConnection
 from proxy.policy.client import OPAQUE, TLS, ClientPolicy, StreamRoute
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import default_meta

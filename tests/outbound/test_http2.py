@@ -14,7 +14,7 @@ from proxy.config import Config
 from proxy.core.addr import Addr
 from proxy.core.watch import Watch
 from proxy.http.h2 import frame
-from proxy.outbound.endpoint import settings_of
+from proxy.outbound.http.endpoint import settings_of
 from proxy.policy.client import HTTP_2
 from proxy.policy.endpoint import HINT_H2, EndpointMeta, Http2Params
 from tests.kit.network import Network, balance_policy, config

@@ -12,13 +12,13 @@ from proxy.core.drain import Drain
 from proxy.core.reason import Reason
 from proxy.core.watch import Watch
 from proxy.metrics.registry import Registry
-from proxy.outbound.concrete import Balanced
 from proxy.outbound.connect import Dialler
 from proxy.outbound.discover import Discovery
-from proxy.outbound.endpoint import HttpEndpoint
 from proxy.outbound.given import Given
+from proxy.outbound.http.concrete import Balanced
+from proxy.outbound.http.endpoint import HttpEndpoint
+from proxy.outbound.http.rescue import Rescue
 from proxy.outbound.protocol import Protocols
-from proxy.outbound.rescue import Rescue
 from proxy.policy.endpoint import EndpointMeta
 from tests.kit import ListWire
 from tests.kit.network import FakeLookups, balance_policy, config

@@ -13,7 +13,8 @@ from proxy.balance.endpoints import Resolution, add, remove, reset
 from proxy.balance.ewma import PeakEwma
 from proxy.core.addr import Addr
 from proxy.core.watch import Absent, Watch
-from proxy.outbound.opaque import Connecting, route_of_sni
+from proxy.outbound.opaque.logical import route_of_sni
+from proxy.outbound.opaque.tunnel import Connecting
 from proxy.policy.client import (
     DETECT,
     FIRST_AVAILABLE,

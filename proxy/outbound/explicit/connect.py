@@ -19,8 +19,8 @@ from proxy.core.watch import Absent
 from proxy.http.linger import Linger
 from proxy.outbound.discover import Destination
 from proxy.outbound.given import Given
+from proxy.outbound.http.rescue import NOT_DISCOVERED, NOT_HEARD_OF, Failure
 from proxy.outbound.protocol import Protocols
-from proxy.outbound.rescue import NOT_DISCOVERED, NOT_HEARD_OF, Failure
 from proxy.policy.client import ClientPolicy
 
 _log: Final = logging.getLogger(__name__)

@@ -28,7 +28,7 @@ from proxy.http.pool import Pool
 from proxy.metrics.http import HttpMetrics
 from proxy.outbound.connect import Dialler, SessionProtocol, as_reached
 from proxy.outbound.given import Given
-from proxy.outbound.rescue import IDENTITY_REQUIRED, Rescue
+from proxy.outbound.http.rescue import IDENTITY_REQUIRED, Rescue
 from proxy.policy.classify import classify
 from proxy.policy.client import PeakEwmaLoad, PenaltyLoad
 from proxy.policy.endpoint import HINT_H2, EndpointMeta, Http2Params

@@ -32,10 +32,10 @@ from proxy.http.normalize import split_authority
 from proxy.metrics.transport import TransportMetrics
 from proxy.outbound import labels
 from proxy.outbound.discover import Destination, Discovery, Target
-from proxy.outbound.explicit_connect import Connecting, RefusedError, not_heard_of, not_served, refuse_connect
-from proxy.outbound.logical import HttpRouter
+from proxy.outbound.explicit.connect import Connecting, RefusedError, not_heard_of, not_served, refuse_connect
+from proxy.outbound.http.logical import HttpRouter
+from proxy.outbound.http.rescue import BAD_REQUEST, FORBIDDEN, NOT_DISCOVERED, NOT_HEARD_OF, Rescue
 from proxy.outbound.protocol import Protocols
-from proxy.outbound.rescue import BAD_REQUEST, FORBIDDEN, NOT_DISCOVERED, NOT_HEARD_OF, Rescue
 from proxy.policy.client import OPAQUE, TLS, ClientPolicy
 from proxy.transport.connection import serve_plain
 

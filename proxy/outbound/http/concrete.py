@@ -15,9 +15,9 @@ from proxy.core.errors import report_fault
 from proxy.core.reason import Reason
 from proxy.core.watch import Watch
 from proxy.http.exchange import Exchange
-from proxy.outbound.endpoint import EndpointKind, HttpEndpoint
 from proxy.outbound.given import Endpoints, Given
-from proxy.outbound.rescue import FAILFAST, NO_DISPATCHER, UNEXPECTED, Rescue
+from proxy.outbound.http.endpoint import EndpointKind, HttpEndpoint
+from proxy.outbound.http.rescue import FAILFAST, NO_DISPATCHER, UNEXPECTED, Rescue
 from proxy.policy.client import Backend, Balance, Forward, PeakEwmaLoad
 from proxy.policy.endpoint import EndpointMeta
 

@@ -15,11 +15,11 @@ from proxy.core.watch import Absent
 from proxy.http.exchange import Exchange
 from proxy.http.grpc import FAILED_PRECONDITION
 from proxy.http.head import ResponseHead
-from proxy.outbound.concrete import Concrete, concrete
 from proxy.outbound.discover import Destination
-from proxy.outbound.endpoint import strip
 from proxy.outbound.given import Given
-from proxy.outbound.rescue import LOAD_SHED, NO_ROUTE, UNEXPECTED, Failure, Rescue
+from proxy.outbound.http.concrete import Concrete, concrete
+from proxy.outbound.http.endpoint import strip
+from proxy.outbound.http.rescue import LOAD_SHED, NO_ROUTE, UNEXPECTED, Failure, Rescue
 from proxy.policy.client import (
     EMPTY,
     GRPC,

@@ -1,0 +1,1 @@
+"""The app names us as its proxy: connection.py (requests in absolute form), then connect.py (CONNECT)."""

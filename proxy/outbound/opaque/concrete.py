@@ -1,0 +1,115 @@
+"""Backends of opaque routes: a balancer over endpoints, one address, or a failure (docs/linkerd/outbound.md, section 9.1)."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from proxy.balance.balancer import Balancer
+from proxy.core.addr import Addr
+from proxy.outbound.connect import as_reached
+from proxy.outbound.discover import Destination
+from proxy.outbound.given import Given
+from proxy.outbound.opaque.endpoint import OpaqueEndpoint
+from proxy.outbound.opaque.tunnel import Tunnel
+from proxy.policy.client import Backend, Balance, Fail, Forward, PeakEwmaLoad
+from proxy.policy.endpoint import EndpointMeta
+
+
+class OpaqueBackend(Protocol):
+    @property
+    def is_ready(self) -> bool: ...
+
+    def take(self, tunnel: Tunnel, context: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class OpaqueBalanced:
+    __slots__ = ("_balancer", "_name", "_clock")
+
+    def __init__(self, given: Given, destination: Destination, balance: Balance, name: str) -> None:
+        def make(addr: Addr, meta: EndpointMeta) -> OpaqueEndpoint:
+            return OpaqueEndpoint(given, addr, as_reached(given, addr, meta), balance.load, balance.path)
+
+        self._balancer: Balancer[OpaqueEndpoint, EndpointMeta] = Balancer(
+            self, destination.endpoints(balance.path), make, given.reactor, given.tcp_line
+        )
+        self._name = name
+        self._clock = given.reactor.clock
+
+    @property
+    def is_ready(self) -> bool:
+        return self._balancer.is_ready
+
+    def take(self, tunnel: Tunnel, context: str) -> None:
+        balancer = self._balancer
+        endpoint = balancer.p2c.pick(self._clock())
+        if endpoint is not None:
+            endpoint.connect(tunnel)
+        elif balancer.error:
+            self.fail_waiter(tunnel)
+        elif balancer.waiting.is_ready:
+            tunnel.begin_wait(balancer.waiting.leave)
+            balancer.waiting.join(tunnel)
+        else:
+            tunnel.refuse("loadshed", f"{context}: service unavailable")
+
+    def close(self) -> None:
+        self._balancer.close()
+
+    # ---- the balancer's line
+
+    def dispatch_to(self, endpoint: OpaqueEndpoint, waiter: Tunnel) -> None:
+        endpoint.connect(waiter)
+
+    def fail_waiter(self, waiter: Tunnel) -> None:
+        error = self._balancer.error
+        if error:
+            waiter.refuse("unexpected", f"{self._name}: pool failed: {error}")
+        else:
+            waiter.refuse("failfast", f"{self._name}: service in fail-fast")
+
+
+class OpaqueForward:
+    """One address without a line, never taken for a local one (docs/linkerd/outbound.md, section 9.1)."""
+
+    __slots__ = ("_endpoint",)
+
+    def __init__(self, given: Given, forward: Forward) -> None:
+        self._endpoint = OpaqueEndpoint(given, forward.addr, forward.endpoint, PeakEwmaLoad(), "")
+
+    @property
+    def is_ready(self) -> bool:
+        return True
+
+    def take(self, tunnel: Tunnel, context: str) -> None:
+        self._endpoint.connect(tunnel)
+
+    def close(self) -> None:
+        self._endpoint.close()
+
+
+class OpaqueFailing:
+    __slots__ = ("_text",)
+
+    def __init__(self, fail: Fail) -> None:
+        self._text = fail.text
+
+    @property
+    def is_ready(self) -> bool:
+        return True
+
+    def take(self, tunnel: Tunnel, context: str) -> None:
+        tunnel.refuse("unexpected", f"{context}: {self._text}")
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def concrete(backend: Backend, given: Given, destination: Destination) -> OpaqueBackend:
+    dispatch = backend.dispatch
+    if isinstance(dispatch, Balance):
+        return OpaqueBalanced(given, destination, dispatch, str(backend.meta))
+    if isinstance(dispatch, Forward):
+        return OpaqueForward(given, dispatch)
+    return OpaqueFailing(dispatch)

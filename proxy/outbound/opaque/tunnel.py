@@ -1,0 +1,101 @@
+"""One opaque connection of the app: its bytes to an endpoint and back (docs/linkerd/outbound.md, sections 4.3 and 10).
+
+Every failure just ends the connection, counted by its reason. While a
+connection waits for an endpoint at most one read of it is held; it keeps the
+endpoint that it gets until it ends.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from proxy.balance.ewma import PeakEwma
+from proxy.core.codec import Codec, Wire
+from proxy.core.reason import Reason
+from proxy.outbound.connect import Dialler
+from proxy.transport.relay import Relay, RelayEnd
+
+_log: Final = logging.getLogger(__name__)
+
+CountError = Callable[[str], None]
+
+
+class Connecting:
+    """A connection to an endpoint while it is made: it weighs on the endpoint until it is made, refused or given up."""
+
+    __slots__ = ("_load", "_clock", "_begun_at", "_failure_rtt_s", "_is_over")
+
+    def __init__(self, load: PeakEwma, clock: Callable[[], float], failure_rtt_s: float) -> None:
+        self._load = load
+        self._clock = clock
+        self._begun_at = clock()
+        self._failure_rtt_s = failure_rtt_s
+        self._is_over = False
+        load.pending += 1
+
+    def made(self) -> None:
+        self._end(0.0)
+
+    def failed(self) -> None:
+        """A port that refuses at once must not look like a fast one: it is taken for what an unknown endpoint is taken for."""
+        self._end(self._failure_rtt_s)
+
+    def given_up(self) -> None:
+        """By the app, which says nothing about the endpoint; or it was made long ago."""
+        if not self._is_over:
+            self._is_over = True
+            self._load.pending -= 1
+
+    def _end(self, at_least_s: float) -> None:
+        if not self._is_over:
+            self.given_up()
+            now = self._clock()
+            self._load.observe(max(now - self._begun_at, at_least_s), now)
+
+
+class Tunnel:
+    """One connection of the app, from the moment it is known to be opaque. A Codec until it has a relay's."""
+
+    __slots__ = ("_relay", "_on_error", "_on_waiting_lost", "_connecting", "sni")
+
+    def __init__(self, wire: Wire, on_error: CountError, sni: str = "") -> None:
+        self._on_error = on_error
+        self._relay = Relay(wire, self._ended)
+        self._on_waiting_lost: Callable[[Tunnel], None] | None = None
+        self._connecting: Connecting | None = None
+        self.sni = sni
+
+    @property
+    def codec(self) -> Codec:
+        """For the wire to be handed to."""
+        return self._relay.accepted
+
+    def begin_wait(self, on_lost: Callable[[Tunnel], None]) -> None:
+        """`on_lost` is told if the app gives up before it gets an endpoint."""
+        self._on_waiting_lost = on_lost
+
+    def connect(self, dialler: Dialler, connecting: Connecting) -> None:
+        self._on_waiting_lost = None
+        self._connecting = connecting
+        dialler.dial(self._relay.dial, connecting.made)
+
+    def refuse(self, label: str, text: str) -> None:
+        """End it: `label` for outbound_tcp_errors_total, `text` for the log."""
+        self._on_waiting_lost = None
+        self._on_error(label)
+        _log.info("Connection closed: %s", text)
+        self._relay.refuse(Reason.CANCELLED)
+
+    def _ended(self, end: RelayEnd) -> None:
+        on_lost, connecting = self._on_waiting_lost, self._connecting
+        if on_lost is not None:
+            self._on_waiting_lost = None
+            on_lost(self)
+        elif end.reason in (Reason.CONNECT_FAILED, Reason.CONNECT_TIMEOUT):
+            self._on_error("i/o")
+            if connecting is not None:
+                connecting.failed()
+        if connecting is not None:
+            connecting.given_up()
