@@ -1,15 +1,22 @@
-"""/env.json: the process's environment, all of it or the names that the query gives (docs/linkerd/admin-tap-tracing-shutdown.md, section 2).
+"""/env.json: the variables that configure the proxy, all of them or the names that the query gives (docs/linkerd/admin-tap-tracing-shutdown.md, section 2).
 
-What is no Unicode is shown with replacement characters; what is not set is null.
+Nothing else of the environment is shown, since a container's may hold anything: to who asks, another variable is not set.
+A variable of ours whose value is itself a secret does not exist; one that looks like it is left out all the same. What is
+no Unicode is shown with replacement characters; what is not set is null.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from proxy.admin.answer import METHOD_NOT_ALLOWED, Answer, as_json, json_error
 from proxy.http.head import RequestHead
 
+_PREFIXES: Final = ("LINKERD2_PROXY_", "SPONSON_")
+_OTHERS: Final = frozenset({"OTEL_RESOURCE_ATTRIBUTES", "NO_COLOR"})
+_SECRET_WORDS: Final = frozenset({"TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY", "CREDENTIAL", "CREDENTIALS"})
+_PLACES: Final = ("_FILE", "_DIR", "_PATH")
 _ACCEPTED = (b"application/json", b"application/*", b"*/*")
 
 
@@ -23,12 +30,21 @@ def env_json(request: RequestHead, query: bytes | None, env: Mapping[str, str]) 
             return json_error(400, "Accept header must be UTF-8")
         if not any(kind in accept for kind in _ACCEPTED):
             return Answer(406, b"application/json")
+    shown = {name: value for name, value in env.items() if configures(name, value)}
     if query is None:
-        return as_json({_lossy(name): _lossy(value) for name, value in env.items()})
+        return as_json({_lossy(name): _lossy(value) for name, value in shown.items()})
     if b"=" in query:
         return json_error(400, "env.json query parameters may not contain key-value pairs")
     names = query.decode("utf-8", "replace").split("&")
-    return as_json({name: _lossy(env[name]) if name in env else None for name in names})
+    return as_json({name: _lossy(shown[name]) if name in shown else None for name in names})
+
+
+def configures(name: str, value: str) -> bool:
+    """Whether it is read by the proxy, and may be read by whoever reaches the admin port."""
+    if not name.startswith(_PREFIXES) and name not in _OTHERS:
+        return False
+    is_secret = not _SECRET_WORDS.isdisjoint(name.split("_")) and not name.endswith(_PLACES)
+    return not is_secret and "PRIVATE KEY-----" not in value
 
 
 def _lossy(text: str) -> str:

@@ -24,7 +24,7 @@ from proxy.admin.origin import is_foreign
 from proxy.admin.ready import Readiness
 from proxy.admin.scrape import Scrapes
 from proxy.core.log import logger
-from proxy.core.log_filter import FilterError
+from proxy.core.log.filter import FilterError
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead
 from proxy.http.headers import field

@@ -16,21 +16,19 @@ import os
 import resource
 import sys
 from pathlib import Path
-from typing import Final
 
 from proxy import worker
 from proxy.app import BindError
+from proxy.cli import logs
 from proxy.config import ConfigError, parse
 from proxy.config.parse import EX_USAGE
-from proxy.core import log
-
-_PREFIX: Final = "LINKERD2_PROXY_"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--env-file", type=Path, help="lines of NAME=value, as docker and systemd read them, over the environment"
     )
+    logs.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -42,23 +40,21 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"--env-file {arguments.env_file}: {error}", file=sys.stderr)
             return EX_USAGE
     _forbid_core_dumps()
-    logging = log.set_up(
-        env.get(f"{_PREFIX}LOG"), sys.stdout, sys.stderr, env.get(f"{_PREFIX}LOG_FORMAT", "").strip().lower() == "json"
-    )
+    logging = logs.begin(arguments, env, sys.stdout)
     try:
-        config = parse(env)
+        return worker.run(parse(env), logging, env)
     except ConfigError as error:
-        logging.flush()
+        logging.flush()  # the log names the bad values, and comes first
         print(error, file=sys.stderr)
         return EX_USAGE
-    try:
-        return worker.run(config, logging, env)
     except BindError as error:
         print(error, file=sys.stderr)
         return 1
     except (OSError, ValueError) as error:
         print(f"Initialization failure: {error}", file=sys.stderr)
         return 1
+    finally:
+        logging.close()
 
 
 def _read(path: Path) -> dict[str, str]:

@@ -86,6 +86,8 @@ class Channel:
         self._calls: dict[Call, None] = {}
         """All that are not over."""
         self._is_closed = False
+        self._lost_at: float | None = None
+        """Since when none of its addresses can be connected to."""
         self._resolution = names.resolve(settings.target, settings.backoff, settings.client, self._on_addresses)
 
     # ---- callers
@@ -190,6 +192,20 @@ class Channel:
         elif self._members.get(member.addr) is member:
             self._ready.add(member)
             self._send_line()
+
+    # ---- whether it is there
+
+    def is_lost(self, why: str) -> None:
+        """An address could not be connected to; said once, if no other is left to ask."""
+        if self._lost_at is None and not self._ready and not self._is_closed:
+            self._lost_at = self.clock()
+            _log.warning("%s is gone (%s); what it said last holds until it is back", self, why)
+
+    def is_reached(self) -> None:
+        """A connection was made; said if it is the first since the controller was gone."""
+        lost_at, self._lost_at = self._lost_at, None
+        if lost_at is not None:
+            _log.info("%s is back after %.3gs", self, self.clock() - lost_at)
 
     def __repr__(self) -> str:
         return f"{self.settings.client} controller {self.settings.target}"

@@ -7,7 +7,9 @@ Source: docs/linkerd/balancing.md, section 4; docs/linkerd/service-profiles.md, 
 
 from __future__ import annotations
 
+import logging
 from collections import deque
+from collections.abc import Collection
 from typing import Final
 
 from proxy.api import destination_pb2, services
@@ -25,6 +27,9 @@ from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.profile import Profile
 
 _log: Final = logger(__name__)
+
+_NAMED_ADDRS: Final = 4
+"""In one line of the log."""
 
 
 class Destinations:
@@ -147,22 +152,52 @@ class EndpointSet:
             self._remove(removed)
         elif kind == "no_endpoints":
             self._awaits_reset = False
-            self.watch.set(Resolution(KNOWN if message.no_endpoints.exists else ABSENT))
+            self._set(Resolution(KNOWN if message.no_endpoints.exists else ABSENT))
 
     def _add(self, added: dict[Addr, EndpointMeta]) -> None:
         if added:
             before = {} if self._awaits_reset else self.watch.value.endpoints
             self._awaits_reset = False
-            self.watch.set(Resolution(KNOWN, {**before, **added}))
+            self._set(Resolution(KNOWN, {**before, **added}))
 
     def _remove(self, addresses: list[Addr]) -> None:
         if addresses and not self._awaits_reset:
             gone = set(addresses)
             kept = {addr: meta for addr, meta in self.watch.value.endpoints.items() if addr not in gone}
-            self.watch.set(Resolution(KNOWN, kept))
+            self._set(Resolution(KNOWN, kept))
+
+    def _set(self, now: Resolution[EndpointMeta]) -> None:
+        before = self.watch.value
+        if _log.isEnabledFor(logging.INFO):
+            said = change(before, now)
+            if said:
+                _log.info("endpoints of %s: %s", self._path, said)
+        self.watch.set(now)
 
     def refuse(self, status: Status) -> None:
         _log.warning("endpoints of %s: %s", self._path, status)
         self._pending.clear()
         self._forget()
         self.watch.set(Resolution(FAILED, {}, str(status)))
+
+
+def change(before: Resolution[EndpointMeta], now: Resolution[EndpointMeta]) -> str:
+    """In words, what is different about who is there; empty if nobody came or went."""
+    if now.state == ABSENT:
+        return "" if before.state == ABSENT else "the control plane knows no such service"
+    came, went = now.endpoints.keys() - before.endpoints.keys(), before.endpoints.keys() - now.endpoints.keys()
+    if before.state in (KNOWN, FAILED) and not came and not went:
+        return ""
+    told = [f"{len(now.endpoints)} now"]
+    if came:
+        told.append(f"{_some(came)} came")
+    if went:
+        told.append(f"{_some(went)} went")
+    return ", ".join(told)
+
+
+def _some(addrs: Collection[Addr]) -> str:
+    """A few of them by name, and how many more."""
+    names = sorted(map(str, addrs))[:_NAMED_ADDRS]
+    more = len(addrs) - len(names)
+    return ", ".join(names) + (f" and {more} more" if more else "")

@@ -8,9 +8,11 @@ Source: docs/linkerd/identity-and-tls.md, sections 1 and 2; docs/linkerd/metrics
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -123,7 +125,7 @@ class Identity:
         expires_at = reply.valid_until.seconds + reply.valid_until.nanos / 1e9
         if expires_at <= now:
             raise CredentialsError("certificate already expired")
-        is_first = not self.expires_at
+        is_renewal = bool(self.expires_at)
         self.expires_at, self.refreshed_at, before = expires_at, now, (self.expires_at, self.refreshed_at)
         try:
             self._credentials.install(
@@ -136,9 +138,12 @@ class Identity:
             self.expires_at, self.refreshed_at = before
             raise
         self.refreshes["ok"] += 1
-        _log.debug("Identity certified until %s", expires_at)
-        if is_first:
-            _log.info("Certified identity id=%s", self._settings.name)
+        level = logging.DEBUG if is_renewal else logging.INFO
+        _log.log(
+            level,
+            "Certificate received, valid until %s",
+            f"{datetime.fromtimestamp(expires_at, UTC):%Y-%m-%d %H:%M:%SZ}",
+        )
         self._settle()
         self._wait()
 

@@ -39,7 +39,7 @@ class CallScope(Protocol):
 
 
 class Member:
-    __slots__ = ("addr", "pool", "load", "_channel", "_on_ready", "_failures", "_timer", "_is_gone")
+    __slots__ = ("addr", "pool", "load", "_channel", "_on_ready", "_failures", "_timer", "_is_gone", "_trouble")
 
     def __init__(self, channel: Channel, addr: Addr, on_ready: Callable[[Member, bool], None]) -> None:
         self.addr = addr
@@ -51,6 +51,8 @@ class Member:
         self._timer: Any = None
         """While it waits to be tried again."""
         self._is_gone = False
+        self._trouble = "it cannot be connected to"
+        """Why the last attempt failed."""
 
     def _dial(self, pool: Pool) -> ClientConnection:
         channel = self._channel
@@ -63,10 +65,12 @@ class Member:
         return cast(H2Client, channel.dial(self.addr, make_codec, options))
 
     def _say_why(self, text: str) -> None:
+        self._trouble = text
         _log.warning("%s: failed to connect to %s: %s", self._channel, self.addr, text)
 
     def succeeded(self) -> None:
         self._failures = 0
+        self._channel.is_reached()
 
     def failed(self) -> None:
         """A connection could not be made. Many calls may say so of the same one."""
@@ -75,6 +79,7 @@ class Member:
             self._failures += 1
             self._timer = self._channel.loop.call_later(wait_s, self._on_backoff_over)
             self._on_ready(self, False)
+            self._channel.is_lost(self._trouble)
 
     def _on_backoff_over(self) -> None:
         self._timer = None

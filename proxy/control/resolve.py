@@ -146,6 +146,8 @@ class Names:
                 ips = await dns.system_addresses(host.strip("[]"))
                 watch.set(Resolution(KNOWN, {addr(ip, int(port)): EndpointMeta() for ip in ips}))
             except (DnsError, ValueError) as error:
+                if watch.value.error != str(error):
+                    _log.warning("%s cannot be resolved: %s; asking again every %gs", host, error, SYSTEM_TTL_S)
                 watch.set(Resolution(FAILED, {}, str(error)))
             except Exception:
                 report_fault()

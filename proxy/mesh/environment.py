@@ -63,7 +63,6 @@ TUNING: Final = {
     "LINKERD2_PROXY_CORES_MIN": "1",
     "LINKERD2_PROXY_SHUTDOWN_ENDPOINT_ENABLED": "false",
     "LINKERD2_PROXY_LOG": "warn,linkerd=info,hickory=error,[{headers}]=off,[{request}]=off",
-    "LINKERD2_PROXY_LOG_FORMAT": "plain",
     "LINKERD2_PROXY_INBOUND_DEFAULT_POLICY": "all-unauthenticated",
     "LINKERD2_PROXY_CONTROL_STREAM_INITIAL_TIMEOUT": "3s",
     "LINKERD2_PROXY_CONTROL_STREAM_IDLE_TIMEOUT": "5m",

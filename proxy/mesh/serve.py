@@ -123,9 +123,9 @@ class Unbound(NamedTuple):
         return Served(self.server, self.feed, addr, front, self.callers, self.probing)
 
 
-def run(settings: Settings) -> None:
+def run(settings: Settings, each_second: Callable[[], None] = lambda: None) -> None:
     """Serve until SIGTERM or SIGINT. ServeError, StateError or ManifestErrors if that cannot begin."""
-    asyncio.run(_run(settings))
+    asyncio.run(_run(settings, each_second))
 
 
 async def start(settings: Settings, topics: Topics, keys: Keys) -> Served:
@@ -179,7 +179,7 @@ async def _start_fronted(unbound: Unbound, settings: Settings, authority: Certif
     return unbound.at(front.addr, front)
 
 
-async def _run(settings: Settings) -> None:
+async def _run(settings: Settings, each_second: Callable[[], None]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -198,11 +198,13 @@ async def _run(settings: Settings) -> None:
         claim.serves_at(served.addr)
         _log.info("serving at %s, state in %s", served.addr, settings.state.directory)
         upkeep = asyncio.create_task(keep(served, keys).run(stop))
+        ticking = asyncio.create_task(_tick(each_second))
         waiting = None
         if settings.ends_with_apps:
             waiting = asyncio.create_task(_stop_without_apps(settings.state, stop))
         await _follow(manifests, first, topics, stop)
         await upkeep
+        ticking.cancel()
         if waiting is not None:
             waiting.cancel()
         desk.close()
@@ -226,6 +228,12 @@ async def _follow(manifests: Manifests, first: Update, topics: Topics, stop: asy
     await manifests.follow(publish, stop)
     prober.close()
     names.close()
+
+
+async def _tick(each_second: Callable[[], None]) -> None:
+    while True:
+        await asyncio.sleep(1.0)
+        each_second()
 
 
 async def _stop_without_apps(state: State, stop: asyncio.Event) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from proxy.admin import Admin, AdminStage, Readiness, Scrapes
 from proxy.core.addr import Addr, addr
-from proxy.core.log_filter import parse
+from proxy.core.log.filter import parse
 from proxy.core.turns import Steps
 from proxy.http.h1.server import H1Server
 from proxy.http.h2.server import H2Server

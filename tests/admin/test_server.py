@@ -94,17 +94,35 @@ def test_ready_when_the_last_latch_is_released() -> None:
 
 
 @pytest.mark.acceptance("ENVJ-01")
-def test_env_json_shows_the_whole_environment() -> None:
-    env = {"A": "1", "B": "two words", "C": 'quote"\n', "D": "bad \udcff byte"}
+def test_env_json_shows_what_configures_the_proxy() -> None:
+    names = ("LINKERD2_PROXY_LOG", "SPONSON_LOG", "LINKERD2_PROXY_IDENTITY_TOKEN_FILE", "OTEL_RESOURCE_ATTRIBUTES")
+    env = dict(zip(names, ("1", "two words", 'quote"\n', "bad \udcff byte"), strict=True))
     status, fields, body = AdminServer(env=env).ask("GET /env.json")
     assert (status, fields["content-type"]) == (200, "application/json")
-    assert json.loads(body) == {**env, "D": "bad \ufffd byte"}
+    assert json.loads(body) == {**env, "OTEL_RESOURCE_ATTRIBUTES": "bad \ufffd byte"}
 
 
 @pytest.mark.acceptance("ENVJ-02")
 def test_env_json_shows_exactly_the_names_asked_for() -> None:
-    server = AdminServer(env={"REAL": "1", "OTHER": "2"})
-    assert json.loads(server.ask("GET /env.json?REAL&FAKE")[2]) == {"REAL": "1", "FAKE": None}
+    server = AdminServer(env={"SPONSON_REAL": "1", "SPONSON_OTHER": "2"})
+    assert json.loads(server.ask("GET /env.json?SPONSON_REAL&FAKE")[2]) == {"SPONSON_REAL": "1", "FAKE": None}
+
+
+def test_env_json_shows_nothing_else_of_the_environment_and_no_secret() -> None:
+    hidden = {
+        "PATH": "/bin",
+        "AWS_SECRET_ACCESS_KEY": "s3cr3t",
+        "XSPONSON_LOG": "debug",
+        "SPONSON_API_TOKEN": "s3cr3t",
+        "LINKERD2_PROXY_TLS_KEY": "s3cr3t",
+        "SPONSON_PASSWORD": "s3cr3t",
+        "LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS": "-----BEGIN EC PRIVATE KEY-----\ns3cr3t",
+    }
+    kept = {"LINKERD2_PROXY_OUTBOUND_CONNECT_KEEPALIVE": "10s", "SPONSON_IDENTITY_TRUST_ANCHORS_FILE": "/ca.crt"}
+    server = AdminServer(env={**hidden, **kept})
+    assert json.loads(server.ask("GET /env.json")[2]) == kept
+    for name in hidden:
+        assert json.loads(server.ask(f"GET /env.json?{name}")[2]) == {name: None}
 
 
 @pytest.mark.parametrize(

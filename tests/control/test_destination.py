@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import grpc
+import pytest
 
 from proxy.api import destination_pb2, net_pb2, services
 from proxy.balance.endpoints import ABSENT, FAILED, KNOWN, PENDING
@@ -82,6 +84,30 @@ def test_endpoints_follow_the_updates(controller: Controller) -> None:
         await until(lambda: feed.closed == 1, "closing the watch cancels the stream")
 
     run(story)
+
+
+def test_a_changed_endpoint_set_is_a_line(controller: Controller, caplog: pytest.LogCaptureFixture) -> None:
+    feed = controller.feed(services.DESTINATION_GET)
+    caplog.set_level(logging.INFO, "proxy.control.destination")
+
+    async def story(ticking: Ticking) -> None:
+        asked = Asked(ticking, controller, feed)
+        await asked.stream(1)
+        feed.say(add("10.0.0.1", "10.0.0.2"), add("10.0.0.1", zone="b"), remove("10.0.0.1", "10.0.0.7"))
+        await asked.become("10.0.0.2")
+        feed.say(add(*(f"10.0.1.{number}" for number in range(1, 7))), none(True), none(False), none(False))
+        await until(lambda: asked.watch.value.state == ABSENT)
+        asked.close()
+
+    run(story)
+    few = "10.0.1.1:8080, 10.0.1.2:8080, 10.0.1.3:8080, 10.0.1.4:8080"
+    assert [record.getMessage().removeprefix("endpoints of web:80: ") for record in caplog.records] == [
+        "2 now, 10.0.0.1:8080, 10.0.0.2:8080 came",
+        "1 now, 10.0.0.1:8080 went",
+        f"7 now, {few} and 2 more came",
+        f"0 now, 10.0.0.2:8080, {few.removesuffix(', 10.0.1.4:8080')} and 3 more went",
+        "the control plane knows no such service",
+    ]
 
 
 def test_metadata_is_part_of_an_endpoint(controller: Controller) -> None:

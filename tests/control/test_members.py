@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -106,6 +107,39 @@ def test_a_dead_address_costs_no_call(controller: Controller) -> None:
         channel = channel_by(ticking, Given(REFUSING, addr_of(controller), REFUSING_TOO))
         for _ in range(20):
             assert isinstance(await certify(channel), identity_pb2.CertifyResponse)
+        channel.close()
+
+    run(story)
+
+
+def test_a_controller_that_is_gone_and_comes_back_is_said_once_each(
+    controller: Controller, caplog: pytest.LogCaptureFixture
+) -> None:
+    controller.on(services.CERTIFY, answer_with())
+    caplog.set_level(logging.INFO)
+
+    def said(words: str) -> list[str]:
+        return [text for record in caplog.records if words in (text := record.getMessage())]
+
+    async def story(ticking: Ticking) -> None:
+        both = channel_by(ticking, Given(REFUSING, addr_of(controller)))
+        for _ in range(20):  # of two addresses one is drawn
+            await certify(both)
+        assert not said(" is gone "), "another address answers"
+        both.close()
+        channel = channel_by(ticking, Given(addr_of(controller)))
+        await certify(channel)
+        assert not said(" is back "), "it never was away"
+        controller.stop()
+        replies: list[Any] = []
+        channel.call(services.CERTIFY, REQUEST, replies.append)
+        before = len(said("failed to connect"))
+        await until(lambda: said(" is gone ") and len(said("failed to connect")) >= before + 3)
+        (line,) = said(" is gone ")
+        assert line.startswith("test controller controller.example:8080 is gone (Connection refused")
+        controller.start()
+        await until(lambda: said(" is back "))
+        assert len(said(" is gone ")) == len(said(" is back ")) == 1
         channel.close()
 
     run(story)

@@ -187,7 +187,7 @@ def test_the_floor_and_the_configured_bounds() -> None:
     run(story)
 
 
-def test_names_outside_the_mesh_go_to_the_systems_resolver() -> None:
+def test_names_outside_the_mesh_go_to_the_systems_resolver(caplog: pytest.LogCaptureFixture) -> None:
     async def story(ticking: Ticking) -> None:
         names = Names(ticking.reactor.loop)
         found = names.endpoints("localhost:81")
@@ -198,6 +198,8 @@ def test_names_outside_the_mesh_go_to_the_systems_resolver() -> None:
         failed = names.endpoints("no-such-name.invalid:80")
         await until(lambda: failed.value.state == FAILED)
         assert "no-such-name.invalid" in failed.value.error
+        (line,) = (record.getMessage() for record in caplog.records)
+        assert line.startswith("no-such-name.invalid cannot be resolved: ")
         nonsense = [names.endpoints(path) for path in ("no-port", "a:b", f"{'x' * 70}.example:80")]
         await until(lambda: all(watch.value.state == FAILED for watch in nonsense))
         for watch in (found, literal, failed, *nonsense):

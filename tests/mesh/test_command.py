@@ -80,7 +80,7 @@ def test_sigterm_ends_it_cleanly_with_open_streams(directory: Path) -> None:
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=DEADLINE_S)
         assert process.returncode == 0
-        assert [line.partition(" INFO ")[2] for line in errors.splitlines()] == ["stopped"]
+        assert [line.partition("sponson::mesh: ")[2] for line in errors.splitlines()] == ["stopped"]
         with pytest.raises(grpc.RpcError) as ended:
             next(iter(stream))
         assert (ended.value.code(), ended.value.details()) == (UNAVAILABLE, "the control plane is stopping")

@@ -17,6 +17,7 @@ from proxy.mesh.state import State
 DATA = Path(__file__).parents[1] / "data"
 
 OTHERWISE = {
+    "LINKERD2_PROXY_LOG_FORMAT": "plain without it, and on a terminal the form for people",
     "LINKERD2_PROXY_INBOUND_IPS": "set off loopback, to the address that this machine is reached at",
     "LINKERD2_PROXY_OUTBOUND_LISTEN_ADDRS": "says the same as OUTBOUND_LISTEN_ADDR, which a person may set otherwise",
     "LINKERD2_PROXY_INBOUND_PORTS": "set from --app-port: there is no pod that declares ports",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from proxy import __version__
-from proxy.cli import COMMANDS, main
-from tests.kit.controlplane import ROOT
+from proxy.cli import COMMANDS, logs, main
+from tests.cli.parsed import parsed
+from tests.kit.controlplane import DEADLINE_S, ROOT
 
 
 def status_of(*arguments: str) -> object:
@@ -64,6 +68,56 @@ def test_an_env_file_goes_over_the_environment_and_a_bad_one_is_said(
         assert told.lower() in capsys.readouterr().err.lower()
     assert status_of("run", "--env-file", "/proc/absent/file") == 64
     assert "No such file or directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("arguments", "env", "filter_"), [
+    ((), {"LINKERD2_PROXY_LOG": "warn,linkerd_app=debug"}, "linkerd_app=debug,_access_log=off,warn"),
+    ((), {"LINKERD2_PROXY_LOG": "debug", "SPONSON_LOG": "error"}, "_access_log=off,error"),
+    ((), {"LINKERD2_PROXY_LOG": "debug", "SPONSON_LOG": ""}, "_access_log=off,debug"),
+    (("--log", "trace"), {"LINKERD2_PROXY_LOG": "debug", "SPONSON_LOG": "error"}, "_access_log=off,trace"),
+    ((), {}, "_access_log=off,linkerd=info,hickory=error,warn"),
+])  # fmt: skip
+def test_the_option_goes_before_our_variable_and_that_before_linkerds(
+    arguments: tuple[str, ...], env: dict[str, str], filter_: str
+) -> None:
+    logging = logs.begin(parsed(logs, *arguments), env, io.StringIO())
+    try:
+        assert str(logging.filter) == filter_
+    finally:
+        logging.close()
+
+
+def on_a_terminal(*arguments: str, **env: str) -> str:
+    """What the command writes if its output is a terminal."""
+    near, far = os.openpty()
+    command = [sys.executable, "-m", "proxy", *arguments]
+    with subprocess.Popen(
+        command, stdout=far, stderr=far, cwd=ROOT, env={"PATH": os.environ["PATH"], **env}
+    ) as process:
+        os.close(far)
+        told = b""
+        while True:
+            try:
+                data = os.read(near, 65536)
+            except OSError:  # EIO: the last who had it open is gone
+                break
+            told += data
+        process.wait(DEADLINE_S)
+    os.close(near)
+    return told.decode()
+
+
+def test_the_log_of_a_terminal_is_for_people_unless_linkerds_form_is_asked_for() -> None:
+    variables = {"LINKERD2_PROXY_CORES": "none", "TERM": "xterm"}
+    told = on_a_terminal("run", **variables)
+    assert re.search(r"\d\d:\d\d:\d\d\.\d{3}\x1b\[0m \x1b\[1;31mERROR\x1b\[0m \x1b\[36mconfig", told), told
+    for asked in (
+        on_a_terminal("run", **variables, LINKERD2_PROXY_LOG_FORMAT="plain"),
+        on_a_terminal("run", "--log-format", "plain", **variables),
+    ):
+        assert re.search(r"^\[ +\d+\.\d{6}s\] ERROR ThreadId\(01\) linkerd_app::env: ", asked, re.MULTILINE), asked
+        assert "\x1b" not in asked
+    assert '"level": "ERROR"' in on_a_terminal("run", "--log-format", "json", **variables)
 
 
 def test_only_the_chosen_command_is_imported() -> None:

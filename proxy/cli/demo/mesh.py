@@ -165,7 +165,9 @@ class DemoMesh:
         become: Callable[[], None] | None = None,
     ) -> None:
         inherited = {
-            name: value for name, value in os.environ.items() if not name.startswith(("LINKERD2_PROXY_", "SPONSON_"))
+            name: value
+            for name, value in os.environ.items()
+            if name == "SPONSON_LOG" or not name.startswith(("LINKERD2_PROXY_", "SPONSON_"))
         }
         log = self._directory / f"{name.replace(' ', '-')}.log"
         self.processes[name] = Child(name, arguments, {**inherited, **variables}, log, become=become)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import logging
+import os
 import sys
 from pathlib import Path
 from typing import Final
 
+from proxy.cli import logs
 from proxy.cli.mesh.arguments import add_state, an_addr
 from proxy.mesh.identity.issuers import Brought
 from proxy.mesh.model import DEFAULT_POLICIES
@@ -17,6 +18,8 @@ from proxy.mesh.state import DEFAULT_ADDR, State, StateError
 from proxy.mesh.store.manifests import ManifestErrors, Rules
 
 FAILURES: Final = (StateError, ServeError, ManifestErrors)
+
+_FILTER: Final = "warn,linkerd=info,sponson=info,hickory=error"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     brought.add_argument("--issuer-key-file", type=Path, help="PEM: the issuer's key")
     parser.add_argument("--ends-with-apps", action="store_true", help=argparse.SUPPRESS)  # of `sponson up`
+    logs.add_arguments(parser, f"${logs.OUR_LOG}, else {_FILTER}")
     add_state(parser)
 
 
@@ -47,11 +51,16 @@ def run(arguments: argparse.Namespace) -> int:
     files = (arguments.trust_anchors_file, arguments.issuer_certificate_file, arguments.issuer_key_file)
     if any(files) and not all(files):
         raise ServeError("--trust-anchors-file, --issuer-certificate-file and --issuer-key-file go together")
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("watchfiles").setLevel(logging.WARNING)
     rules = Rules(arguments.strict, arguments.allow_unenforced)
     settings = Settings(
         arguments.dir, State(arguments.state_dir), arguments.addr, arguments.default_policy, rules=rules
     )
-    serve(settings._replace(brought=Brought(*files) if all(files) else None, ends_with_apps=arguments.ends_with_apps))
+    # Linkerd's variables are the sidecars': a shell that has them may start the control plane all the same.
+    env = {name: value for name, value in os.environ.items() if name == logs.OUR_LOG}
+    logging = logs.begin(arguments, env, sys.stderr, _FILTER)
+    brought_files = Brought(*files) if all(files) else None
+    try:
+        serve(settings._replace(brought=brought_files, ends_with_apps=arguments.ends_with_apps), logging.say_folded)
+    finally:
+        logging.close()
     return 0

@@ -232,4 +232,8 @@ def _kill(app: subprocess.Popen[bytes]) -> None:
 
 def _clean_environment() -> dict[str, str]:
     """Ours, without what another sidecar was told."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("LINKERD2_PROXY_", "SPONSON_"))}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name == "SPONSON_LOG" or not name.startswith(("LINKERD2_PROXY_", "SPONSON_"))
+    }

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from proxy.core.log import Logging, event, logger, set_up, target_of
-from proxy.core.log_filter import DEBUG, ERROR, INFO, TRACE, WARN, FilterError, parse, parse_lossy
+from proxy.core.log.filter import DEBUG, ERROR, INFO, TRACE, WARN, FilterError, parse, parse_lossy
 
 
 class Log:
@@ -23,7 +23,7 @@ class Log:
         self.handles: list[Logging] = []
 
     def set_up(self, text: str | None, is_json: bool = False) -> Logging:
-        self.handles.append(set_up(text, self.out, self.err, is_json))
+        self.handles.append(set_up(text, self.out, self.err, "json" if is_json else ""))
         return self.handles[-1]
 
     def lines(self) -> list[str]:

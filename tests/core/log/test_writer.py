@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from proxy.core import limits
-from proxy.core.log_fold import Fold
-from proxy.core.log_writer import LineWriter, handler_of
+from proxy.core.log.fold import Fold
+from proxy.core.log.writer import LineWriter, handler_of
 from tests.kit import Clock
 
 LINE = "x" * 99

@@ -1,0 +1,77 @@
+"""Repeats: for a person's eyes, the same warning once in ten seconds, and then with how often it came.
+
+Two warnings are the same if one place in the code said them and they differ in nothing but a client's port or a wait.
+Only for the form that people read: whatever collects logs gets every line that the flood bound (fold.py) lets through.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable
+from typing import Final
+
+WINDOW_S: Final = 10.0
+_KINDS: Final = 256
+"""Kept at once; a warning beyond them is said as it comes."""
+
+_varying: Final = re.compile(r":[0-9]{5}\b|\b[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)? ?m?s\b")
+"""A port of five digits, which is a client's as a rule, and a duration."""
+
+Same = tuple[str, int, str]
+
+
+class _Kind:
+    __slots__ = ("began_at", "left_out", "last")
+
+    def __init__(self, now: float) -> None:
+        self.began_at = now
+        self.left_out = 0
+        self.last: logging.LogRecord | None = None
+
+
+class Repeats:
+    __slots__ = ("_clock", "_kinds", "_lock")
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock: Final = clock
+        self._kinds: Final[dict[Same, _Kind]] = {}
+        self._lock: Final = threading.Lock()
+        """The control plane logs from several threads."""
+
+    def admits(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.WARNING:
+            return True
+        key = (record.pathname, record.lineno, _varying.sub("", record.getMessage()))
+        with self._lock:
+            kind = self._kinds.get(key)
+            if kind is None:
+                if len(self._kinds) < _KINDS:
+                    self._kinds[key] = _Kind(self._clock())
+                return True
+            kind.left_out += 1
+            kind.last = record
+            return False
+
+    def due(self, is_end: bool = False) -> list[logging.LogRecord]:
+        """One line for each warning whose ten seconds are over (all, at the end) and that came again meanwhile."""
+        found: list[logging.LogRecord] = []
+        now = self._clock()
+        with self._lock:
+            for key, kind in list(self._kinds.items()):
+                if not is_end and now - kind.began_at < WINDOW_S:
+                    continue
+                if kind.last is None:
+                    del self._kinds[key]
+                    continue
+                found.append(_counted(kind.last, kind.left_out, now - kind.began_at))
+                kind.began_at, kind.left_out, kind.last = now, 0, None
+        return found
+
+
+def _counted(record: logging.LogRecord, count: int, seconds: float) -> logging.LogRecord:
+    copy = logging.makeLogRecord(record.__dict__)
+    times = "once more" if count == 1 else f"{count} times more"
+    copy.msg, copy.args = f"{record.getMessage()} ({times} in the last {seconds:.0f}s)", None
+    return copy
