@@ -326,9 +326,9 @@ def test_a_filter_that_is_too_long_is_refused_before_it_ends() -> None:
 
 
 def test_over_http2() -> None:
-    server = AdminServer(env={"A": "1"})
+    server = AdminServer(env={"SPONSON_A": "1"})
     assert server.http2("GET", "/live") == (200, b"live\n")
-    assert server.http2("GET", "/env.json?A") == (200, b'{"A":"1"}')
+    assert server.http2("GET", "/env.json?SPONSON_A") == (200, b'{"SPONSON_A":"1"}')
     assert server.http2("PUT", "/proxy-log-level", b"warn,linkerd=debug") == (204, b"")
     assert server.http2("GET", "/proxy-log-level") == (200, b"_access_log=off,linkerd=debug,warn")
     assert server.http2("HEAD", "/ready") == (200, b"")
