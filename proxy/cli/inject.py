@@ -17,7 +17,6 @@ printed.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
+from proxy.inject.documents import DocumentError, documents
 from proxy.inject.manifest import Manifest, ManifestError, Mesh, ask, each, inject, name_of, namespaces
 from proxy.inject.settings import WITHOUT_EFFECT, Settings, SettingsError, assignment
 
@@ -34,16 +34,6 @@ _STDIN: Final = "-"
 class _Read(NamedTuple):
     file: str
     document: Any
-
-
-class _Loader(yaml.SafeLoader):
-    """Dates stay the texts that they are to Kubernetes."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,11 +57,11 @@ def run(arguments: argparse.Namespace) -> int:
             mesh = _mesh(arguments)
             spaces = namespaces([manifest for one in read for manifest in each(one.document)])
             _each(read, lambda manifest, where: inject(manifest, mesh, spaces, lambda text: _note(f"{where}: {text}")))
-    except (ManifestError, SettingsError, OSError, yaml.YAMLError) as error:
+    except (DocumentError, ManifestError, SettingsError, OSError) as error:
         print(f"sponson inject: {error}", file=sys.stderr)
         return 1
-    documents = [one.document for one in read]
-    print(yaml.safe_dump_all(documents, sort_keys=False, width=2**16, explicit_start=len(documents) > 1), end="")
+    made = [one.document for one in read]
+    print(yaml.safe_dump_all(made, sort_keys=False, width=2**16, explicit_start=len(made) > 1), end="")
     return 0
 
 
@@ -93,19 +83,10 @@ def _note(text: str) -> None:
 
 
 def _documents(file: str) -> Iterator[_Read]:
-    text = sys.stdin.read() if file == _STDIN else Path(file).read_text()
+    """DocumentError, OSError."""
+    text = sys.stdin.buffer.read() if file == _STDIN else Path(file).read_bytes()
     name = "standard input" if file == _STDIN else file
-    try:
-        for document in yaml.load_all(text, _Loader):
-            if document is None:
-                continue
-            if not isinstance(document, dict):
-                raise ManifestError(f"{name}: a manifest is a mapping, not {type(document).__name__}")
-            # What stands at two places by an alias is injected at each of them: no two may be one.
-            yield _Read(name, json.loads(json.dumps(document)))
-    except yaml.MarkedYAMLError as error:
-        line = f"{error.problem_mark.line + 1}" if error.problem_mark else "?"
-        raise ManifestError(f"{name}:{line}: {error.problem}") from error
+    return (_Read(name, document) for document in documents(text, name))
 
 
 def _mesh(arguments: argparse.Namespace) -> Mesh:

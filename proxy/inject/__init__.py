@@ -2,5 +2,5 @@
 
 The settings are those of Linkerd's Helm chart, by their names (settings.py). Annotations of a namespace and of a pod
 change them (annotations.py). They become containers and volumes (render.py), which are put into whatever kind of manifest
-has a pod in it (manifest.py).
+has a pod in it (manifest.py), and which is read as Kubernetes reads it (documents.py).
 """

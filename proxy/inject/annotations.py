@@ -17,6 +17,8 @@ PREFIX: Final = "config.linkerd.io/"
 ALPHA: Final = "config.alpha.linkerd.io/"
 BETA: Final = "config.beta.linkerd.io/"
 INJECT: Final = "linkerd.io/inject"
+WISHES: Final = ("", "enabled", "ingress", "disabled")
+"""What that annotation may say; nothing is `enabled` for whoever runs the command."""
 OPAQUE_PORTS: Final = f"{PREFIX}opaque-ports"
 ADDITIONAL_ENV: Final = f"{PREFIX}proxy-additional-env"
 DEBUG: Final = f"{PREFIX}enable-debug-sidecar"

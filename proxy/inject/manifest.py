@@ -34,6 +34,9 @@ PLACES: Final[dict[str, tuple[str, ...]]] = {
 _CREATED_BY: Final = "linkerd.io/created-by"
 _VERSION: Final = "linkerd.io/proxy-version"
 _ANCHORS: Final = "linkerd.io/trust-root-sha256"
+_PROJECTION: Final = "identity.serviceAccountTokenProjection"
+_OTHER_MESHES: Final = ("istio-proxy", "istio-init")
+"""Two sidecars would redirect the same connections."""
 _ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
@@ -87,10 +90,13 @@ def inject(manifest: Manifest, mesh: Mesh, spaces: Mapping[str, Mapping[str, str
     wanted = config.inherited(own, space)
     if wanted.get(config.INJECT) == "disabled":
         return False
-    if spec.get("hostNetwork") is True:
-        note("it uses the host's network: a sidecar would redirect the whole machine")
+    reason = _why_not(spec, wanted.get(config.INJECT, ""), mesh)
+    if reason:
+        note(reason)
         return False
     _take_out(spec)
+    if any(port.get("protocol") == "UDP" for port in _ports(spec)):
+        note("its UDP ports are not in the mesh: only TCP is redirected")
     own.setdefault(config.INJECT, "enabled")
     settings = mesh.settings.copy()
     labels = _texts(metadata, "labels")
@@ -133,6 +139,28 @@ def ask(manifest: Manifest, image: str, version: str) -> bool:
 # ---- the pod
 
 
+def _why_not(spec: Manifest, wish: str, mesh: Mesh) -> str:
+    """Why a pod that does not refuse a sidecar cannot have one, as Linkerd's injector decides it; or empty."""
+    if wish not in config.WISHES:
+        return f"{config.INJECT}: {wish!r} is none of {', '.join(config.WISHES[1:])}"
+    if spec.get("hostNetwork") is True:
+        return "it uses the host's network: a sidecar would redirect the whole machine"
+    others = [one["name"] for one in _every_container(spec) if one.get("name") in _OTHER_MESHES]
+    if others:
+        return f"it has another mesh's sidecar already: {others[0]}"
+    if spec.get("automountServiceAccountToken") is False and not mesh.settings.get(_PROJECTION):
+        return f"automountServiceAccountToken is false and {_PROJECTION} too: the proxy could not say who it is"
+    return ""
+
+
+def _every_container(spec: Manifest) -> list[Manifest]:
+    return [*_list(spec, "initContainers"), *_list(spec, "containers")]
+
+
+def _ports(spec: Manifest) -> list[Manifest]:
+    return [port for container in _every_container(spec) for port in _list(container, "ports")]
+
+
 def _take_out(spec: Manifest) -> None:
     for group, names in (("initContainers", CONTAINERS), ("containers", CONTAINERS), ("volumes", VOLUMES)):
         if group in spec:
@@ -163,18 +191,14 @@ def _set_opaque_ports(
     settings: Settings, spec: Manifest, own: dict[str, str], wanted: Mapping[str, str], note: Note
 ) -> None:
     """As asked for; else those of the pod's ports that are opaque by default, which the annotation then says."""
-    ports = [
-        port
-        for container in [*_list(spec, "initContainers"), *_list(spec, "containers")]
-        for port in _list(container, "ports")
-    ]
+    ports = _ports(spec)
     if config.OPAQUE_PORTS not in wanted:
         defaults = settings.text("proxy.opaquePorts").split(",")
         found = [str(port.get("containerPort")) for port in ports if str(port.get("containerPort")) in defaults]
         if not found:
             return
         own[config.OPAQUE_PORTS] = ",".join(found)
-    named = {port["name"]: port["containerPort"] for port in ports if "name" in port}
+    named = {port["name"]: port["containerPort"] for port in ports if "name" in port and "containerPort" in port}
     text = own.get(config.OPAQUE_PORTS) or wanted.get(config.OPAQUE_PORTS, "")
     settings.set("proxy.opaquePorts", config.opaque_ports(text, named, note))
 
@@ -185,7 +209,7 @@ def _inbound_ports(containers: list[Manifest]) -> str:
     for container in containers:
         ports |= {str(port["containerPort"]) for port in _list(container, "ports") if "containerPort" in port}
         for probe in ("readinessProbe", "livenessProbe"):
-            port = ((container.get(probe) or {}).get("httpGet") or {}).get("port")
+            port = _mapping(_mapping(container, probe), "httpGet").get("port")
             if isinstance(port, int):
                 ports.add(str(port))
     return ",".join(sorted(ports))
@@ -224,10 +248,21 @@ def _part(tree: Manifest, name: str) -> Manifest:
     return found
 
 
+def _mapping(tree: Manifest, name: str) -> Manifest:
+    """A mapping below another, which stays as it is; empty if it is not there."""
+    found = tree.get(name) or {}
+    if not isinstance(found, dict):
+        raise ManifestError(f"{name} is no mapping")
+    return found
+
+
 def _list(tree: Manifest, name: str) -> list[Manifest]:
     found = tree.get(name) or []
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise ManifestError(f"{name} is no list of mappings")
+    for one in found:
+        if not isinstance(one.get("name", ""), str):
+            raise ManifestError(f"{name}: a name has to be a text: {one['name']!r}")
     return found
 
 

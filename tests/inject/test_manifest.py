@@ -97,6 +97,78 @@ def test_who_wants_none_gets_none() -> None:
         assert bool(notes) == told
 
 
+def test_who_cannot_have_one_is_told_why() -> None:
+    no_projection = mesh()
+    no_projection.settings.merge(assignment("identity.serviceAccountTokenProjection=false"))
+    istio = {"containers": [*SPEC["containers"], {"name": "istio-proxy", "image": "i"}]}
+    no_account = SPEC | {"automountServiceAccountToken": False}
+    for made, whose, reason in (
+        (manifest("Deployment", istio), mesh(), "another mesh's sidecar already: istio-proxy"),
+        (manifest("Deployment", no_account), no_projection, "automountServiceAccountToken is false"),
+        (manifest("Deployment", **{"linkerd.io/inject": "on"}), mesh(), "'on' is none of enabled, ingress, disabled"),
+    ):
+        before = copy.deepcopy(made)
+        notes: list[str] = []
+        assert not inject(made, whose, {}, notes.append) and made == before
+        assert len(notes) == 1 and reason in notes[0]
+    assert do(manifest("Deployment", no_account)) == (True, [])
+
+
+def test_udp_ports_are_told() -> None:
+    spec = {"containers": [SPEC["containers"][0] | {"ports": [{"containerPort": 53, "protocol": "UDP"}]}]}
+    was_injected, notes = do(manifest("DaemonSet", spec))
+    assert was_injected and notes == ["its UDP ports are not in the mesh: only TCP is redirected"]
+
+
+def _paths(tree: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    return [path, *(found for key, value in inner for found in _paths(value, (*path, key)))][bool(not path) :]
+
+
+def test_whatever_stands_in_a_manifest_is_injected_or_refused() -> None:
+    """Any value in any place; no other exception than the two that the command knows."""
+    spec = copy.deepcopy(SPEC) | {
+        "initContainers": [{"name": "migrate", "ports": [{"containerPort": 1}]}],
+        "volumes": [{"name": "data"}],
+        "hostNetwork": False,
+    }
+    spec["containers"][0] |= {
+        "ports": [{"containerPort": 80, "name": "pg", "protocol": "TCP"}],
+        "readinessProbe": {"httpGet": {"port": 80}},
+        "volumeMounts": [{"name": "t", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}],
+    }
+    whole = manifest("CronJob", spec, **{"config.linkerd.io/opaque-ports": "pg", "linkerd.io/inject": "enabled"})
+    junk: tuple[Any, ...] = (
+        None,
+        1,
+        "x",
+        [],
+        {},
+        [1],
+        [[]],
+        {"a": 1},
+        True,
+        1.5,
+        [None],
+        {"name": None},
+        [{"name": 1}],
+        [{"name": []}],
+    )
+    outcomes = set()
+    for path in _paths(whole):
+        for value in junk:
+            made = copy.deepcopy(whole)
+            place: Any = made
+            for key in path[:-1]:
+                place = place[key]
+            place[path[-1]] = copy.deepcopy(value)
+            try:
+                outcomes.add(do(made)[0])
+            except (ManifestError, SettingsError) as error:
+                outcomes.add(str(error) != "")
+    assert outcomes == {True, False}
+
+
 def test_a_namespace_gives_what_the_pod_does_not_say() -> None:
     space = {"shop": {
         "config.linkerd.io/access-log": "apache", "config.linkerd.io/proxy-uid": "7",
@@ -273,6 +345,7 @@ def test_mistakes_print_nothing_but_what_is_wrong(files: Path, capsys: pytest.Ca
         ([str(files / "bad.yaml")], "bad.yaml:3: "),
         ([str(files / "list.yaml")], "a manifest is a mapping, not list"),
         ([str(files / "no.yaml")], "No such file"),
+        ([str(files)], "Is a directory"),
         (
             [str(files / "app.yaml")],
             "Deployment web: identityTrustAnchorsPEM is not set: --trust-anchors names the file",
