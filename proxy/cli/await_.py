@@ -28,6 +28,8 @@ EX_OSERR: Final = 71
 _TRY_S: Final = 5.0
 """For one question to the proxy."""
 _STATUS_LINE_LIMIT: Final = 1024
+_FALSE: Final = ("", "0", "f", "false", "n", "no", "off")
+"""What an environment variable says that is set and still means no."""
 _LOOPBACK: Final = ("127.0.0.1", "::1")
 """Where `localhost` is, without asking: an image need not have /etc/hosts."""
 
@@ -37,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-p", "--port", type=_port, default=4191, help="the proxy's admin port (%(default)s)")
     add("-b", "--backoff", type=parse_span, default=1.0, help="between two questions (1s)")
     add("-S", "--shutdown", action="store_true", help="run CMD as a child, and end the proxy when it has ended")
-    verbose = bool(os.environ.get("LINKERD_AWAIT_VERBOSE"))
+    verbose = os.environ.get("LINKERD_AWAIT_VERBOSE", "").lower() not in _FALSE
     add("-v", "--verbose", action="store_true", default=verbose, help="say so when there is nothing to wait for")
     add("-t", "--timeout", type=parse_span, help="how long to wait (for ever): 500ms, 30s, 2m")
     add(
@@ -45,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=True,
         default=None,
-        type=_bool,
+        type=_bool_or_command,
         help="whether CMD is not run when the time is over (true)",
     )
     add("command", nargs=argparse.REMAINDER, metavar="CMD", help="what to run then")
@@ -53,7 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
-    if (arguments.shutdown or arguments.timeout_fatal is not None) and not command:
+    is_fatal = arguments.timeout_fatal
+    if isinstance(is_fatal, str):
+        is_fatal, command = True, [is_fatal, *command]
+    if (arguments.shutdown or is_fatal is not None) and not command:
         print("error: --shutdown and --timeout-fatal need a command", file=sys.stderr)
         return 2
     reason = os.environ.get("LINKERD_AWAIT_DISABLED") or os.environ.get("LINKERD_DISABLED")
@@ -64,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not _await_ready(arguments.port, arguments.backoff, arguments.timeout):
             told = as_span(arguments.timeout)
             print(f"linkerd-proxy failed to become ready within {told} timeout", file=sys.stderr)
-            if arguments.timeout_fatal is not False:
+            if is_fatal is not False:
                 return EX_UNAVAILABLE
         if arguments.shutdown:
             status = _run_child(command)
@@ -149,7 +154,6 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _bool(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
-    return text == "true"
+def _bool_or_command(text: str) -> bool | str:
+    """Linkerd's takes a value only behind `=`: in `--timeout-fatal my-app` the next word is the command already."""
+    return text == "true" if text in ("true", "false") else text

@@ -50,7 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     remove = actions.add_parser("remove", help="remove the rules, whoever installed them", allow_abbrev=False)
     _add_where(remove)
     remove.set_defaults(log_level="warning")
-    actions.add_parser("show", help="print the rules that are installed", allow_abbrev=False)
+    show = actions.add_parser("show", help="print the rules that are installed", allow_abbrev=False)
+    _add_netns(show)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -98,13 +99,17 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
     add("--firewall-bin-path", default="", help="iptables-legacy, iptables-nft or iptables (iptables-legacy)")
     add("--firewall-save-bin-path", default="", help="accepted; the programs are those of --firewall-bin-path")
     add("--ipv6", **_FLAG, default=True, help="IPv6 as well as IPv4 (true)")
-    add("--netns", default="", help="path of the network namespace to work in (nsenter enters it)")
+    _add_netns(parser)
     add(
         "-w", "--use-wait-flag", **_FLAG, default=False, help="wait for other users of iptables for as long as it takes"
     )
     add("--simulate", **_FLAG, default=False, help="run nothing, only log what would be run")
     add("--log-format", default="plain", help="plain or json")
     add("--log-level", default="info", help="panic, fatal, error, warning, info, debug or trace")
+
+
+def _add_netns(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--netns", default="", help="path of the network namespace to work in (nsenter enters it)")
 
 
 def _bool(text: str) -> bool:
@@ -131,12 +136,11 @@ def _install(arguments: argparse.Namespace) -> int:
         print(nftables.ruleset(plan, where.families), end="")
         return 0
     shell = Shell(log, where.netns, only_tells=arguments.simulate or arguments.dry_run)
-    if arguments.timeout_close_wait_secs and not shell.only_tells:
-        firewall.set_close_wait_timeout(arguments.timeout_close_wait_secs, log)
-    if arguments.nftables:
-        firewall.install_table(plan, where.families, shell)
-    else:
-        firewall.install(plan, where, shell)
+    with firewall.close_wait_timeout(arguments.timeout_close_wait_secs, shell):
+        if arguments.nftables:
+            firewall.install_table(plan, where.families, shell)
+        else:
+            firewall.install(plan, where, shell)
     return 0
 
 
@@ -156,7 +160,7 @@ def _remove(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    shell = Shell(Log(level="error"))
+    shell = Shell(Log(level="error"), arguments.netns)
     table = firewall.installed_table(shell)
     if table:
         print(table, end="")

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     level = env("LINKERD_NETWORK_VALIDATOR_LOG_LEVEL", "info")
     format_ = env("LINKERD_NETWORK_VALIDATOR_LOG_FORMAT", "plain")
     add("--log-level", type=_level, default=level, help="error, warn, info, debug or trace (info)")
-    add("--log-format", choices=("plain", "json"), default=format_, help="(%(default)s)")
+    add("--log-format", type=_format, default=format_, help="plain or json (plain)")
     add("--timeout", type=parse_span, default=10.0, help="how long it may take (10s)")
     add("--listen-addr", type=_where, default="0.0.0.0:4140", help="where connections should end (%(default)s)")
     add("--connect-addr", type=_where, default="192.0.2.2:1404", help="where to connect to (%(default)s)")
@@ -201,6 +201,13 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 def _as_rust(error: OSError) -> str:
     return f"{error.strerror} (os error {error.errno})" if error.errno else str(error)
+
+
+def _format(text: str) -> str:
+    """A type and not a choice, so that argparse looks at the environment's value too."""
+    if text not in ("plain", "json"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither plain nor json")
+    return text
 
 
 def _level(text: str) -> str:

@@ -10,7 +10,8 @@ import errno
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from proxy.redirect import iptables, nftables
@@ -67,6 +68,27 @@ class Shell:
         if is_told and done.stdout:
             self.log.info(done.stdout)
         return done.stdout
+
+    def read(self, path: str) -> str:
+        """A file of the kernel's, which shows the namespace of whoever opens it; FirewallError."""
+        if self._netns:
+            return self.run(["cat", path], is_told=False)
+        try:
+            with open(path) as file:
+                return file.read()
+        except OSError as error:
+            raise FirewallError(f"{path}: {error.strerror}{_hint(str(error))}") from error
+
+    def write(self, path: str, text: str) -> None:
+        """Likewise; FirewallError."""
+        if self._netns:
+            self.run(["tee", path], text, is_told=False)
+            return
+        try:
+            with open(path, "w") as file:
+                file.write(text)
+        except OSError as error:
+            raise FirewallError(f"{path}: {error.strerror}{_hint(str(error))}") from error
 
     def _inside(self, command: list[str]) -> list[str]:
         return ["nsenter", f"--net={self._netns}", "--", *command] if self._netns else command
@@ -135,17 +157,20 @@ def _restore(found: Programs, where: Where) -> list[str]:
 
 def modes_in_use(shell: Shell) -> list[str]:
     """Modes whose rules can be looked at; reading the legacy tables of a kernel that has none would make them."""
-    modes = ["nft"] if shutil.which("iptables-nft-save") else []
-    if shutil.which("iptables-legacy-save") and any(_has_legacy_nat(name) for name in ("ip", "ip6")):
+    has_nft = shutil.which("iptables-nft-save") is not None
+    modes = ["nft"] if has_nft else []
+    if shutil.which("iptables-legacy-save") and any(_has_legacy_nat(name, shell) for name in ("ip", "ip6")):
         modes.append("legacy")
+    # What `install` falls back to where the programs have no other name.
+    if not has_nft and shutil.which("iptables-save"):
+        modes.append("plain")
     return modes
 
 
-def _has_legacy_nat(name: str) -> bool:
+def _has_legacy_nat(name: str, shell: Shell) -> bool:
     try:
-        with open(f"/proc/net/{name}_tables_names") as file:
-            return "nat" in file.read().split()
-    except OSError:
+        return "nat" in shell.read(f"/proc/net/{name}_tables_names").split()
+    except FirewallError:
         return False
 
 
@@ -156,7 +181,7 @@ def installed(shell: Shell) -> list[tuple[str, Rules]]:
         for is_ipv6 in (False, True):
             names = programs(mode, is_ipv6)
             ours = read_rules(shell.run([names.save, "-t", "nat"], is_told=False))
-            if ours != NOTHING:
+            if ours != NOTHING and ours not in [rules for _, rules in found if names.run.startswith("ip6") == is_ipv6]:
                 found.append((names.run, ours))
     return found
 
@@ -186,12 +211,25 @@ def installed_table(shell: Shell) -> str:
 CLOSE_WAIT: Final = "net.netfilter.nf_conntrack_tcp_timeout_close_wait"
 
 
-def set_close_wait_timeout(timeout_s: int, log: Log, root: str = "/proc/sys") -> None:
-    """How long the kernel remembers a connection whose one end has closed; FirewallError."""
+@contextmanager
+def close_wait_timeout(timeout_s: int, shell: Shell, root: str = "/proc/sys") -> Iterator[None]:
+    """How long the kernel remembers a connection whose one end has closed; 0 leaves it. It is put back if what follows
+    fails, and stays otherwise. FirewallError."""
+    if not timeout_s:
+        yield
+        return
+    shell.log.info(f"{CLOSE_WAIT} = {timeout_s}")
+    if shell.only_tells:
+        yield
+        return
     path = os.path.join(root, *CLOSE_WAIT.split("."))
     try:
-        with open(path, "w") as file:
-            file.write(str(timeout_s))
-    except OSError as error:
-        raise FirewallError(f"{CLOSE_WAIT} cannot be set: {error.strerror} ({path})") from error
-    log.info(f"{CLOSE_WAIT} = {timeout_s}")
+        before = shell.read(path)
+        shell.write(path, f"{timeout_s}\n")
+    except FirewallError as error:
+        raise FirewallError(f"{CLOSE_WAIT} cannot be set: {error}") from error
+    try:
+        yield
+    except FirewallError:
+        shell.write(path, before)
+        raise

@@ -129,6 +129,17 @@ def test_disabled(variable: str) -> None:
     assert (done.returncode, done.stdout) == (0, "ran\n")
     assert done.stderr == "Linkerd readiness check skipped: no mesh here\n"
     assert run("-p", "1", **{variable: "x"}).stderr == ""
+    assert run("-p", "1", **{variable: "x", "LINKERD_AWAIT_VERBOSE": "false"}).stderr == ""
+    assert "skipped: x" in run("-p", "1", **{variable: "x", "LINKERD_AWAIT_VERBOSE": "1"}).stderr
+
+
+def test_the_word_behind_timeout_fatal_is_the_command(admin: Admin) -> None:
+    done = run("-p", str(admin.port), "--timeout-fatal", "echo", "ran")
+    assert (done.returncode, done.stdout) == (0, "ran\n")
+    hopeless = Admin(ready=[NOT_READY])
+    done = run("-p", str(hopeless.port), "-t", "100ms", "--timeout-fatal", "echo", "ran")
+    assert (done.returncode, done.stdout) == (69, "")
+    hopeless.listener.close()
 
 
 @pytest.mark.parametrize(("arguments", "told"), [

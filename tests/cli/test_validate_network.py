@@ -105,3 +105,9 @@ def test_mistakes(arguments: list[str], told: str) -> None:
     done = run(*arguments)
     assert done.returncode == 2
     assert told in done.stderr
+
+
+def test_a_mistake_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LINKERD_NETWORK_VALIDATOR_LOG_FORMAT", "xml")
+    done = run("--timeout", "1ms")
+    assert done.returncode == 2 and "'xml' is neither plain nor json" in done.stderr

@@ -65,12 +65,7 @@ def place() -> Iterator[Place]:
 
 
 def install(place: Place, *arguments: str, command: list[str] = OURS) -> subprocess.CompletedProcess[str]:
-    # /proc/sys belongs to the whole machine, so that no test sets it.
-    kept = list(arguments)
-    if "--timeout-close-wait-secs" in kept:
-        at = kept.index("--timeout-close-wait-secs")
-        del kept[at : at + 2]
-    return subprocess.run(place.command(*command, *kept), capture_output=True, text=True, cwd=ROOT)
+    return subprocess.run(place.command(*command, *arguments), capture_output=True, text=True, cwd=ROOT)
 
 
 def option(arguments: list[str], name: str, default: str = "") -> list[str]:
@@ -181,6 +176,64 @@ def test_a_failure_in_the_second_family_puts_the_first_one_back(place: Place, ea
     assert place.saved("iptables-nft") == before
 
 
+CLOSE_WAIT = "/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close_wait"
+
+
+def close_wait_s(place: Place) -> int:
+    done = subprocess.run(place.command("cat", CLOSE_WAIT), capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip("this kernel tracks no connections")
+    return int(done.stdout)
+
+
+@pytest.mark.parametrize("how", ["inside", "by its path"])
+def test_the_timeout_is_the_namespaces_and_goes_back_with_a_failure(place: Place, how: str, tmp_path: Path) -> None:
+    before, elsewhere = close_wait_s(place), Path(CLOSE_WAIT).read_text()
+    assert before != 3600
+
+    def redirect(*more: str) -> subprocess.CompletedProcess[str]:
+        arguments = [*more, *OURS, *ARGUMENTS["v-ipv6"], "--timeout-close-wait-secs", "3600"]
+        if how == "inside":
+            return subprocess.run(place.command(*arguments), capture_output=True, text=True, cwd=ROOT)
+        by_path = [*arguments, "--netns", f"/run/netns/{place.pod}"]
+        return subprocess.run(by_path, capture_output=True, text=True, cwd=ROOT)
+
+    broken = tmp_path / "ip6tables-nft-restore"
+    broken.write_text("#!/bin/sh\nexit 2\n")
+    broken.chmod(0o755)
+    assert redirect("env", f"PATH={tmp_path}:{os.environ['PATH']}").returncode == 1
+    assert close_wait_s(place) == before
+    done = redirect()
+    assert done.returncode == 0, done.stderr
+    assert "nf_conntrack_tcp_timeout_close_wait = 3600" in done.stdout
+    assert close_wait_s(place) == 3600
+    if how == "by its path":
+        assert Path(CLOSE_WAIT).read_text() == elsewhere
+
+
+def only(folder: Path, *names: str) -> list[str]:
+    """`env` for a PATH with these programs of iptables and no others, but with everything that is not iptables."""
+    for directory in os.environ["PATH"].split(":"):
+        for file in Path(directory).glob("*"):
+            is_wanted = file.name in names or not file.name.startswith(("iptables", "ip6tables"))
+            if is_wanted and not (folder / file.name).exists():
+                (folder / file.name).symlink_to(file)
+    return ["env", f"PATH={folder}"]
+
+
+def test_where_the_programs_have_no_other_name(place: Place, tmp_path: Path) -> None:
+    """Installing falls back to them, so that showing and removing must look there too."""
+    names = [f"{name}{ending}" for name in ("iptables", "ip6tables") for ending in ("", "-save", "-restore")]
+    path = only(tmp_path, *names)
+    done = install(place, *ARGUMENTS["default"], command=[*path, *OURS])
+    assert done.returncode == 0, done.stderr
+    assert "iptables-nft is not there: using iptables" in done.stdout
+    shown = install(place, "show", command=[*path, *SPONSON])
+    assert shown.returncode == 0 and shown.stdout.startswith("# iptables -t nat\n"), shown.stderr
+    assert install(place, "remove", command=[*path, *SPONSON]).stdout == ""
+    assert "PROXY_INIT" not in place.saved("iptables")
+
+
 def test_without_the_capability_the_error_says_what_it_takes(place: Place) -> None:
     unprivileged = ["setpriv", "--reuid=1000", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all", *OURS]
     if (
@@ -210,6 +263,21 @@ def test_a_namespace_by_its_path(place: Place) -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert "PROXY_INIT" in place.saved("iptables-nft")
+    there = ["--netns", f"/run/netns/{place.pod}"]
+    shown = subprocess.run([*SPONSON, "show", *there], capture_output=True, text=True, cwd=ROOT)
+    assert shown.returncode == 0 and "PROXY_INIT_OUTPUT" in shown.stdout
+
+
+def test_legacy_rules_of_a_namespace_by_its_path(place: Place) -> None:
+    """Which tables there are is read in that namespace, not in ours."""
+    there = ["--netns", f"/run/netns/{place.pod}"]
+    done = subprocess.run([*OURS, *ARGUMENTS["v-legacy-init"], *there], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert "PROXY_INIT" in place.saved("iptables-legacy")
+    shown = subprocess.run([*SPONSON, "show", *there], capture_output=True, text=True, cwd=ROOT)
+    assert shown.stdout.startswith("# iptables-legacy -t nat\n")
+    assert subprocess.run([*SPONSON, "remove", *there], capture_output=True, cwd=ROOT).returncode == 0
+    assert "PROXY_INIT" not in place.saved("iptables-legacy")
 
 
 def test_the_validator_sees_whether_connections_are_redirected(place: Place) -> None:
