@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from proxy.app import App
 from proxy.core.log import Logging
-from proxy.core.timers import Expires
+from proxy.core.timers import Timer
 
 EVERY_S: Final = 2.0
 _SWEEP_EVERY: Final = 15
@@ -23,7 +23,7 @@ _FREE_BYTES: Final = 4 << 20
 
 
 class Upkeep:
-    """The wheel's target, and a step of the line of turns."""
+    """A round every EVERY_S; its sweep of the metrics is a step of the line of turns."""
 
     def __init__(self, app: App, logging: Logging, memory: Memory) -> None:
         self._app: Final = app
@@ -31,19 +31,18 @@ class Upkeep:
         self._memory: Final = memory
         self._round = 0
         self._sweep: Iterator[None] | None = None
-        self._timer: set[Expires] | None = None
+        self._timer: Timer | None = None
 
     def start(self) -> None:
-        wheel = self._app.reactor.wheel
-        self._timer = wheel.arm(self, wheel.ticks(EVERY_S))
+        self._timer = self._app.reactor.wheel.after(EVERY_S, self._work)
 
     def stop(self) -> None:
         timer = self._timer
         if timer is not None:
             self._timer = None
-            timer.discard(self)
+            timer.cancel()
 
-    def expired(self) -> None:
+    def _work(self) -> None:
         self.start()
         self._round += 1
         self._logging.say_folded()

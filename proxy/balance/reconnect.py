@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from proxy.core.backoff import Backoff
-from proxy.core.timers import Expires, Wheel
+from proxy.core.timers import Timer, Wheel
 
 
 class Reconnect:
@@ -21,7 +21,7 @@ class Reconnect:
         self._connect = connect
         """Begin one attempt; it ends in `succeeded` or `lost`, now or later."""
         self._failures = 0
-        self._timer: set[Expires] | None = None
+        self._timer: Timer | None = None
         self._is_stopped = False
 
     def start(self) -> None:
@@ -36,9 +36,9 @@ class Reconnect:
             return
         wait_s = self._backoff.wait_s(self._failures)
         self._failures += 1
-        self._timer = self._wheel.arm(self, self._wheel.ticks(wait_s))
+        self._timer = self._wheel.after(wait_s, self._waited)
 
-    def expired(self) -> None:
+    def _waited(self) -> None:
         self._timer = None
         if not self._is_stopped:
             self._connect()
@@ -53,7 +53,7 @@ class Reconnect:
         timer = self._timer
         if timer is not None:
             self._timer = None
-            timer.discard(self)
+            timer.cancel()
 
 
 def _nothing() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Final, Protocol
 
 from proxy.core.errors import report_fault
-from proxy.core.timers import Expires, Wheel
+from proxy.core.timers import Timer, Wheel
 
 
 class Counter(Protocol):
@@ -67,7 +67,7 @@ class Waiting:
         self._ticks = wheel.ticks(failfast_s)
         self._capacity = capacity + 1  # one is at the counter already
         self._line: dict[Any, None] = {}
-        self._timer: set[Expires] | None = None
+        self._timer: Timer | None = None
         self._is_serving = False
 
     def __len__(self) -> int:
@@ -82,7 +82,7 @@ class Waiting:
         """Wait; only when `is_ready`."""
         self._line[waiter] = None
         if self._timer is None:
-            self._timer = self._wheel.arm(self, self._ticks)
+            self._timer = self._wheel.arm(self._fail_fast, self._ticks)
 
     def leave(self, waiter: Any) -> None:
         """It waits no longer. The timer stays: that nobody was ready is still true."""
@@ -108,9 +108,9 @@ class Waiting:
         finally:
             self._is_serving = False
         if self._line and self._timer is None:
-            self._timer = self._wheel.arm(self, self._ticks)
+            self._timer = self._wheel.arm(self._fail_fast, self._ticks)
 
-    def expired(self) -> None:
+    def _fail_fast(self) -> None:
         """The failfast timeout passed and no endpoint became ready."""
         self._timer = None
         self.is_shut = True
@@ -141,4 +141,4 @@ class Waiting:
         timer = self._timer
         if timer is not None:
             self._timer = None
-            timer.discard(self)
+            timer.cancel()

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from proxy.core.errors import report_fault
 from proxy.core.reactor import Clock as Clock
 from proxy.core.reason import Reason
-from proxy.core.timers import Expires
+from proxy.core.timers import Timer
 from proxy.http.head import TUNNEL, RequestHead, ResponseHead
 from proxy.http.headers import Field
 from proxy.http.replies import answer, grpc_trailers, is_grpc
@@ -102,8 +102,8 @@ class Exchange:
         """`response_began` was told to the observer."""
         self.trailers: list[Field] | None = None
         """The response's, once they have come: where gRPC says how the call went."""
-        self.deadline: set[Expires] | None = None
-        """The wheel's bucket, while a stage wants a response head in time."""
+        self.deadline: Timer | None = None
+        """While a stage wants a response head in time."""
         self._held: list[bytes] | None = None
         self._held_trailers: list[Field] | None = None
         self._is_server_full = False
@@ -163,7 +163,7 @@ class Exchange:
         self.response = head
         deadline = self.deadline
         if deadline is not None:
-            deadline.discard(self)
+            deadline.cancel()
             self.deadline = None
         self.response_ended = end
         if head.body_size == TUNNEL:
@@ -276,7 +276,7 @@ class Exchange:
         if client is not None and not self.response_ended:
             client.resume_reading(OTHER_SIDE_FULL)
 
-    def expired(self) -> None:
+    def response_too_late(self) -> None:
         self.deadline = None
         self._fail(Reason.RESPONSE_TIMEOUT)
 
@@ -319,7 +319,7 @@ class Exchange:
         self.reason = reason
         deadline = self.deadline
         if deadline is not None:
-            deadline.discard(self)
+            deadline.cancel()
             self.deadline = None
         client = self.client
         self.client = None

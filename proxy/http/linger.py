@@ -10,7 +10,7 @@ from __future__ import annotations
 from proxy.core import limits
 from proxy.core.codec import Wire
 from proxy.core.reason import Reason
-from proxy.core.timers import Expires, Wheel
+from proxy.core.timers import Timer, Wheel
 
 
 class Linger:
@@ -28,10 +28,10 @@ class Linger:
         self._left = limits.LINGER_BYTES
         self._is_writable = is_writable
         self._is_over = False
-        self._deadline: set[Expires] | None = None
+        self._deadline: Timer | None = None
         if wheel is not None:
             timeout_s = limits.LINGER_S if reason is Reason.COMPLETE else limits.GOAWAY_S
-            self._deadline = wheel.arm(self, wheel.ticks(timeout_s))
+            self._deadline = wheel.after(timeout_s, self._long_enough)
         wire.hand_over(self)
         wire.end()
 
@@ -58,12 +58,12 @@ class Linger:
     def is_idle(self) -> bool:
         return True
 
-    def expired(self) -> None:
-        """Of the wheel: long enough, unless the client is still busy with reading its answer."""
+    def _long_enough(self) -> None:
+        """The time is over, unless the client is still busy with reading its answer."""
         self._deadline = None
         wheel = self._wheel
         if wheel is not None and not self._is_writable and self.reason is Reason.COMPLETE:
-            self._deadline = wheel.arm(self, wheel.ticks(limits.LINGER_S))
+            self._deadline = wheel.after(limits.LINGER_S, self._long_enough)
         else:
             self.close()
 
@@ -72,4 +72,4 @@ class Linger:
         deadline = self._deadline
         if deadline is not None:
             self._deadline = None
-            deadline.discard(self)
+            deadline.cancel()

@@ -14,7 +14,7 @@ from typing import Final
 
 from proxy.core import limits
 from proxy.core.reactor import Reactor
-from proxy.core.timers import Expires
+from proxy.core.timers import Timer
 from proxy.core.watch import Watch
 from proxy.inbound.router import Router
 from proxy.policy.server import ServerPolicy
@@ -32,7 +32,7 @@ class PortPolicy:
         """Made anew by each update: whoever remembers anything about a route compares it by identity."""
         self._policies: Final = policies
         self._users = 0
-        self._idle: set[Expires] | None = None
+        self._idle: Timer | None = None
         watch.subscribe(self._apply)
 
     @property
@@ -52,7 +52,7 @@ class PortPolicy:
         """It does not expire by itself any more."""
         idle = self._idle
         if idle is not None:
-            idle.discard(self)
+            idle.cancel()
             self._idle = None
             self._policies.unused.pop(self, None)
 
@@ -103,13 +103,13 @@ class Policies:
             found = self._ports[port] = PortPolicy(port, self._watch(port, self._initial(port)), self)
         return found.take()
 
-    def arm(self, unused: PortPolicy) -> set[Expires]:
+    def arm(self, unused: PortPolicy) -> Timer:
         if len(self.unused) >= limits.UNUSED_PORTS:
             oldest = next(iter(self.unused))
             oldest.stop_waiting()
             self.drop(oldest)
         self.unused[unused] = None
-        return self._wheel.arm(unused, self._idle_ticks)
+        return self._wheel.arm(unused.expired, self._idle_ticks)
 
     def drop(self, unused: PortPolicy) -> None:
         if self._ports.get(unused.port) is unused:

@@ -15,7 +15,7 @@ from proxy.balance.endpoints import FAILED, KNOWN, Resolution
 from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.errors import report_fault
-from proxy.core.timers import Expires
+from proxy.core.timers import Timer
 from proxy.core.watch import Absent, Watch
 from proxy.outbound.given import Endpoints, Given
 from proxy.policy.client import (
@@ -75,7 +75,7 @@ class Destination:
         self._policy = policy
         self._waiting: dict[Callable[[], None], None] = {}
         self._users = 0
-        self._timer: set[Expires] | None = None
+        self._timer: Timer | None = None
         profile.subscribe(self._apply)
         policy.subscribe(self._apply)
         self._apply(None)
@@ -92,7 +92,7 @@ class Destination:
         timer = self._timer
         if timer is not None:
             self._timer = None
-            timer.discard(self)
+            timer.cancel()
             self._discovery.unused.pop(self, None)
 
     def release(self) -> None:
@@ -192,14 +192,14 @@ class Discovery:
             self._keep((target, True), found)
         return found
 
-    def idle(self, destination: Destination) -> set[Expires]:
+    def idle(self, destination: Destination) -> Timer:
         """Nobody uses it: expire it after the idle timeout, or when too many wait for that."""
         if len(self.unused) >= limits.UNUSED_DESTINATIONS:
             oldest = next(iter(self.unused))
             oldest.stop_waiting()
             oldest.close()
         self.unused[destination] = None
-        return self._given.reactor.wheel.arm(destination, self._idle_ticks)
+        return self._given.reactor.wheel.arm(destination.expired, self._idle_ticks)
 
     def drop(self, destination: Destination) -> None:
         """Whoever asks next, asks anew."""

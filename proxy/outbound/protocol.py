@@ -17,6 +17,7 @@ from proxy.core.addr import Addr
 from proxy.core.codec import Codec, Wire
 from proxy.core.drain import end_if_idle
 from proxy.core.errors import report_fault
+from proxy.core.timers import Timer
 from proxy.core.watch import Absent
 from proxy.http.exchange import Stage
 from proxy.http.h1.server import H1Server
@@ -165,7 +166,7 @@ class Accepted:
         self._target = target
         self._destination = destination
         self._connection: Any = None
-        self._timer: set[Any] | None = None
+        self._timer: Timer | None = None
         self._is_over = False
 
     def begin(self) -> None:
@@ -188,8 +189,8 @@ class Accepted:
         connection = self._connection
         return connection is not None and end_if_idle(connection, self._protocols.given.registry.faults("outbound"))
 
-    def expired(self) -> None:
-        """Of the wheel: is it still there? Nobody reads a connection that waits for its destination."""
+    def _look(self) -> None:
+        """Is it still there? Nobody reads a connection that waits for its destination."""
         sock = self._sock
         if sock is not None and sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             self._protocols.given.registry.faults("outbound").count_as("gone_before_discovery")
@@ -198,13 +199,12 @@ class Accepted:
             self._look_again()
 
     def _look_again(self) -> None:
-        wheel = self._protocols.given.reactor.wheel
-        self._timer = wheel.arm(self, wheel.ticks(_LOOK_S))
+        self._timer = self._protocols.given.reactor.wheel.after(_LOOK_S, self._look)
 
     def _known(self) -> None:
         timer = self._timer
         if timer is not None:
-            timer.discard(self)
+            timer.cancel()
         try:
             self._choose()
         except Exception:
@@ -243,7 +243,7 @@ class Accepted:
         self._is_over = True
         timer = self._timer
         if timer is not None:
-            timer.discard(self)
+            timer.cancel()
         sock = self._sock
         if sock is not None:
             self._sock = None

@@ -22,6 +22,7 @@ from proxy.core.errors import report_fault
 from proxy.core.meter import Meter
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
+from proxy.core.timers import Timer
 from proxy.core.turns import Guarded, Steps
 from proxy.tls.context import is_cut, is_reset
 
@@ -73,7 +74,7 @@ class Session:
         self._read: Callable[..., int] = _read_nothing
         self._write: Callable[[Any], int] | None = None
         self._patience = _PATIENCE
-        self._deadline: set[Any] | None = None
+        self._deadline: Timer | None = None
         self._reason = Reason.COMPLETE
         self._errno = ""
         self._is_marked = False
@@ -184,10 +185,10 @@ class Session:
         self._state = _LINGERING
         self._reason = reason
         self._loop.remove_reader(self._fd)
-        self._deadline = self._reactor.wheel.arm(self, self._reactor.wheel.ticks(limits.ABORT_S))
+        self._deadline = self._reactor.wheel.after(limits.ABORT_S, self._timed_out)
 
-    def expired(self) -> None:
-        """Of the wheel: the peer does not take what was written before an abort."""
+    def _timed_out(self) -> None:
+        """The peer does not take what was written before an abort."""
         self._deadline = None
         if self._state == _LINGERING:
             self._close(self._reason)
@@ -202,7 +203,7 @@ class Session:
         deadline = self._deadline
         if deadline is not None:
             self._deadline = None
-            deadline.discard(self)
+            deadline.cancel()
         tls = self._socket
         if tls is not None:
             self._socket = None

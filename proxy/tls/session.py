@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from proxy.core.addr import Addr
 from proxy.core.codec import Codec
@@ -20,6 +20,7 @@ from proxy.core.here import Made
 from proxy.core.meter import Meter
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
+from proxy.core.timers import Timer
 from proxy.tls.connection import MakeCodec, Session
 from proxy.tls.context import is_cut, refusal_of, ssl_reason
 from proxy.tls.peer import TlsPeer, TlsTarget, identities, normalise
@@ -32,7 +33,7 @@ that never ends holds a descriptor for as long as its client likes (Envoy: 15 s,
 
 
 class Handshake:
-    """One handshake under way; the wheel's target for its deadline."""
+    """One handshake under way, and its deadline."""
 
     __slots__ = (
         "session", "_reactor", "_loop", "_context", "_target", "_first_bytes", "_made", "_addr", "_on_verified", "_on_failed",
@@ -60,7 +61,7 @@ class Handshake:
         self._connecting: Connecting | None = None
         self._tls: ssl.SSLSocket | None = None
         self._fd = -1
-        self._deadline: set[Any] | None = None
+        self._deadline: Timer | None = None
         self.session = Session(reactor, meter, self._abandon)
 
     def connect(self, addr: Addr, options: DialOptions) -> None:
@@ -81,10 +82,9 @@ class Handshake:
         self._begin(sock)
 
     def _arm(self, timeout_s: float) -> None:
-        wheel = self._reactor.wheel
-        self._deadline = wheel.arm(self, wheel.ticks(timeout_s))
+        self._deadline = self._reactor.wheel.after(timeout_s, self._timed_out)
 
-    def expired(self) -> None:
+    def _timed_out(self) -> None:
         self._deadline = None
         is_connecting = self._connecting is not None
         self._fail(Reason.CONNECT_TIMEOUT, "connect timed out" if is_connecting else "TLS handshake timed out")
@@ -213,7 +213,7 @@ class Handshake:
         deadline = self._deadline
         if deadline is not None:
             self._deadline = None
-            deadline.discard(self)
+            deadline.cancel()
 
 
 def _text_of(error: Exception) -> str:

@@ -21,6 +21,7 @@ from proxy.core.errors import report_fault
 from proxy.core.meter import Meter
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
+from proxy.core.timers import Timer
 from proxy.core.turns import Guarded, Steps
 
 MakeCodec = Callable[[Wire], Codec]
@@ -50,7 +51,7 @@ class PlainConnection:
         self._connecting: Connecting | None = None
         self._on_made: Callable[[], None] | None = None
         self._on_failed: Callable[[str], None] | None = None
-        self._deadline: set[Any] | None = None
+        self._deadline: Timer | None = None
         self._output: list[bytes] = []
         self._missed: list[bytes] = []
         """Came while reading was paused; empty bytes stand for the end."""
@@ -71,8 +72,7 @@ class PlainConnection:
     def connect(self, addr: Addr, options: DialOptions) -> None:
         self._on_made = options.on_connected
         self._on_failed = options.on_failed
-        wheel = self.reactor.wheel
-        self._deadline = wheel.arm(self, wheel.ticks(options.connect_timeout_s))
+        self._deadline = self.reactor.wheel.after(options.connect_timeout_s, self._timed_out)
         self._connecting = Connecting(self.reactor, addr, options, self._on_connected, self._on_connect_error)
 
     def _on_connected(self, sock: socket.socket) -> None:
@@ -101,8 +101,8 @@ class PlainConnection:
     def _on_connect_error(self, error: OSError) -> None:
         self._fail(Reason.CONNECT_FAILED, f"{error.strerror} ({errno_name(error)})")
 
-    def expired(self) -> None:
-        """Of the wheel: the connect took too long, or what was written before an abort did."""
+    def _timed_out(self) -> None:
+        """The connect took too long, or what was written before an abort did."""
         self._deadline = None
         transport = self._transport
         if transport is not None:
@@ -169,7 +169,7 @@ class PlainConnection:
     def _close_gently(self, transport: Transport) -> None:
         transport.close()  # not `abort`: what is written (a GOAWAY, a 400) should still leave
         if transport.get_write_buffer_size():
-            self._deadline = self.reactor.wheel.arm(self, self.reactor.wheel.ticks(limits.ABORT_S))
+            self._deadline = self.reactor.wheel.after(limits.ABORT_S, self._timed_out)
 
     def _close_unmade(self, transport: Transport) -> None:
         """Refused before a byte was read."""
@@ -376,7 +376,7 @@ class PlainConnection:
         deadline = self._deadline
         if deadline is not None:
             self._deadline = None
-            deadline.discard(self)
+            deadline.cancel()
 
     def _give_up(self) -> None:
         report_fault()

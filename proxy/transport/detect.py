@@ -11,11 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from proxy.core.codec import Wire
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
+from proxy.core.timers import Timer
 
 PATIENCE_S: Final = 0.2
 """How long a beginning of HTTP that is too short to tell may grow; not longer, since it may be a protocol
@@ -93,16 +94,15 @@ class DetectCodec:
         self._wheel = reactor.wheel
         self._held = b""
         self._on_detected: Callable[[Detection, bytes], None] | None = on_detected
-        self._patience: _Patience | None = None
-        self._deadline: set[Any] = self._wheel.arm(self, self._wheel.ticks(timeout_s))
+        self._patience: Timer | None = None
+        self._deadline: Timer = self._wheel.after(timeout_s, self._timed_out)
 
     def feed(self, data: bytes) -> None:
         self._held += data
         if not may_become_http(self._held):
             self._say(_DETECTIONS[sniff(self._held)])
         elif self._patience is None:
-            self._patience = _Patience(self)
-            self._patience.bucket = self._wheel.arm(self._patience, self._wheel.ticks(PATIENCE_S))
+            self._patience = self._wheel.after(PATIENCE_S, self._timed_out)
 
     def eof(self) -> None:
         self.has_eof = True
@@ -127,7 +127,7 @@ class DetectCodec:
     def is_idle(self) -> bool:
         return True
 
-    def expired(self) -> None:
+    def _timed_out(self) -> None:
         self._say(Detection.NOT_HTTP if self._held else Detection.READ_TIMEOUT)
 
     def _say(self, detection: Detection) -> None:
@@ -141,21 +141,8 @@ class DetectCodec:
     def _forget(self) -> None:
         self._on_detected = None
         self._held = b""
-        self._deadline.discard(self)
+        self._deadline.cancel()
         patience = self._patience
         if patience is not None:
             self._patience = None
-            patience.bucket.discard(patience)
-
-
-class _Patience:
-    """The wheel's target for the end of PATIENCE_S."""
-
-    __slots__ = ("_codec", "bucket")
-
-    def __init__(self, codec: DetectCodec) -> None:
-        self._codec = codec
-        self.bucket: set[Any] = set()
-
-    def expired(self) -> None:
-        self._codec.expired()
+            patience.cancel()

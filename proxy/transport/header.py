@@ -180,7 +180,7 @@ class HeaderCodec:
         self._held = b""
         self._on_header: Callable[[TransportHeader, bytes], None] | None = on_header
         self._on_failed = on_failed
-        self._deadline = reactor.wheel.arm(self, reactor.wheel.ticks(timeout_s))
+        self._deadline = reactor.wheel.after(timeout_s, self._timed_out)
 
     def feed(self, data: bytes) -> None:
         on_header = self._on_header
@@ -218,7 +218,7 @@ class HeaderCodec:
             self._finish()
             self._wire.abort(Reason.SHUTDOWN)
 
-    def expired(self) -> None:
+    def _timed_out(self) -> None:
         self._fail("Reading a transport header timed out", Reason.CANCELLED)
 
     def _fail(self, text: str, reason: Reason) -> None:
@@ -230,4 +230,4 @@ class HeaderCodec:
     def _finish(self) -> None:
         self._on_header = None
         self._held = b""
-        self._deadline.discard(self)
+        self._deadline.cancel()

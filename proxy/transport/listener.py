@@ -17,6 +17,7 @@ from proxy.core.addr import Addr, addr
 from proxy.core.dial import tune
 from proxy.core.errors import report_fault
 from proxy.core.reactor import Reactor
+from proxy.core.timers import Timer
 
 _ACCEPTS_PER_WAKE_UP: Final = 16
 _REST_S: Final = 0.2
@@ -65,7 +66,7 @@ class Listener:
         self._on_accept = on_accept
         self._options = options
         self._is_accepting = False
-        self._resting: set[Any] | None = None
+        self._resting: Timer | None = None
         self.accept_errors = 0
         self._sock: socket.socket | None = _bound(at, options)
         name = self._sock.getsockname()
@@ -86,7 +87,7 @@ class Listener:
         resting = self._resting
         if resting is not None:
             self._resting = None
-            resting.discard(self)
+            resting.cancel()
         sock = self._sock
         if sock is not None:
             self._sock = None
@@ -98,8 +99,8 @@ class Listener:
             self._is_accepting = False
             self._reactor.loop.remove_reader(sock.fileno())
 
-    def expired(self) -> None:
-        """Of the wheel: the rest is over, if there are descriptors again."""
+    def _rested(self) -> None:
+        """The rest is over, if there are descriptors again."""
         self._resting = None
         sock = self._sock
         if sock is None:
@@ -152,7 +153,7 @@ class Listener:
     def _rest(self, ticks: int) -> None:
         self._stop_accepting()
         if self._resting is None:
-            self._resting = self._reactor.wheel.arm(self, ticks)
+            self._resting = self._reactor.wheel.arm(self._rested, ticks)
 
     def _begin(self, accepted: socket.socket, name: Any) -> None:
         try:

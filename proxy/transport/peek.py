@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from proxy.core.errors import report_fault
 from proxy.core.reactor import Reactor
+from proxy.core.timers import Timer
 
 LOOK_BYTES: Final = 32768
 """The longest ClientHello that is looked for, with the headers of its records (tls/hello.py says HELLO_BYTES)."""
@@ -62,20 +63,20 @@ class Peek:
         self._seen = 0
         self._low_water = 1
         self._is_watching = False
-        self._deadline: set[Any] | None = None
-        self._rest: _Rest | None = None
+        self._deadline: Timer | None = None
+        self._rest: Timer | None = None
 
     def begin(self, timeout_s: float) -> None:
         self.look()
         if self._on_done is not None:
-            self._deadline = self._reactor.wheel.arm(self, self._reactor.wheel.ticks(timeout_s))
+            self._deadline = self._reactor.wheel.after(timeout_s, self._timed_out)
 
     def cancel(self) -> None:
         """Stop looking; `on_done` will not be said. The socket is the caller's to close. Idempotent."""
         self._on_done = None
         self._release()
 
-    def expired(self) -> None:
+    def _timed_out(self) -> None:
         self._deadline = None
         self._finish(Outcome.TIMEOUT, None)
 
@@ -141,10 +142,9 @@ class Peek:
 
     def _take_a_rest(self) -> None:
         self._unwatch()
-        self._rest = _Rest(self)
-        self._rest.bucket = self._reactor.wheel.arm(self._rest, 1)
+        self._rest = self._reactor.wheel.arm(self._rested, 1)
 
-    def rested(self) -> None:
+    def _rested(self) -> None:
         self._rest = None
         if self._on_done is not None:
             self.look()
@@ -167,26 +167,13 @@ class Peek:
         deadline = self._deadline
         if deadline is not None:
             self._deadline = None
-            deadline.discard(self)
+            deadline.cancel()
         rest = self._rest
         if rest is not None:
             self._rest = None
-            rest.bucket.discard(rest)
+            rest.cancel()
         if self._low_water > 1:
             self._ask_for_more(1)
-
-
-class _Rest:
-    """The wheel's target for the end of a rest."""
-
-    __slots__ = ("_peek", "bucket")
-
-    def __init__(self, peek: Peek) -> None:
-        self._peek = peek
-        self.bucket: set[Any] = set()
-
-    def expired(self) -> None:
-        self._peek.rested()
 
 
 def peek(

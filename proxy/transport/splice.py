@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable
 from typing import Any, Final
 
+from proxy.core.timers import Timer
 from proxy.transport.connection import PlainConnection
 
 SPLICE_AFTER_BYTES: Final = 524_288
@@ -89,17 +90,17 @@ class Splice:
         """Stop moving; what is in the pipe is lost. Idempotent."""
         if self._is_open:
             self._is_open = False
-            self._deadline.discard(self)
+            self._deadline.cancel()
             self._loop.remove_reader(self._from)
             self._loop.remove_writer(self._to)
             for fd in (self._inlet, self._outlet, self._from, self._to):
                 os.close(fd)
 
-    def _arm(self) -> set[Any]:
-        return self._reactor.wheel.arm(self, self._reactor.wheel.ticks(_IDLE_S))
+    def _arm(self) -> Timer:
+        return self._reactor.wheel.after(_IDLE_S, self._look)
 
-    def expired(self) -> None:
-        """Of the wheel: four descriptors are too many for a connection that only waits."""
+    def _look(self) -> None:
+        """Four descriptors are too many for a connection that only waits."""
         if self._has_moved or self._held:
             self._has_moved = False
             self._deadline = self._arm()

@@ -1,14 +1,15 @@
-"""The deadline wheel: when deadlines fire, what cancels them, and what one bad target costs the others."""
+"""The deadline wheel: when deadlines fire, what cancels them, and what one bad callback costs the others."""
 
 from __future__ import annotations
 
 import logging
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.timers import Expires, Wheel
+from proxy.core.timers import Timer, Wheel
 
 TICK_S = 0.02
 
@@ -35,7 +36,7 @@ class Renewed:
 
     def expired(self) -> None:
         self.heard += 1
-        self._wheel.arm(self, self._wheel.ticks(TICK_S))
+        self._wheel.after(TICK_S, self.expired)
 
 
 @given(st.floats(0.0, 500.0), st.floats(0.0, 30.0), st.floats(0.0, 1.0))
@@ -44,7 +45,7 @@ def test_a_deadline_is_at_most_two_ticks_late_and_early_by_no_more_than_the_whee
 ) -> None:
     wheel = Wheel(TICK_S, start)
     target = Target()
-    wheel.arm(target, wheel.ticks(timeout_s))
+    wheel.arm(target.expired, wheel.ticks(timeout_s))
     armed_at = start + behind_s
     wheel.advance(armed_at + timeout_s - behind_s - 1e-6)
     assert target.heard == 0
@@ -54,14 +55,49 @@ def test_a_deadline_is_at_most_two_ticks_late_and_early_by_no_more_than_the_whee
     assert target.heard == 1
 
 
-def test_discarding_cancels_that_target_only() -> None:
+def test_a_timer_that_is_cancelled_does_not_fire_and_the_others_of_its_tick_do() -> None:
     wheel = Wheel(TICK_S, 0.0)
     first, second = Target(), Target()
-    bucket = wheel.arm(first, 5)
-    assert wheel.arm(second, 5) is bucket
-    bucket.discard(first)
+    timers = [wheel.arm(target.expired, 5) for target in (first, second, first)]
+    timers[0].cancel()
+    timers[0].cancel()
+    assert [timer.is_armed for timer in timers] == [False, True, True]
     wheel.advance(1.0)
-    assert (first.heard, second.heard) == (0, 1)
+    assert (first.heard, second.heard) == (1, 1)
+    assert not any(timer.is_armed for timer in timers)
+    timers[1].cancel()
+    wheel.advance(2.0)
+    assert second.heard == 1
+
+
+@pytest.mark.parametrize("ends", ["fires", "is cancelled"])
+def test_a_timer_that_is_over_holds_its_callback_no_more(ends: str) -> None:
+    """Or an owner that keeps its timer, whose callback is a method of that owner, would wait for the collector."""
+    wheel = Wheel(TICK_S, 0.0)
+    target = Target()
+    references = sys.getrefcount(target)
+    timer = wheel.after(0.1, target.expired)
+    assert sys.getrefcount(target) == references + 1
+    if ends == "fires":
+        wheel.advance(1.0)
+    else:
+        timer.cancel()
+    assert sys.getrefcount(target) == references
+
+
+def test_a_timer_that_cancels_another_of_its_tick_keeps_it_from_firing() -> None:
+    wheel = Wheel(TICK_S, 0.0)
+    fired: list[int] = []
+    timers: list[Timer] = []
+
+    def fire(which: int) -> None:
+        fired.append(which)
+        timers[1 - which].cancel()
+
+    timers.append(wheel.arm(lambda: fire(0), 5))
+    timers.append(wheel.arm(lambda: fire(1), 5))
+    wheel.advance(1.0)
+    assert len(fired) == 1
 
 
 def test_a_target_may_arm_itself_again_from_within() -> None:
@@ -73,14 +109,13 @@ def test_a_target_may_arm_itself_again_from_within() -> None:
     assert 30 <= target.heard <= 51
 
 
-def test_one_targets_fault_is_logged_and_the_others_hear_of_their_time(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fault_in_one_callback_is_logged_and_the_others_are_called(caplog: pytest.LogCaptureFixture) -> None:
     wheel = Wheel(TICK_S, 0.0)
     others = [Target() for _ in range(8)]
-    targets: list[Expires] = [*others[:4], Broken(), *others[4:]]
-    for target in targets:
-        wheel.arm(target, 5)
+    for callback in (*(one.expired for one in others[:4]), Broken().expired, *(one.expired for one in others[4:])):
+        wheel.arm(callback, 5)
     later = Target()
-    wheel.arm(later, 7)
+    wheel.arm(later.expired, 7)
     with caplog.at_level(logging.ERROR):
         wheel.advance(1.0)
     assert [one.heard for one in (*others, later)] == [1] * 9

@@ -54,7 +54,7 @@ def test_it_ends_once_whatever_comes_after(has_response: bool) -> None:
     exchange.response_reset(Reason.PEER_RESET)
     exchange.request_reset(Reason.PEER_RESET)
     exchange.request_refused(400, "late")
-    exchange.expired()
+    exchange.response_too_late()
     exchange.reply(response_head(200, 0), Reason.COMPLETE)
     assert observer.told == told == ["PEER_CLOSED"] and len(client.reset_by) == 1
     assert not server.reset_by and exchange.reason is Reason.PEER_CLOSED
@@ -149,14 +149,14 @@ def test_a_deadline_is_dropped_by_the_head_and_by_the_end() -> None:
     wheel = Wheel(0.1, 0.0)
     for is_answered in (True, False):
         exchange, server, _, _ = begun()
-        bucket = exchange.deadline = wheel.arm(exchange, 5)
+        timer = exchange.deadline = wheel.arm(exchange.response_too_late, 5)
         if is_answered:
             exchange.response_head(response_head(), False)
         else:
             exchange.cancel(Reason.CANCELLED)
-        assert exchange.deadline is None and exchange not in bucket
+        assert exchange.deadline is None and not timer.is_armed
     exchange, server, _, _ = begun()
-    exchange.deadline = wheel.arm(exchange, wheel.ticks(1.0))
+    exchange.deadline = wheel.after(1.0, exchange.response_too_late)
     wheel.advance(2.0)
     assert server.head is not None and server.head.status == 504
 

@@ -48,7 +48,7 @@ class StrictPair(Pair):
         observer = FakeObserver()
         self.observers.append(observer)
         exchange.observer = observer
-        exchange.deadline = self.wheel.arm(exchange, self.wheel.ticks(5.0))
+        exchange.deadline = self.wheel.after(5.0, exchange.response_too_late)
 
 
 GET_A = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -201,7 +201,7 @@ def test_no_response_in_time_is_a_504() -> None:
     pair = Pair()
     pair.server.feed(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
     exchange = pair.stage.exchanges[0]
-    exchange.deadline = pair.wheel.arm(exchange, pair.wheel.ticks(1.0))
+    exchange.deadline = pair.wheel.after(1.0, exchange.response_too_late)
     pair.advance(0.9)
     assert not pair.wire.written
     pair.advance(0.4)

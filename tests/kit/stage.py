@@ -70,7 +70,7 @@ class Concrete:
             return
         endpoint.load.pending += 1
         exchange.observer = endpoint
-        exchange.deadline = self._wheel.arm(exchange, self._ticks)
+        exchange.deadline = self._wheel.arm(exchange.response_too_late, self._ticks)
         endpoint.pool.open(exchange)
 
     def _new_mark(self, authority: bytes) -> Field:

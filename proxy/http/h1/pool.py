@@ -14,7 +14,7 @@ from typing import Final
 
 from proxy.core import limits
 from proxy.core.reason import Reason
-from proxy.core.timers import Expires, Wheel
+from proxy.core.timers import Timer, Wheel
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead
 from proxy.http.pool import ClientConnection, Pool
@@ -38,7 +38,7 @@ class Line:
 
 
 class H1Pool(Pool):
-    __slots__ = ("_wheel", "_idle_timeout_s", "_max_idle", "_lines", "_homes", "_idle", "_sweep")
+    __slots__ = ("_wheel", "_idle_timeout_s", "_max_idle", "_lines", "_homes", "_idle", "_timer")
 
     def __init__(
         self,
@@ -55,7 +55,8 @@ class H1Pool(Pool):
         self._homes: dict[ClientConnection, Line | None] = {}
         """Each connection's line; None for one that is not to be used again."""
         self._idle = 0
-        self._sweep: set[Expires] | None = None
+        self._timer: Timer | None = None
+        """Of the next sweep, while a connection is idle."""
 
     def __len__(self) -> int:
         return len(self._homes)
@@ -89,8 +90,8 @@ class H1Pool(Pool):
             return
         line.ready[connection] = self._wheel.now()
         self._idle += 1
-        if self._sweep is None:
-            self._sweep = self._wheel.arm(self, self._wheel.ticks(self._idle_timeout_s))
+        if self._timer is None:
+            self._timer = self._wheel.after(self._idle_timeout_s, self._sweep)
 
     def retire(self, connection: ClientConnection) -> None:
         if connection not in self._homes:
@@ -109,8 +110,8 @@ class H1Pool(Pool):
         for connection in list(self._homes):
             connection.close()
 
-    def expired(self) -> None:
-        """Of the wheel: close what has been idle for too long, and come again for the next."""
+    def _sweep(self) -> None:
+        """Close what has been idle for too long, and come again for the next."""
         now = self._wheel.now()
         next_s = self._idle_timeout_s
         for line in list(self._lines.values()):
@@ -121,7 +122,7 @@ class H1Pool(Pool):
                     next_s = min(next_s, left_s)
                     break
                 connection.close()
-        self._sweep = self._wheel.arm(self, self._wheel.ticks(next_s)) if self._idle else None
+        self._timer = self._wheel.after(next_s, self._sweep) if self._idle else None
 
     def _line_of(self, request: RequestHead) -> Line | None:
         """None for an authority that is too long to be a key: its connection is used once."""

@@ -15,7 +15,7 @@ from proxy.core.codec import Wire
 from proxy.core.errors import ProtocolError
 from proxy.core.faults import Faults
 from proxy.core.reason import Reason
-from proxy.core.timers import Wheel
+from proxy.core.timers import Timer, Wheel
 from proxy.http.dates import date_line
 from proxy.http.exchange import Clock, Exchange, Stage
 from proxy.http.h1 import head as h1
@@ -24,7 +24,6 @@ from proxy.http.h1.body import BodyReader, last_chunk, write_chunk
 from proxy.http.h1.expect import asks_to_continue
 from proxy.http.h1.refusal import BAD_TARGET, refused
 from proxy.http.h1.repair import repaired
-from proxy.http.h1.slow_head import SlowHead
 from proxy.http.head import HTTP_1_0, TUNNEL, UNKNOWN, ResponseHead
 from proxy.http.headers import Field
 from proxy.http.linger import Linger
@@ -68,7 +67,8 @@ class H1Server:
         self._is_writable = True
         self._pauses = self._drained = 0
         self._faults = faults
-        self._slow_head: SlowHead | None = None
+        self._slow_head: Timer | None = None
+        """Armed while a head has begun and not ended; a client that is idle is ended only when descriptors are short."""
         self.head_timeout_s = limits.HEAD_S
 
     # ---- Codec
@@ -258,7 +258,7 @@ class H1Server:
                 raise
             return better
         if self._slow_head is not None:
-            self._slow_head = self._slow_head.stop()
+            self._slow_head.cancel()
         is_http_1_0 = self._is_http_1_0 = head.version == HTTP_1_0
         self._closes = block.closes or is_http_1_0
         self._is_head = head.method == b"HEAD"
@@ -281,12 +281,11 @@ class H1Server:
         if len(data) > limits.HEAD_BYTES:
             raise h1.over_limit(data)
         self._held = data
-        if self._slow_head is None and self._wheel is not None:
-            self._slow_head = SlowHead(self, self._wheel, self.head_timeout_s)
+        if self._wheel is not None and (self._slow_head is None or not self._slow_head.is_armed):
+            self._slow_head = self._wheel.after(self.head_timeout_s, self._head_too_slow)
         return b""
 
-    def head_too_slow(self) -> None:
-        self._slow_head = None
+    def _head_too_slow(self) -> None:
         self._held = b""
         self._refuse(ProtocolError("the head of the request did not end in time", Reason.SLOW_OPENING, 408))
 
@@ -386,7 +385,7 @@ class H1Server:
         self._held = b""
         self._body.close()
         if self._slow_head is not None:
-            self._slow_head = self._slow_head.stop()
+            self._slow_head.cancel()
 
     def __repr__(self) -> str:
         return f"H1Server {_STATES[self._state]} {self._exchange!r}"

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from proxy.core.errors import report_fault
-from proxy.core.timers import Expires, Wheel
+from proxy.core.timers import Timer, Wheel
 
 OPENING: Final = 0
 """The preface and SETTINGS, or the rest of a header block, do not come."""
@@ -38,29 +37,13 @@ class _Nobody:
 _NOBODY: Final = _Nobody()
 
 
-class Alarm:
-    __slots__ = ("bucket", "_rings", "_kind")
-
-    def __init__(self, rings: Rings, kind: int) -> None:
-        self.bucket: set[Expires] | None = None
-        self._rings = rings
-        self._kind = kind
-
-    def expired(self) -> None:
-        self.bucket = None
-        try:
-            self._rings.alarm(self._kind)
-        except Exception:
-            report_fault()
-
-
 class Alarms:
     __slots__ = ("wheel", "_rings", "_armed")
 
     def __init__(self, rings: Rings, wheel: Wheel | None) -> None:
         self._rings: Rings = rings
         self.wheel = wheel
-        self._armed: dict[int, Alarm] | None = None
+        self._armed: dict[int, Timer] | None = None
 
     def arm(self, kind: int, timeout_s: float) -> None:
         """Nothing if that kind runs already."""
@@ -70,18 +53,16 @@ class Alarms:
         armed = self._armed
         if armed is None:
             armed = self._armed = {}
-        alarm = armed.get(kind)
-        if alarm is None:
-            alarm = armed[kind] = Alarm(self._rings, kind)
-        if alarm.bucket is None:
-            alarm.bucket = wheel.arm(alarm, wheel.ticks(timeout_s))
+        timer = armed.get(kind)
+        if timer is None or not timer.is_armed:
+            armed[kind] = wheel.after(timeout_s, lambda: self._rings.alarm(kind))
 
     def disarm(self, kind: int) -> None:
         armed = self._armed
         if armed is not None:
-            alarm = armed.pop(kind, None)
-            if alarm is not None and alarm.bucket is not None:
-                alarm.bucket.discard(alarm)
+            timer = armed.pop(kind, None)
+            if timer is not None:
+                timer.cancel()
 
     def clear(self) -> None:
         """The connection is gone."""
@@ -90,6 +71,5 @@ class Alarms:
         self.wheel = None
         self._rings = _NOBODY
         if armed is not None:
-            for alarm in armed.values():
-                if alarm.bucket is not None:
-                    alarm.bucket.discard(alarm)
+            for timer in armed.values():
+                timer.cancel()

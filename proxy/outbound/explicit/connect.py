@@ -14,7 +14,7 @@ from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.codec import Wire
 from proxy.core.reason import Reason
-from proxy.core.timers import Expires
+from proxy.core.timers import Timer
 from proxy.core.watch import Absent
 from proxy.http.linger import Linger
 from proxy.outbound.discover import Destination
@@ -48,8 +48,7 @@ class Connecting:
         self._held = held
         self._has_eof = False
         self._is_over = False
-        wheel = protocols.given.reactor.wheel
-        self._deadline: set[Expires] = wheel.arm(self, wheel.ticks(limits.DISCOVERY_S))
+        self._deadline: Timer = protocols.given.reactor.wheel.after(limits.DISCOVERY_S, self._not_heard_of)
 
     def begin(self) -> None:
         if self._held:
@@ -73,8 +72,8 @@ class Connecting:
     def close(self) -> None:
         self._wire.abort(Reason.SHUTDOWN)
 
-    def expired(self) -> None:
-        """Of the wheel: nobody says what the destination is."""
+    def _not_heard_of(self) -> None:
+        """Nobody says what the destination is."""
         self._over()
         self._destination.forget(self._known)
         self._wire.resume_reading()
@@ -82,7 +81,7 @@ class Connecting:
 
     def _over(self) -> None:
         self._is_over = True
-        self._deadline.discard(self)
+        self._deadline.cancel()
 
     def _known(self) -> None:
         if self._is_over:

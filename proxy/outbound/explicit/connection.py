@@ -22,7 +22,7 @@ from proxy.core.errors import ProtocolError
 from proxy.core.names import dns_name, searched
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
-from proxy.core.timers import Expires
+from proxy.core.timers import Timer
 from proxy.core.watch import Absent, Watch
 from proxy.http.exchange import Exchange
 from proxy.http.h1.block import header_block
@@ -147,11 +147,10 @@ class Opening:
 
     def __init__(self, wire: Wire, connection: ExplicitConnection) -> None:
         given = connection.protocols.given
-        wheel = given.reactor.wheel
         self._wire = wire
         self._connection = connection
         self._held = b""
-        self._deadline: set[Expires] = wheel.arm(self, wheel.ticks(given.config.outbound_detect_timeout_s))
+        self._deadline: Timer = given.reactor.wheel.after(given.config.outbound_detect_timeout_s, self._timed_out)
 
     def feed(self, data: bytes) -> None:
         held = self._held = self._held + data
@@ -186,15 +185,15 @@ class Opening:
     def is_idle(self) -> bool:
         return True
 
-    def expired(self) -> None:
-        """Of the wheel: a client that has nothing to ask holds no descriptor."""
+    def _timed_out(self) -> None:
+        """A client that has nothing to ask holds no descriptor."""
         self._connection.protocols.given.registry.faults("outbound").count_as("detection_timeout")
         self._wire.abort(Reason.CANCELLED)
 
     # ----
 
     def _over(self) -> None:
-        self._deadline.discard(self)
+        self._deadline.cancel()
 
     def _become_http(self, first: bytes, is_http2: bool) -> None:
         self._over()
@@ -329,20 +328,20 @@ class Parked:
         self._then = then
         self._rescue = rescue
         self._reactor = reactor
-        self._deadline: set[Expires] = reactor.wheel.arm(self, reactor.wheel.ticks(limits.DISCOVERY_S))
+        self._deadline: Timer = reactor.wheel.after(limits.DISCOVERY_S, self._not_heard_of)
 
     def wait(self) -> None:
         self._exchange.observer = self
         self._destination.when_known(self._known)
 
-    def expired(self) -> None:
-        """Of the wheel: nobody says what the destination is."""
+    def _not_heard_of(self) -> None:
+        """Nobody says what the destination is."""
         self._destination.forget(self._known)
         self._exchange.observer = None
         self._rescue.fail(self._exchange, NOT_HEARD_OF, not_heard_of(self._destination))
 
     def _known(self) -> None:
-        self._deadline.discard(self)
+        self._deadline.cancel()
         self._exchange.observer = None
         self._exchange.sent_at = self._reactor.clock()
         self._then(self._exchange, self._destination)
@@ -351,7 +350,7 @@ class Parked:
         """Nothing answers while it waits."""
 
     def exchange_ended(self, exchange: Exchange) -> None:
-        self._deadline.discard(self)
+        self._deadline.cancel()
         self._destination.forget(self._known)
 
 

@@ -7,18 +7,18 @@ server; what is no TLS, or names nobody, ends the connection.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from proxy.core.codec import Wire
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
+from proxy.core.timers import Timer
 from proxy.tls.hello import Hello, judge_hello
 
 
 class HelloCodec:
     """Calls `on_named(sni, bytes)` once: hand the wire over there; or `on_failed(text)`, and aborts the wire."""
 
-    __slots__ = ("has_eof", "_wire", "_wheel", "_held", "_on_named", "_on_failed", "_deadline", "_is_over")
+    __slots__ = ("has_eof", "_wire", "_held", "_on_named", "_on_failed", "_deadline", "_is_over")
 
     def __init__(
         self,
@@ -30,11 +30,10 @@ class HelloCodec:
     ) -> None:
         self.has_eof = False
         self._wire = wire
-        self._wheel = reactor.wheel
         self._held = b""
         self._on_named = on_named
         self._on_failed = on_failed
-        self._deadline: set[Any] = self._wheel.arm(self, self._wheel.ticks(timeout_s))
+        self._deadline: Timer = reactor.wheel.after(timeout_s, self._timed_out)
         self._is_over = False
 
     def feed(self, data: bytes) -> None:
@@ -65,7 +64,7 @@ class HelloCodec:
     def is_idle(self) -> bool:
         return not self._is_over
 
-    def expired(self) -> None:
+    def _timed_out(self) -> None:
         self._fail("SNI detection timed out")
 
     def _fail(self, text: str) -> None:
@@ -76,4 +75,4 @@ class HelloCodec:
 
     def _end(self) -> None:
         self._is_over = True
-        self._deadline.discard(self)
+        self._deadline.cancel()
