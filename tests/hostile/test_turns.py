@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from functools import cache
 from threading import Thread
 
 import hpack
 import pytest
+from hpack.huffman import HuffmanEncoder
+from hpack.huffman_constants import REQUEST_CODES, REQUEST_CODES_LENGTH
 
+from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.http.h2 import frame
+from proxy.http.headers import integer
 from tests.field import app as field_app
 from tests.field.http2 import INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, Http2, Serving, Stream, request
 from tests.field.wire import Ended, Peer
@@ -107,6 +113,17 @@ def in_http_2(where: Addr, pieces: Callable[[hpack.Encoder], Iterator[bytes]]) -
     flooder.sock.close()
 
 
+START = b"\x82\x86\x84\x41\x01a"
+"""The pseudo-headers of a GET."""
+
+
+@cache
+def huffman(text: bytes) -> bytes:
+    """As an HPACK string literal."""
+    octets = HuffmanEncoder(REQUEST_CODES, REQUEST_CODES_LENGTH).encode(text)
+    return integer(len(octets), 7, 128) + octets
+
+
 def requests(encoder: hpack.Encoder) -> Iterator[bytes]:
     fields = [(":method", "GET"), (":scheme", "http"), (":authority", "app.ns"), (":path", "/")]
     yield b"".join(frame.header_frames(2 * n + 1, encoder.encode(fields), True) for n in range(400))
@@ -120,12 +137,32 @@ def refused(encoder: hpack.Encoder) -> Iterator[bytes]:
 
 def new_fields(encoder: hpack.Encoder) -> Iterator[bytes]:
     """A block of 250 kB, all of it fields that nobody has met."""
-    block = b"\x82\x86\x84\x41\x01a" + b"".join(b"\x40\x01x\x06%06d" % number for number in range(25_000))
-    parts = [block[start : start + 16384] for start in range(0, len(block), 16384)]
-    yield frame.header(len(parts[0]), frame.HEADERS, 1, 1) + parts[0]
-    for part in parts[1:-1]:
-        yield frame.header(len(part), frame.CONTINUATION, 0, 1) + part
-    yield frame.header(len(parts[-1]), frame.CONTINUATION, 4, 1) + parts[-1]
+    yield frame.header_frames(1, START + b"".join(b"\x40\x01x\x06%06d" % number for number in range(25_000)), True)
+
+
+@cache
+def many_fields(index: bytes, numbers: range) -> bytes:
+    return b"".join(index + huffman(b"%040d" % number) for number in numbers)
+
+
+def long_blocks(encoder: hpack.Encoder) -> Iterator[bytes]:
+    """As many new fields as a block may have, or as long a one, in Huffman code: each is decoded whole and answered with 431."""
+    count = limits.HEADER_BLOCK_FIELDS - 4
+    for turn in range(2):
+        fields = many_fields(b"\x50", range(turn * count, turn * count + count))
+        yield frame.header_frames(4 * turn + 1, START + fields, True)
+        yield frame.header_frames(4 * turn + 3, START + b"\x50" + huffman(b"~;<>^" * 15_000), True)
+
+
+def full_heads(encoder: hpack.Encoder) -> Iterator[bytes]:
+    """Good requests, each with as many fields as it may have, new ones or of the static table."""
+    numbers = itertools.count()
+    count = limits.HEAD_FIELDS - 4
+    for stream in range(1, 201, 4):
+        fields = b"".join(b"\x00\x01x\x06%06d" % next(numbers) for _ in range(count))
+        yield frame.header_frames(stream, START + fields, True) + frame.header_frames(
+            stream + 2, START + b"\x90" * count, True
+        )
 
 
 def pings(encoder: hpack.Encoder) -> Iterator[bytes]:
@@ -142,6 +179,17 @@ def pipelined(where: Addr) -> None:
     """What a stage answers at once: requests whose target no method may have."""
     with connected(where) as sock, contextlib.suppress(OSError):
         sock.sendall(b"GET * HTTP/1.1\r\nhost: app.ns\r\n\r\n" * 8000)
+        sock.shutdown(socket.SHUT_WR)
+        while sock.recv(1 << 18):
+            pass
+
+
+def pipelined_heads(where: Addr) -> None:
+    numbers = itertools.count()
+    with connected(where) as sock, contextlib.suppress(OSError):
+        for _ in range(200):
+            lines = b"".join(b"x: %d\r\n" % next(numbers) for _ in range(limits.HEAD_FIELDS - 1))
+            sock.sendall(b"GET * HTTP/1.1\r\nhost: app.ns\r\n%b\r\n" % lines)
         sock.shutdown(socket.SHUT_WR)
         while sock.recv(1 << 18):
             pass
@@ -173,9 +221,12 @@ CLIENTS: dict[str, Callable[[Addr], None]] = {
     "requests in one write": lambda where: in_http_2(where, requests),
     "requests that break the form": lambda where: in_http_2(where, refused),
     "a header block of new fields": lambda where: in_http_2(where, new_fields),
+    "header blocks as long as may be": lambda where: in_http_2(where, long_blocks),
+    "heads of many fields": lambda where: in_http_2(where, full_heads),
     "PING": lambda where: in_http_2(where, pings),
     "DATA of one octet": lambda where: in_http_2(where, tiny_data),
     "pipelined requests": pipelined,
+    "pipelined heads of many fields": pipelined_heads,
     "chunks of one octet": chunks,
     "hellos": half_open,
 }
@@ -216,6 +267,23 @@ def by_settings(peer: Peer) -> None:
     with contextlib.suppress(OSError):
         for piece in settings_by_one(2000):
             peer.send(piece)
+    app.end()
+
+
+def by_blocks(peer: Peer) -> None:
+    """Informational responses, each with as many new fields as a head may have, then heads over the limit."""
+    app = Http2(peer, False, settings={MAX_CONCURRENT_STREAMS: 1000})
+    app.wait(lambda: len(app.streams) >= 4)
+    numbers = itertools.count()
+    count = limits.HEADER_BLOCK_FIELDS - 1
+    with contextlib.suppress(OSError):
+        for stream in range(1, 9, 2):
+            for _ in range(20):
+                fields = b"".join(b"\x00\x01x\x06%06d" % next(numbers) for _ in range(limits.HEAD_FIELDS - 1))
+                peer.send(frame.header_frames(stream, b"\x08\x03103" + fields, False))
+        for stream in range(1, 9, 2):
+            fields = many_fields(b"\x50", range((stream & 2) * count, (stream & 2) * count + count))
+            peer.send(frame.header_frames(stream, b"\x88" + fields, True))
     app.end()
 
 
@@ -264,3 +332,18 @@ def test_a_hostile_http_2_endpoint(topology: Topology, way: str) -> None:
         client.wait(lambda: all(stream.heads or stream.is_over for stream in streams))
         client.peer.close()
         assert topology.metric(way, "sponson_connection_faults_total", 'reason="control_flood"')
+
+
+@pytest.mark.parametrize("way", [OUT, IN])
+def test_an_http_2_endpoint_that_sends_long_header_blocks(topology: Topology, way: str) -> None:
+    with (
+        field_app.App(by_blocks) as app,
+        App() as other,
+        topology.way(way, app.port) as where,
+        topology.way(way, other.port) as elsewhere,
+        watched(topology, elsewhere),
+    ):
+        client = Http2(Peer.connect(where))
+        streams = [client.begin(request(b"/")) for _ in range(4)]
+        client.wait(lambda: all(stream.heads or stream.is_over for stream in streams))
+        client.peer.close()

@@ -9,6 +9,7 @@ from proxy.core.reason import Reason
 from proxy.core.timers import Wheel
 from proxy.http.exchange import Exchange
 from proxy.http.h1.client import H1Client
+from proxy.http.h1.head import SHARE_SHIFT
 from proxy.http.h1.server import H1Server
 from proxy.http.head import RequestHead
 from proxy.http.pool import Pool
@@ -31,6 +32,15 @@ def test_pipelined_requests_beyond_the_share_wait_with_reading_paused() -> None:
     assert len(stage.exchanges) == limits.TURN_HEADS and wire.is_paused
     assert wire.take().count(b"HTTP/1.1 200") == 100
     assert wire.turns == 3 and not wire.is_paused
+
+
+def test_long_heads_take_more_of_a_share() -> None:
+    server, wire, stage = served()
+    head = GET[:-2] + b"a:\r\n" * 200 + b"\r\n"
+    assert 1 << SHARE_SHIFT < len(head) < 2 << SHARE_SHIFT
+    server.feed(head * 100)
+    assert len(stage.exchanges) == limits.TURN_HEADS // 2 and wire.is_paused
+    assert wire.take().count(b"HTTP/1.1 200") == 100
 
 
 def test_the_end_of_a_client_comes_behind_what_it_said() -> None:
@@ -106,6 +116,14 @@ def test_informational_responses_of_an_endpoint_beyond_the_share_wait() -> None:
     dialled.wire.give_turns()
     assert len(dialled.front.informational) == 1000 and dialled.front.status == 204
     assert not dialled.wire.is_paused and not dialled.wire.is_over
+
+
+def test_long_informational_responses_take_more_of_a_share() -> None:
+    dialled = Dialled()
+    dialled.client.feed(b"HTTP/1.1 103 Early Hints\r\n%b\r\n" % (b"a:\r\n" * 200) * 100)
+    assert len(dialled.front.informational) == limits.TURN_HEADS // 2
+    dialled.wire.give_turns()
+    assert len(dialled.front.informational) == 100
 
 
 def test_a_stage_gives_an_exchange_up_while_its_chunks_wait() -> None:

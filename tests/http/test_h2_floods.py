@@ -98,6 +98,51 @@ def test_continuations_without_end() -> None:
     assert goaway_code(got) == CALM and client.wire.aborted is Reason.HEADER_FLOOD
 
 
+BLOCKS = {
+    "new fields": b"".join(b"\x40\x01x\x06%06d" % number for number in range(3000)),
+    "fields of two octets": b"\x50\x00" * 3000,
+    "fields of one octet": b"\x90" * 3000,
+    "fields that are never indexed": b"\x1f\x01\x00" * 3000,
+    "size updates": b"\x3f\xe1\x1f" * 3000,
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+@pytest.mark.parametrize("has_continuations", [False, True])
+def test_a_header_block_of_too_many_fields_is_not_decoded(name: str, has_continuations: bool) -> None:
+    block = BLOCKS[name]
+    size = 1000 if has_continuations else 16384
+    parts = [block[start : start + size] for start in range(0, len(block), size)]
+    data = raw(1, 0 if parts[1:] else 4, 1, parts[0])
+    data += b"".join(raw(9, 4 if one is parts[-1] else 0, 1, one) for one in parts[1:])
+    client = Client()
+    got = client.send(data)
+    assert goaway_code(got) == CALM and client.wire.aborted is Reason.HEADER_FLOOD
+    assert client.server.decoder._size == 0, "none of its fields came into the table"
+    server = Server()
+    server.request()
+    got = server.send(frame.settings([]) + data)
+    assert goaway_code(got) == CALM and server.wire.aborted is Reason.HEADER_FLOOD
+    assert server.client.decoder._size == 0
+
+
+def test_a_list_that_is_merely_too_long_is_decoded_and_refused() -> None:
+    client = Client()
+    got = client.send(raw(1, 5, 1, b"\x82\x86\x84" + b"\x50\x00" * (limits.HEADER_BLOCK_FIELDS - 3)))
+    assert goaway_code(got) is None
+    assert [one.kind for one in got] == [frame.HEADERS]
+    assert client.server.decoder.decode(got[0].payload)[0].value == b"431"
+    client.head(3)
+    assert len(client.stage.exchanges) == 1, "the connection goes on"
+
+
+def test_trailers_are_limited_in_number_as_heads_are() -> None:
+    client = Client()
+    client.head(1, POST, end=False)
+    got = client.head(1, [(b"x-%d" % number, b"") for number in range(limits.HEAD_FIELDS + 1)])
+    assert reset_codes(got) and client.stage.sinks[0].reset_for is Reason.TRAILERS_LIMIT
+
+
 FLOODS = {
     "ping": raw(6, 0, 0, bytes(8)),
     "ping answers": raw(6, 1, 0, bytes(8)),
@@ -289,7 +334,7 @@ def test_hpack_bomb() -> None:
     value = b"v" * 4000
     client.head(1, [*GET, (b"bomb", value)])
     tracemalloc.start()
-    got = client.send(frame.header_frames(3, b"\xbe" * 16000, True))
+    got = client.send(frame.header_frames(3, b"\xbe" * limits.HEADER_BLOCK_FIELDS, True))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2_000_000, "references, not copies"

@@ -57,11 +57,23 @@ def test_responses_take_turns_too() -> None:
 def test_a_long_header_block_is_a_turn_of_its_own() -> None:
     client = Client()
     block = client.encoder.encode([*GET, (b"x-long", b"v" * 60_000)])
-    parts = [block[start : start + 16384] for start in range(0, len(block), 16384)]
+    parts = [block[:1000], *[block[start : start + 16384] for start in range(1000, len(block), 16384)]]
     data = raw(1, 1, 1, parts[0]) + b"".join(raw(9, 0, 1, one) for one in parts[1:-1]) + raw(9, 4, 1, parts[-1])
     client.server.feed(data + PING)
     assert not client.wire.written and len(client.stage.exchanges) == 1
     assert [one.kind for one in client.take()] == [frame.PING]
+
+
+def test_long_heads_take_more_of_a_share() -> None:
+    client = Client(answers=True)
+    client.head(1)
+    block = client.encoder.encode(GET) + b"\x90" * 200  # so many fields, each of one octet
+    assert 192 <= len(block) < 256
+    client.server.feed(b"".join(frame.header_frames(3 + 2 * number, block, True) for number in range(100)))
+    share = limits.TURN_FRAMES // limits.TURN_HEADS + 3
+    assert len(client.stage.exchanges) == 1 + -(-limits.TURN_FRAMES // share) and client.wire.is_paused
+    client.wire.give_turns()
+    assert len(client.stage.exchanges) == 101 and not client.wire.is_paused
 
 
 def test_a_window_that_opens_for_many_streams_lets_them_go_in_turns() -> None:

@@ -93,11 +93,12 @@ class H1Client:
             while data:
                 state = self._state
                 if state == _HEAD:
-                    if not heads_left:  # informational responses, since a final one ends this loop
+                    if heads_left <= 0:  # informational responses, since a final one ends this loop
                         self._wait_turn(data)
                         break
-                    heads_left -= 1
+                    size = len(data)
                     data = self._read_head(data)
+                    heads_left -= 1 + (size - len(data) >> h1.SHARE_SHIFT)
                 elif state == _BODY:
                     data = self._body.feed(data)
                     if self._body.has_rest:

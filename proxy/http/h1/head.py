@@ -18,6 +18,10 @@ from proxy.http.h1.block import HeaderBlock, TransferCodings
 from proxy.http.head import HTTP_1_0, HTTP_1_1, TUNNEL, UNKNOWN, RequestHead, ResponseHead
 from proxy.http.headers import CONTENT_LENGTH, field, is_authority
 
+SHARE_SHIFT: Final = 9
+"""A head takes the share of one more (of `limits.TURN_HEADS`) for every 512 octets that it has: they may be as many as a
+hundred fields."""
+
 _request_line = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([\x21-\x7e\x80-\xff]+) HTTP/1\.([01])").fullmatch
 _other_version = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+ [\x21-\x7e\x80-\xff]+ HTTP/[0-9]\.[0-9]").fullmatch
 _status_line = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: ([\t\x20-\x7e\x80-\xff]*))?").fullmatch

@@ -221,11 +221,12 @@ class H1Server:
                 if state == _HEAD:
                     if not self._is_writable:  # it sends requests and does not read answers
                         data = self._hold(data)
-                    elif not heads_left:
+                    elif heads_left <= 0:
                         data = self._wait_turn(data)
                     else:
-                        heads_left -= 1
+                        size = len(data)
                         data = self._read_head(data)
+                        heads_left -= 1 + (size - len(data) >> h1.SHARE_SHIFT)
                 elif state == _BODY:
                     data = self._body.feed(data)
                     if self._body.has_rest:
@@ -338,9 +339,8 @@ class H1Server:
         else:
             head = refused(error, self._faults)
             if self._state == _HEAD:
-                self._wire.write(
-                    h1.write_response(head, date_line(head, self._clock()) + b"Connection: close\r\n\r\n", False)
-                )
+                framing = date_line(head, self._clock()) + b"Connection: close\r\n\r\n"
+                self._wire.write(h1.write_response(head, framing, False))
             self._finish()
 
     def _response_ended(self) -> None:

@@ -38,6 +38,9 @@ SELF_DEPENDENT: Final = 256
 
 _HEAD_SHARE: Final = limits.TURN_FRAMES // limits.TURN_HEADS - 1
 """What a head takes of a turn's share beside one frame's."""
+_BLOCK_SHIFT: Final = 6
+"""And it takes one frame's more for every 64 octets of its block, which may be as many fields: 16 KiB of header blocks
+use a turn up. A block over several frames ends its turn anyway."""
 _FRAMING_FLAGS: Final = END_HEADERS | PADDED | PRIORITY_FLAG
 _NO_SETTINGS: Final = -1
 """`block_id` until the peer's SETTINGS, which must come first (RFC 9113 section 3.4)."""
@@ -260,7 +263,7 @@ class H2Connection:
                 if not self.is_writable and len(self.streams) >= limits.UNREAD_STREAMS and not self.is_client:
                     self._stop()
                     break
-                share -= _HEAD_SHARE
+                share -= _HEAD_SHARE + (length >> _BLOCK_SHIFT)
                 if flags & _FRAMING_FLAGS == END_HEADERS and stream_id:
                     self.receive_block(data[start:end], flags, stream_id)
                 else:

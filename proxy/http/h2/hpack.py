@@ -1,8 +1,8 @@
 """HPACK's decoder (RFC 7541) on interned fields: octets in, fields found; hpack_encoder.py is the other way.
 
 A value travels as the literal octets it came in, and is known by its Field.
-Every fault of a block raises ProtocolError with COMPRESSION, and is the
-connection's.
+Every fault of a block raises ProtocolError with COMPRESSION, or HEADER_FLOOD
+if it has more fields than are decoded, and is the connection's.
 """
 
 from __future__ import annotations
@@ -58,6 +58,42 @@ def _read_integer(block: bytes, position: int, top: int) -> tuple[int, int]:
         shift += 7
         if shift > 28:
             raise ProtocolError("HPACK integer too long", Reason.COMPRESSION)
+
+
+def _literal_end(block: bytes, position: int) -> int:
+    """Where the string literal that begins here ends."""
+    length = block[position] & 127
+    position += 1
+    if length == 127:
+        length, position = _read_integer(block, position, 127)
+    position += length
+    if position > len(block):
+        raise ProtocolError("HPACK literal cut short", Reason.COMPRESSION)
+    return position
+
+
+def _check_count(block: bytes) -> None:
+    """HEADER_FLOOD if the block has more than HEADER_BLOCK_FIELDS fields, size updates included.
+
+    Only the lengths are looked at. This is done before anything is decoded, so that the loop that decodes counts nothing.
+    """
+    fields_left = limits.HEADER_BLOCK_FIELDS
+    position, size = 0, len(block)
+    while position < size:
+        if not fields_left:
+            raise ProtocolError("header block of too many fields", Reason.HEADER_FLOOD)
+        fields_left -= 1
+        first = block[position]
+        position += 1
+        is_literal = first & 0xC0 == 0x40 or first & 0xE0 == 0
+        top = 127 if first & 128 else 63 if first & 64 else 31 if first & 32 else 15
+        index = first & top
+        if index == top:
+            _, position = _read_integer(block, position, 0)
+        elif is_literal and not index:
+            position = _literal_end(block, position)
+        if is_literal:
+            position = _literal_end(block, position)
 
 
 def _no_field() -> Field:
@@ -127,6 +163,8 @@ class Decoder:
         self.has_changed = False
         self.is_familiar = True
         try:
+            if len(block) > limits.HEADER_BLOCK_FIELDS:  # a shorter one cannot hold more
+                _check_count(block)
             fields = self._decode(block)
         except IndexError:
             raise ProtocolError("HPACK block cut short or index beyond the table", Reason.COMPRESSION) from None
@@ -165,10 +203,10 @@ class Decoder:
                 is_steady = is_steady and index < 62
             else:
                 start = position
-                position = self._literal_end(block, position)
+                position = _literal_end(block, position)
                 name = _name_of(block[start:position])
             start = position
-            position = self._literal_end(block, position)
+            position = _literal_end(block, position)
             if first & 0xF0 == 0x10:
                 is_steady = False
                 fields.append(judge_literal(name, block[start:position], True))
@@ -238,16 +276,6 @@ class Decoder:
         if self._share is not None:
             self._share.close()
             self._share = None
-
-    def _literal_end(self, block: bytes, position: int) -> int:
-        length = block[position] & 127
-        position += 1
-        if length == 127:
-            length, position = _read_integer(block, position, 127)
-        position += length
-        if position > len(block):
-            raise ProtocolError("HPACK literal cut short", Reason.COMPRESSION)
-        return position
 
     def _insert(self, new: Field) -> None:
         self._evict(self._max_size - new.size)

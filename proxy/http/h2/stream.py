@@ -247,7 +247,7 @@ class H2Stream:
         """Fields of framing, routing, trust and the mesh are dropped (RFC 9110 section 6.5.1); what no message may hold is refused."""
         if self.body_left > 0:
             raise ProtocolError("body does not match content-length")
-        if sum([one.size for one in fields]) > limits.HEAD_BYTES:
+        if len(fields) > limits.HEAD_FIELDS or sum([one.size for one in fields]) > limits.HEAD_BYTES:
             raise ProtocolError(Reason.TRAILERS_LIMIT.value, Reason.TRAILERS_LIMIT)
         kept: list[Field] = []
         for one in fields:
