@@ -58,6 +58,18 @@ class Codec(Protocol):
         """Shut down gracefully: finish what runs, take nothing new (HTTP/2: GOAWAY; an idle connection ends at once)."""
 
 
+def hand_over(wire: Wire, codec: Codec, first: bytes, has_eof: bool) -> None:
+    """Give a wire to the codec that its first bytes were found to be for: with those bytes, and the end if it has come.
+
+    Whoever hands a wire over after it was read from does it here, so that neither is lost.
+    """
+    wire.hand_over(codec)
+    if first:
+        codec.feed(first)
+    if has_eof:
+        codec.eof()
+
+
 class Closed:
     """The codec of a connection that is over. Connection and codec point at each other while they live; a connection that
     is lost hands itself over to this one, so that both are freed by their references and wait for no collector."""

@@ -49,7 +49,7 @@ class AdminServer:
     def serve(self, arrival: Arrival, wire: Wire) -> Codec:
         return detect(arrival, wire, _DETECT_TIMEOUT_S, self._detected)
 
-    def _detected(self, arrival: Arrival, wire: Wire, detection: Detection, first_bytes: bytes) -> Codec | None:
+    def _detected(self, arrival: Arrival, wire: Wire, detection: Detection) -> Codec | None:
         tls = arrival.tls
         if detection is Detection.ERROR:
             arrival.fail(IO, "socket closed before protocol detection")

@@ -19,7 +19,8 @@ from proxy.inbound.arrival import Arrival
 from proxy.inbound.http import serve_http1, serve_http2
 from proxy.inbound.opaque import forward
 from proxy.inbound.parts import GATEWAY_DOMAIN, IO, UNEXPECTED, Parts
-from proxy.transport.header import HeaderCodec, TransportHeader
+from proxy.transport.first_bytes import FirstBytes, Opened, Unreadable
+from proxy.transport.header import HEADER, TransportHeader
 
 
 class DirectServer:
@@ -42,20 +43,16 @@ class DirectServer:
         if arrival.alpn != ALPN:
             return _refuse(arrival, wire, "direct connections require transport header negotiation")
 
-        def on_header(header: TransportHeader, rest: bytes) -> None:
+        def on_read(found: tuple[TransportHeader, bytes] | Unreadable, first: bytes) -> Opened | Reason:
+            if isinstance(found, Unreadable):
+                arrival.fail(IO, found.text)
+                arrival.fault("transport_header")
+                return found.reason
+            header, rest = found
             codec = self._route(arrival, wire, header)
-            if codec is None:
-                wire.abort(Reason.CANCELLED)
-                return
-            wire.hand_over(codec)
-            if rest:
-                codec.feed(rest)
+            return Reason.CANCELLED if codec is None else Opened(codec, rest)
 
-        def on_failed(text: str) -> None:
-            arrival.fail(IO, text)
-            arrival.fault("transport_header")
-
-        return HeaderCodec(wire, self._parts.reactor, self.tls_timeout_s, on_header, on_failed)
+        return FirstBytes(wire, self._parts.reactor.wheel, HEADER, self.tls_timeout_s, on_read)
 
     def _route(self, arrival: Arrival, wire: Wire, header: TransportHeader) -> Codec | None:
         """Whom the header names; None if nobody, which was counted."""

@@ -19,7 +19,8 @@ from proxy.inbound.http import serve_http1, serve_http2
 from proxy.inbound.opaque import forward
 from proxy.inbound.parts import IO, Parts
 from proxy.policy.server import GRPC, HTTP_1, HTTP_2, OPAQUE, TLS, ServerPolicy
-from proxy.transport.detect import DetectCodec, Detection
+from proxy.transport.detect import DETECT_HTTP, Detection
+from proxy.transport.first_bytes import FirstBytes, Opened
 
 _log: Final = logger(__name__)
 
@@ -52,7 +53,7 @@ class AppServer:
         timeout_s = self._parts.config.inbound_detect_timeout_s if protocol == HTTP_1 else policy.detect_timeout_s
         return detect(arrival, wire, timeout_s, self._detected)
 
-    def _detected(self, arrival: Arrival, wire: Wire, detection: Detection, first_bytes: bytes) -> Codec | None:
+    def _detected(self, arrival: Arrival, wire: Wire, detection: Detection) -> Codec | None:
         if detection is Detection.ERROR:
             arrival.fail(IO, "socket closed before protocol detection")
             return None
@@ -76,7 +77,7 @@ class AppServer:
         return forward(arrival, wire)
 
 
-Detected = Callable[[Arrival, Wire, Detection, bytes], "Codec | None"]
+Detected = Callable[[Arrival, Wire, Detection], "Codec | None"]
 """Whom the connection goes to; None: it is over, and was counted."""
 
 
@@ -92,18 +93,10 @@ def detect(arrival: Arrival, wire: Wire, timeout_s: float, on_detected: Detected
     }
     duration = registry.histogram("inbound_tcp_detect_http_duration_seconds", server_labels)
 
-    def detected(detection: Detection, first_bytes: bytes) -> None:
+    def detected(detection: Detection, first_bytes: bytes) -> Opened | Reason:
         counters[detection].add()
         duration.observe(clock() - began_at)
-        codec = on_detected(arrival, wire, detection, first_bytes)
-        if codec is None:
-            wire.abort(Reason.PEER_CLOSED)
-            return
-        wire.hand_over(codec)
-        if first_bytes:
-            codec.feed(first_bytes)
-        if detecting.has_eof:
-            codec.eof()
+        codec = on_detected(arrival, wire, detection)
+        return Reason.PEER_CLOSED if codec is None else Opened(codec, first_bytes)
 
-    detecting = DetectCodec(wire, arrival.parts.reactor, timeout_s, detected)
-    return detecting
+    return FirstBytes(wire, arrival.parts.reactor.wheel, DETECT_HTTP, timeout_s, detected)

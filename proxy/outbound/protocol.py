@@ -17,6 +17,7 @@ from proxy.core.addr import Addr
 from proxy.core.codec import Codec, Wire
 from proxy.core.drain import end_if_idle
 from proxy.core.errors import report_fault
+from proxy.core.reason import Reason
 from proxy.core.timers import Timer
 from proxy.core.watch import Absent
 from proxy.http.exchange import Stage
@@ -28,11 +29,13 @@ from proxy.outbound.http.logical import HttpRouter
 from proxy.outbound.http.rescue import Rescue
 from proxy.outbound.numbers import ParentNumbers, TargetNumbers
 from proxy.outbound.opaque.logical import OpaqueRouter
-from proxy.outbound.opaque.sni import HelloCodec
+from proxy.outbound.opaque.sni import SNI
 from proxy.outbound.opaque.tunnel import Tunnel
 from proxy.policy.client import DETECT, HTTP_1, HTTP_2, OPAQUE, TLS, ClientPolicy
+from proxy.tls.hello import Hello
 from proxy.transport.connection import serve_plain
-from proxy.transport.detect import DetectCodec, Detection
+from proxy.transport.detect import DETECT_HTTP, Detection
+from proxy.transport.first_bytes import FirstBytes, Opened, Unreadable
 
 _LOOK_S: Final = 1.0
 """How often a connection that waits for its destination is asked whether its client is still there."""
@@ -103,43 +106,34 @@ class Protocols:
         clock = self.given.reactor.clock
         began_at = clock()
 
-        def detected(detection: Detection, first: bytes) -> None:
+        def detected(detection: Detection, first: bytes) -> Opened | Reason:
             numbers.count_detection(detection, clock() - began_at)
             if detection is Detection.ERROR:
                 self.target_numbers(destination, target).count_error("unexpected")
-                return
+                return Reason.PEER_CLOSED
             if detection in (Detection.HTTP1, Detection.HTTP2):
                 codec = self.http(wire, destination, detection is Detection.HTTP2)
             else:
                 if detection is Detection.READ_TIMEOUT:
                     _log.info("No bytes from the client of %s in time: taken for opaque", target)
                 codec = self.opaque(wire, destination, target)
-            wire.hand_over(codec)
-            if first:
-                codec.feed(first)
-            if detecting.has_eof:
-                codec.eof()
+            return Opened(codec, first)
 
         timeout_s = self.given.config.outbound_detect_timeout_s
-        detecting = DetectCodec(wire, self.given.reactor, timeout_s, detected)
-        return detecting
+        return FirstBytes(wire, self.given.reactor.wheel, DETECT_HTTP, timeout_s, detected)
 
     def tls(self, wire: Wire, destination: Destination, target: Addr) -> Codec:
         """The app speaks TLS to its server, not to us: only the name in its ClientHello is read."""
 
-        def named(sni: str, first: bytes) -> None:
-            codec = self.opaque(wire, destination, target, sni)
-            wire.hand_over(codec)
-            codec.feed(first)
-            if hello.has_eof:
-                codec.eof()
-
-        def failed(text: str) -> None:
+        def named(found: Hello | Unreadable, first: bytes) -> Opened | Reason:
+            if isinstance(found, Hello):
+                return Opened(self.opaque(wire, destination, target, found.sni), first)
             self.target_numbers(destination, target).count_error("unexpected")
-            _log.info("Connection to %s closed: %s", target, text)
+            _log.info("Connection to %s closed: %s", target, found.text)
+            return found.reason
 
-        hello = HelloCodec(wire, self.given.reactor, self.given.config.outbound_detect_timeout_s, named, failed)
-        return hello
+        timeout_s = self.given.config.outbound_detect_timeout_s
+        return FirstBytes(wire, self.given.reactor.wheel, SNI, timeout_s, named)
 
     def codec(self, wire: Wire, destination: Destination, target: Addr) -> Codec:
         """Of a wire whose client is about to speak."""

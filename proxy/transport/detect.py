@@ -1,7 +1,7 @@
 """HTTP detection: what the first bytes of a connection are (docs/linkerd/inbound.md, section 2).
 
 `sniff` is Linkerd's rule on one read, fewer than 14 bytes included.
-Where that rule would take a slow HTTP client for opaque TCP, DetectCodec
+Where that rule would take a slow HTTP client for opaque TCP, DetectRule
 departs from it for the client's good: as long as all bytes so far are the
 beginning of an HTTP request, it waits for more, for PATIENCE_S at most.
 """
@@ -9,14 +9,11 @@ beginning of an HTTP request, it waits for more, for PATIENCE_S at most.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from enum import Enum
 from typing import Final, Literal
 
-from proxy.core.codec import Wire
-from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
-from proxy.core.timers import Timer
+from proxy.transport.first_bytes import Came, Rule
 
 PATIENCE_S: Final = 0.2
 """How long a beginning of HTTP that is too short to tell may grow; not longer, since it may be a protocol
@@ -80,69 +77,23 @@ _DETECTIONS: Final[dict[str, Detection]] = {
 }
 
 
-class DetectCodec:
-    """Calls `on_detected(detection, first_bytes)` once: hand the wire over to a codec there, feed it the bytes, and
-    `eof` if `has_eof` says so. After ERROR the wire is aborted here."""
+class DetectRule:
+    """HTTP by its first bytes, for `first_bytes.FirstBytes`."""
 
-    __slots__ = ("has_eof", "_wire", "_wheel", "_held", "_on_detected", "_deadline", "_patience")
+    __slots__ = ()
 
-    def __init__(
-        self, wire: Wire, reactor: Reactor, timeout_s: float, on_detected: Callable[[Detection, bytes], None]
-    ) -> None:
-        self.has_eof = False
-        self._wire = wire
-        self._wheel = reactor.wheel
-        self._held = b""
-        self._on_detected: Callable[[Detection, bytes], None] | None = on_detected
-        self._patience: Timer | None = None
-        self._deadline: Timer = self._wheel.after(timeout_s, self._timed_out)
+    @property
+    def patience_s(self) -> float:
+        return PATIENCE_S
 
-    def feed(self, data: bytes) -> None:
-        self._held += data
-        if not may_become_http(self._held):
-            self._say(_DETECTIONS[sniff(self._held)])
-        elif self._patience is None:
-            self._patience = self._wheel.after(PATIENCE_S, self._timed_out)
+    def judge(self, first: bytes, came: Came | Reason) -> Detection | None:
+        if came is Came.BYTES:
+            return None if may_become_http(first) else _DETECTIONS[sniff(first)]
+        if came is Came.TIMEOUT:
+            return Detection.NOT_HTTP if first else Detection.READ_TIMEOUT
+        if came is Came.END and first:
+            return _DETECTIONS[sniff(first)]
+        return Detection.ERROR
 
-    def eof(self) -> None:
-        self.has_eof = True
-        if self._held:
-            self._say(_DETECTIONS[sniff(self._held)])
-        else:
-            self._say(Detection.ERROR)
-            self._wire.abort(Reason.PEER_CLOSED)
 
-    def writable(self, is_writable: bool) -> None:
-        """Nothing is written here."""
-
-    def lost(self, reason: Reason) -> None:
-        self._say(Detection.ERROR)
-
-    def close(self) -> None:
-        """Nobody has understood it yet: it ends, and `on_detected` is not called."""
-        if self._on_detected is not None:
-            self._forget()
-            self._wire.abort(Reason.SHUTDOWN)
-
-    def is_idle(self) -> bool:
-        return True
-
-    def _timed_out(self) -> None:
-        self._say(Detection.NOT_HTTP if self._held else Detection.READ_TIMEOUT)
-
-    def _say(self, detection: Detection) -> None:
-        on_detected = self._on_detected
-        if on_detected is None:
-            return
-        held = self._held
-        self._forget()
-        on_detected(detection, held)
-
-    def _forget(self) -> None:
-        self._on_detected = None
-        self._held = b""
-        self._deadline.cancel()
-        patience = self._patience
-        if patience is not None:
-            self._patience = None
-            patience.cancel()
+DETECT_HTTP: Final[Rule[Detection]] = DetectRule()

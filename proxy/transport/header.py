@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple
 
-from proxy.core.codec import Wire
 from proxy.core.dial import ALPN
-from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
+from proxy.transport.first_bytes import Came, Rule, Unreadable
 
 PREFACE: Final = ALPN.encode() + b"\r\n\r\n"
 MESSAGE_BYTES: Final = 65536
@@ -159,75 +157,28 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     raise HeaderError("transport header has a number of more than ten bytes")
 
 
-class HeaderCodec:
-    """Reads the header of an accepted direct connection.
+class HeaderRule:
+    """The header of an accepted direct connection, for `first_bytes.FirstBytes`: with what follows it, or why there is none."""
 
-    `on_header(header, rest)` once: hand the wire over there and feed it the rest; or `on_failed(text)`, once, and the
-    wire is aborted.
-    """
+    __slots__ = ()
 
-    __slots__ = ("_wire", "_held", "_deadline", "_on_header", "_on_failed")
+    @property
+    def patience_s(self) -> float:
+        return 0.0
 
-    def __init__(
-        self,
-        wire: Wire,
-        reactor: Reactor,
-        timeout_s: float,
-        on_header: Callable[[TransportHeader, bytes], None],
-        on_failed: Callable[[str], None],
-    ) -> None:
-        self._wire = wire
-        self._held = b""
-        self._on_header: Callable[[TransportHeader, bytes], None] | None = on_header
-        self._on_failed = on_failed
-        self._deadline = reactor.wheel.after(timeout_s, self._timed_out)
+    def judge(self, first: bytes, came: Came | Reason) -> tuple[TransportHeader, bytes] | Unreadable | None:
+        if isinstance(came, Reason):
+            return Unreadable(came.value, came)
+        if came is Came.BYTES:
+            try:
+                return decode(first)
+            except HeaderError as error:
+                return Unreadable(str(error), Reason.PROTOCOL_ERROR)
+        if came is Came.TIMEOUT:
+            return Unreadable("Reading a transport header timed out", Reason.CANCELLED)
+        if len(first) < _PREFIX_BYTES:
+            return Unreadable("Connection did not include a transport header", Reason.PEER_CLOSED)
+        return Unreadable("Full header message not provided", Reason.PEER_CLOSED)
 
-    def feed(self, data: bytes) -> None:
-        on_header = self._on_header
-        if on_header is None:
-            return
-        self._held += data
-        try:
-            found = decode(self._held)
-        except HeaderError as error:
-            self._fail(str(error), Reason.PROTOCOL_ERROR)
-            return
-        if found is not None:
-            self._finish()
-            on_header(found[0], found[1])
 
-    def eof(self) -> None:
-        is_begun = len(self._held) >= _PREFIX_BYTES
-        text = "Full header message not provided" if is_begun else "Connection did not include a transport header"
-        self._fail(text, Reason.PEER_CLOSED)
-
-    def writable(self, is_writable: bool) -> None:
-        """Nothing is written here."""
-
-    def lost(self, reason: Reason) -> None:
-        if self._on_header is not None:
-            self._finish()
-            self._on_failed(reason.value)
-
-    def is_idle(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        """Nobody knows yet where it goes: it ends, and neither callback is called."""
-        if self._on_header is not None:
-            self._finish()
-            self._wire.abort(Reason.SHUTDOWN)
-
-    def _timed_out(self) -> None:
-        self._fail("Reading a transport header timed out", Reason.CANCELLED)
-
-    def _fail(self, text: str, reason: Reason) -> None:
-        if self._on_header is not None:
-            self._finish()
-            self._on_failed(text)
-            self._wire.abort(reason)
-
-    def _finish(self) -> None:
-        self._on_header = None
-        self._held = b""
-        self._deadline.cancel()
+HEADER: Final[Rule[tuple[TransportHeader, bytes] | Unreadable]] = HeaderRule()

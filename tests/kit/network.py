@@ -41,7 +41,8 @@ from proxy.policy.profile import Profile
 from proxy.tls.peer import TlsPeer
 from proxy.tls.session import serve_tls
 from proxy.transport.connection import serve_plain
-from proxy.transport.header import HeaderCodec, TransportHeader
+from proxy.transport.first_bytes import FirstBytes, Opened, Unreadable
+from proxy.transport.header import HEADER, TransportHeader
 from proxy.transport.listener import Listener, ListenOptions
 from tests.kit.certificates import credentials
 from tests.kit.environment import environment
@@ -236,21 +237,16 @@ class MeshedPeer:
         self.sessions.append(session)
         self.clients.append(peer)
         if peer.alpn:
-            return HeaderCodec(
-                session,
-                self._reactor,
-                5.0,
-                lambda header, rest: self._headed(session, header, rest),
-                self.failures.append,
-            )
-        return self._make_codec(session)
 
-    def _headed(self, session: Any, header: TransportHeader, rest: bytes) -> None:
-        self.headers.append(header)
-        codec = self._make_codec(session)
-        session.hand_over(codec)
-        if rest:
-            codec.feed(rest)
+            def read(found: tuple[TransportHeader, bytes] | Unreadable, first: bytes) -> Opened | Reason:
+                if isinstance(found, Unreadable):
+                    self.failures.append(found.text)
+                    return found.reason
+                self.headers.append(found[0])
+                return Opened(self._make_codec(session), found[1])
+
+            return FirstBytes(session, self._reactor.wheel, HEADER, 5.0, read)
+        return self._make_codec(session)
 
     def kill(self) -> None:
         """Gone at once, with every connection."""

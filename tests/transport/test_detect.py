@@ -5,22 +5,28 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.reason import Reason
-from proxy.transport.detect import DetectCodec, Detection, may_become_http, sniff
+from proxy.transport.detect import DETECT_HTTP, Detection, may_become_http, sniff
+from proxy.transport.first_bytes import FirstBytes, Opened
 from tests.kit import ListWire
-from tests.kit.sockets import Ticking
+from tests.kit.sockets import Recorder, Ticking
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 LONG_GET = b"GET /foo/bar/bar/blah HTTP/1.1\r\nHost: foob.example.com\r\nUser-Agent: a\r\n\r\n"
 
 
 class Detected:
-    """A DetectCodec and what it said."""
+    """What detection found."""
 
     def __init__(self, timeout_s: float = 10.0) -> None:
         self.wire = ListWire()
         self.ticking = Ticking()
         self.found: list[tuple[Detection, bytes]] = []
-        self.codec = DetectCodec(self.wire, self.ticking.reactor, timeout_s, lambda *found: self.found.append(found))
+        self.opened = Recorder(self.wire)
+        self.codec = FirstBytes(self.wire, self.ticking.reactor.wheel, DETECT_HTTP, timeout_s, self._detected)
+
+    def _detected(self, detection: Detection, first: bytes) -> Opened | Reason:
+        self.found.append((detection, first))
+        return Reason.PEER_CLOSED if detection is Detection.ERROR else Opened(self.opened, first)
 
     def after(self, *pieces: bytes) -> list[tuple[Detection, bytes]]:
         for piece in pieces:
@@ -149,7 +155,7 @@ def test_an_end_after_a_few_bytes() -> None:
     detected = Detected()
     detected.codec.feed(b"GET /")
     detected.codec.eof()
-    assert detected.found == [(Detection.NOT_HTTP, b"GET /")] and detected.codec.has_eof
+    assert detected.found == [(Detection.NOT_HTTP, b"GET /")] and detected.opened.has_eof
     assert detected.wire.aborted is None
 
 

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.reason import Reason
-from proxy.transport.header import PREFACE, HeaderCodec, HeaderError, TransportHeader, decode, encode
+from proxy.transport.first_bytes import FirstBytes, Opened, Unreadable
+from proxy.transport.header import HEADER, PREFACE, HeaderError, TransportHeader, decode, encode
 from tests.kit import ListWire, splits
-from tests.kit.sockets import Ticking
+from tests.kit.sockets import Recorder, Ticking
 
 RECORDED = bytes.fromhex("7472616e73706f72742e6c35642e696f2f76310d0a0d0a0000000308a846")
 """What linkerd2-proxy sent for an opaque connection to port 9000."""
@@ -22,15 +23,22 @@ def framed(message: bytes, size: int | None = None) -> bytes:
 
 
 class Read:
-    """A HeaderCodec and what it said."""
+    """A transport header, read or not."""
 
     def __init__(self) -> None:
         self.wire = ListWire()
         self.ticking = Ticking()
         self.found: list[tuple[TransportHeader, bytes]] = []
         self.failures: list[str] = []
-        reactor = self.ticking.reactor
-        self.codec = HeaderCodec(self.wire, reactor, 1.0, lambda *found: self.found.append(found), self.failures.append)
+        self.opened = Recorder(self.wire)
+        self.codec = FirstBytes(self.wire, self.ticking.reactor.wheel, HEADER, 1.0, self._read)
+
+    def _read(self, found: tuple[TransportHeader, bytes] | Unreadable, first: bytes) -> Opened | Reason:
+        if isinstance(found, Unreadable):
+            self.failures.append(found.text)
+            return found.reason
+        self.found.append(found)
+        return Opened(self.opened, found[1])
 
 
 def test_the_recorded_bytes() -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 from proxy.core import limits
 from proxy.core.addr import Addr
-from proxy.core.codec import Wire
+from proxy.core.codec import Wire, hand_over
 from proxy.core.reason import Reason
 from proxy.core.timers import Timer
 from proxy.core.watch import Absent
@@ -97,11 +97,7 @@ class Connecting:
         target = destination.target
         label = target if isinstance(target, Addr) else Addr("0.0.0.0", int(target.rpartition(":")[2]))
         codec = self._protocols.codec(wire, destination, label)
-        wire.hand_over(codec)
-        if self._held:
-            codec.feed(self._held)
-        if self._has_eof:
-            codec.eof()
+        hand_over(wire, codec, self._held, self._has_eof)
 
 
 def not_served(destination: Destination) -> str:

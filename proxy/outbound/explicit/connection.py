@@ -26,24 +26,23 @@ from proxy.core.timers import Timer
 from proxy.core.watch import Absent, Watch
 from proxy.http.exchange import Exchange
 from proxy.http.h1.block import header_block
-from proxy.http.h1.repair import with_crlf
 from proxy.http.head import HTTP_2, UNKNOWN, RequestHead
 from proxy.http.normalize import split_authority
 from proxy.metrics.transport import TransportMetrics
 from proxy.outbound import labels
 from proxy.outbound.discover import Destination, Discovery, Target
 from proxy.outbound.explicit.connect import Connecting, RefusedError, not_heard_of, not_served, refuse_connect
+from proxy.outbound.explicit.first_bytes import EXPLICIT, ConnectHead, NoConnect
 from proxy.outbound.http.logical import HttpRouter
 from proxy.outbound.http.rescue import BAD_REQUEST, FORBIDDEN, NOT_DISCOVERED, NOT_HEARD_OF, Rescue
 from proxy.outbound.protocol import Protocols
 from proxy.policy.client import OPAQUE, TLS, ClientPolicy
 from proxy.transport.connection import serve_plain
+from proxy.transport.first_bytes import FirstBytes, Opened
 
 _HELD_DESTINATIONS: Final = 64
 """Of one connection: a browser talks to fewer hosts at once, and idle ones only cost their watches."""
 
-_CONNECT: Final = b"CONNECT "
-_PREFACE: Final = b"PRI * HTTP/2.0\r\n"
 _connect_line: Final = re.compile(rb"CONNECT ([\x21-\x7e]+) HTTP/1\.[01]").fullmatch
 
 
@@ -98,7 +97,37 @@ class ExplicitConnection:
         return found
 
     def _make_codec(self, wire: Wire) -> Codec:
-        return Opening(wire, self)
+        given = self.protocols.given
+        faults = given.registry.faults("outbound")
+
+        def spoke(found: ConnectHead | NoConnect, first: bytes) -> Opened | Reason | None:
+            if isinstance(found, ConnectHead):
+                self._connect(wire, found)
+                return None
+            if found is NoConnect.TIMEOUT:
+                faults.count_as("detection_timeout")
+                return Reason.CANCELLED
+            if found is NoConnect.ENDED:
+                if first:
+                    faults.count_as("incomplete_head")
+                return Reason.COMPLETE
+            if found is NoConnect.TOO_LONG:
+                refuse_connect(wire, given, RefusedError(BAD_REQUEST, found.value))
+                return None
+            return Opened(self.protocols.http_codec(wire, ExplicitStage(self), found is NoConnect.HTTP_2), first)
+
+        # A client that has nothing to ask holds no descriptor for longer than the timeout.
+        return FirstBytes(wire, given.reactor.wheel, EXPLICIT, given.config.outbound_detect_timeout_s, spoke)
+
+    def _connect(self, wire: Wire, asked: ConnectHead) -> None:
+        try:
+            destination = self.destination(connect_authority(asked.head), 443)
+        except RefusedError as error:
+            refuse_connect(wire, self.protocols.given, error)
+            return
+        tunnel = Connecting(wire, self.protocols, destination, asked.rest)
+        wire.hand_over(tunnel)
+        tunnel.begin()
 
     def _judge(self, authority: bytes, default_port: int) -> tuple[Target, bool]:
         try:
@@ -138,84 +167,6 @@ class ExplicitConnection:
             destination.release()
         self._held.clear()
         self.protocols.given.drain.leave(self)
-
-
-class Opening:
-    """The codec until the first bytes tell what the client speaks to its proxy: HTTP/1, HTTP/2, or CONNECT."""
-
-    __slots__ = ("_wire", "_connection", "_held", "_deadline")
-
-    def __init__(self, wire: Wire, connection: ExplicitConnection) -> None:
-        given = connection.protocols.given
-        self._wire = wire
-        self._connection = connection
-        self._held = b""
-        self._deadline: Timer = given.reactor.wheel.after(given.config.outbound_detect_timeout_s, self._timed_out)
-
-    def feed(self, data: bytes) -> None:
-        held = self._held = self._held + data
-        if held.startswith(_CONNECT):
-            held = with_crlf(held) or held
-            end = held.find(b"\r\n\r\n")
-            if end >= 0:
-                self._connect(held[:end], held[end + 4 :])
-            elif len(held) > limits.HEAD_BYTES:
-                self._refuse(RefusedError(BAD_REQUEST, "the head of the CONNECT is too long"))
-        elif not _CONNECT.startswith(held[: len(_CONNECT)]) and not _PREFACE.startswith(held[: len(_PREFACE)]):
-            self._become_http(held, False)
-        elif len(held) >= len(_PREFACE):
-            self._become_http(held, True)
-
-    def eof(self) -> None:
-        if self._held:
-            self._connection.protocols.given.registry.faults("outbound").count_as("incomplete_head")
-        self._wire.end()
-
-    def writable(self, is_writable: bool) -> None:
-        """Nothing is written before a codec is chosen."""
-
-    def lost(self, reason: Reason) -> None:
-        self._over()
-        self._held = b""
-
-    def close(self) -> None:
-        self._over()
-        self._wire.abort(Reason.SHUTDOWN)
-
-    def is_idle(self) -> bool:
-        return True
-
-    def _timed_out(self) -> None:
-        """A client that has nothing to ask holds no descriptor."""
-        self._connection.protocols.given.registry.faults("outbound").count_as("detection_timeout")
-        self._wire.abort(Reason.CANCELLED)
-
-    # ----
-
-    def _over(self) -> None:
-        self._deadline.cancel()
-
-    def _become_http(self, first: bytes, is_http2: bool) -> None:
-        self._over()
-        stage = ExplicitStage(self._connection)
-        codec = self._connection.protocols.http_codec(self._wire, stage, is_http2)
-        self._wire.hand_over(codec)
-        codec.feed(first)
-
-    def _connect(self, head: bytes, rest: bytes) -> None:
-        try:
-            destination = self._connection.destination(connect_authority(head), 443)
-        except RefusedError as error:
-            self._refuse(error)
-            return
-        self._over()
-        tunnel = Connecting(self._wire, self._connection.protocols, destination, rest)
-        self._wire.hand_over(tunnel)
-        tunnel.begin()
-
-    def _refuse(self, error: RefusedError) -> None:
-        self._over()
-        refuse_connect(self._wire, self._connection.protocols.given, error)
 
 
 def connect_authority(head: bytes) -> bytes:

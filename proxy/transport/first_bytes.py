@@ -1,0 +1,149 @@
+"""FirstBytes: the codec of a connection until its first bytes say which codec it is to have.
+
+It keeps what came, the end if that came too, and the time. A rule judges the
+bytes: rules know nothing of wires and are values that all connections share
+(`transport/detect.py`, `transport/header.py`, `outbound/sni.py`, `outbound/explicit.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from proxy.core.codec import Codec, Wire, hand_over
+from proxy.core.errors import report_fault
+from proxy.core.reason import Reason
+from proxy.core.timers import Timer, Wheel
+
+Found = TypeVar("Found")
+Found_co = TypeVar("Found_co", covariant=True)
+
+
+class Came(Enum):
+    """What has just happened to a connection whose bytes are judged."""
+
+    BYTES = "bytes came, and more may follow"
+    END = "the peer will send no more"
+    TIMEOUT = "the time is over"
+
+
+class Rule(Protocol[Found_co]):
+    """How one kind of beginning is understood."""
+
+    @property
+    def patience_s(self) -> float:
+        """How long an undecided beginning may grow from its first byte on; 0 leaves it the whole timeout."""
+
+    def judge(self, first: bytes, came: Came | Reason) -> Found_co | None:
+        """What the bytes so far are; `came` is a Reason if the connection is gone.
+
+        None: more bytes may settle it, or the loss need not be told. After END and TIMEOUT an answer is due. Never raises for what a peer sent.
+        """
+
+
+class Opened(NamedTuple):
+    """A connection whose beginning was understood."""
+
+    codec: Codec
+    rest: bytes
+    """What this codec is fed first: all that came, or what follows a part that was meant for us."""
+
+
+class Unreadable(NamedTuple):
+    """What several rules find when the beginning is none of theirs."""
+
+    text: str
+    reason: Reason
+    """What the wire is to be ended with."""
+
+
+class FirstBytes(Generic[Found]):
+    __slots__ = ("_wire", "_rule", "_then", "_held", "_has_eof", "_deadline", "_patience", "_wheel")
+
+    def __init__(
+        self,
+        wire: Wire,
+        wheel: Wheel,
+        rule: Rule[Found],
+        timeout_s: float,
+        then: Callable[[Found, bytes], Opened | Reason | None],
+    ) -> None:
+        """`then` is called once at most, with what was found and all bytes that came. A Reason that it returns ends the
+        connection; None says that it gave the wire to another codec itself. After a loss what it returns is ignored.
+        `close` ends a connection without calling it."""
+        self._wire = wire
+        self._wheel = wheel
+        self._rule: Rule[Found] = rule
+        self._then: Callable[[Found, bytes], Opened | Reason | None] | None = then
+        self._held = b""
+        self._has_eof = False
+        self._deadline: Timer = wheel.after(timeout_s, self._timed_out)
+        self._patience: Timer | None = None
+
+    # ---- Codec
+
+    def feed(self, data: bytes) -> None:
+        if self._then is None:
+            return
+        self._held += data
+        is_undecided = self._ask(Came.BYTES)
+        if is_undecided and self._patience is None and self._rule.patience_s:
+            self._patience = self._wheel.after(self._rule.patience_s, self._timed_out)
+
+    def eof(self) -> None:
+        self._has_eof = True
+        self._ask(Came.END)
+
+    def writable(self, is_writable: bool) -> None:
+        """Nothing is written before it is known what the peer speaks."""
+
+    def lost(self, reason: Reason) -> None:
+        self._ask(reason)
+        self._forget()
+
+    def close(self) -> None:
+        """Nobody knows yet where it goes, so it ends."""
+        if self._then is not None:
+            self._forget()
+            self._wire.abort(Reason.SHUTDOWN)
+
+    def is_idle(self) -> bool:
+        return True
+
+    # ----
+
+    def _timed_out(self) -> None:
+        try:
+            self._ask(Came.TIMEOUT)
+        except Exception:  # of a timer: the connection, which guards its own calls, would live on without a codec
+            report_fault()
+            self._wire.abort(Reason.INTERNAL)
+
+    def _ask(self, came: Came | Reason) -> bool:
+        """True if the rule wants more."""
+        then = self._then
+        if then is None:
+            return False
+        first = self._held
+        found = self._rule.judge(first, came)
+        if found is None:
+            return True
+        self._forget()
+        outcome = then(found, first)
+        if outcome is None or isinstance(came, Reason):
+            return False
+        if isinstance(outcome, Opened):
+            hand_over(self._wire, outcome.codec, outcome.rest, self._has_eof)
+        else:
+            self._wire.abort(outcome)
+        return False
+
+    def _forget(self) -> None:
+        self._then = None
+        self._held = b""
+        self._deadline.cancel()
+        patience = self._patience
+        if patience is not None:
+            self._patience = None
+            patience.cancel()
