@@ -100,7 +100,11 @@ class RequestHead:
         self.fields = fields
 
     def copy(self) -> RequestHead:
-        head = RequestHead(self.method, self.scheme, self.authority, self.path, self.fields.copy(), self.body_size)
+        return self.with_fields(self.fields.copy())
+
+    def with_fields(self, fields: list[Field]) -> RequestHead:
+        """A copy that has these fields; whoever adds or removes Host or fields of the mesh sets `has_host`, `has_l5d`."""
+        head = RequestHead(self.method, self.scheme, self.authority, self.path, fields, self.body_size)
         head.target = self.target
         head.upgrade = self.upgrade
         head.takes_trailers = self.takes_trailers
@@ -137,7 +141,11 @@ class ResponseHead:
         self.has_l5d = False
 
     def copy(self) -> ResponseHead:
-        head = ResponseHead(self.status, self.fields.copy(), self.body_size)
+        return self.with_fields(self.fields.copy())
+
+    def with_fields(self, fields: list[Field]) -> ResponseHead:
+        """A copy that has these fields."""
+        head = ResponseHead(self.status, fields, self.body_size)
         head.phrase = self.phrase
         head.upgrade = self.upgrade
         head.version = self.version

@@ -21,7 +21,7 @@ from proxy.http.orig_proto import CLIENT_ID, take_marks
 from proxy.inbound import labels
 from proxy.inbound.arrival import Arrival
 from proxy.inbound.authorize import RoutePermit
-from proxy.inbound.filters import apply_filters
+from proxy.inbound.filters import answer
 from proxy.inbound.rescue import DENIED, NO_ROUTE, RATE_LIMITED, InboundRescue
 from proxy.inbound.router import Router
 from proxy.metrics import HttpMetrics, RequestScope
@@ -87,9 +87,13 @@ class HttpConnection:
         if permit.authorization is None:
             self._rescue.fail(exchange, DENIED, "unauthorized request on route")
             return
-        rule = permit.route.rules[found.rule]
-        if rule.filters and not apply_filters(exchange, rule.filters, found.match, self._rescue):
-            return
+        filtering = router.filters(found).on_request
+        if filtering is not None:
+            filtered = filtering(request, found.match)
+            if not isinstance(filtered, RequestHead):
+                answer(self._rescue, exchange, filtered)
+                return
+            exchange.request = filtered  # until each attempt has a head of its own
         if router.limiter is not None and self._is_limited(router, exchange):
             return
         permitted.begin(exchange)

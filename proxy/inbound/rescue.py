@@ -15,7 +15,7 @@ from proxy.core.reason import Reason
 from proxy.http import grpc
 from proxy.http.exchange import Exchange
 from proxy.http.head import HTTP_2
-from proxy.http.replies import answer
+from proxy.http.replies import answer, redirect
 from proxy.inbound import labels
 from proxy.inbound.authorize import Arrived
 from proxy.metrics import Registry
@@ -87,8 +87,7 @@ class InboundRescue:
         """Answer for something that was decided here."""
         arrived = self._arrived
         if failure.label:
-            counted = (("error", failure.label), *labels.target(arrived.target), *arrived.server_labels())
-            self._registry.counter("inbound_http_errors_total", counted).add()
+            self._count(failure.label)
         self._reply(exchange, failure, f"client {arrived.peer}: server: {arrived.target}: {text}", Reason.COMPLETE)
 
     def unexpected(self, exchange: Exchange, text: str) -> None:
@@ -97,9 +96,16 @@ class InboundRescue:
         where = f"rescue{{client.addr={arrived.peer}}}"
         error = f"client {arrived.peer}: server: {arrived.target}: {text}"
         _log.warning("Unexpected error", extra=event("inbound", where, error=error))
-        counted = (("error", UNEXPECTED.label), *labels.target(arrived.target), *arrived.server_labels())
-        self._registry.counter("inbound_http_errors_total", counted).add()
+        self._count(UNEXPECTED.label)
         self._reply(exchange, UNEXPECTED, "unexpected error", Reason.COMPLETE)
+
+    def redirect(self, exchange: Exchange, status: int, location: bytes) -> None:
+        """Counted among the errors, as Linkerd counts it (docs/linkerd/inbound.md, section 7)."""
+        self._count(UNEXPECTED.label)
+        head = redirect(exchange.request, status, location, "request redirected", self.is_meshed)
+        if self._is_http2:
+            head.version = HTTP_2
+        exchange.reply(head, Reason.COMPLETE)
 
     # ---- local.TurnsAway
 
@@ -108,6 +114,11 @@ class InboundRescue:
 
     def shed(self, exchange: Exchange) -> None:
         self.fail(exchange, LOAD_SHED, f"{self._service(exchange)}service unavailable")
+
+    def _count(self, error: str) -> None:
+        arrived = self._arrived
+        counted = (("error", error), *labels.target(arrived.target), *arrived.server_labels())
+        self._registry.counter("inbound_http_errors_total", counted).add()
 
     def _service(self, exchange: Exchange) -> str:
         authority = exchange.request.authority.decode("latin-1")

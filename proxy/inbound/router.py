@@ -1,7 +1,7 @@
 """Router: which rule of one port's policy a request takes.
 
 Made once per policy and replaced with it; knows nothing of connections.
-What a route allows is authorize.py's, what its filters do filters.py's.
+What a route allows is authorize.py's, what its filters do policy.filter's.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.http.head import RequestHead
+from proxy.policy.filter import Filters, compile_filters
 from proxy.policy.match import Found, RouteTable
 from proxy.policy.ratelimit import RateLimiter
-from proxy.policy.server import ServerPolicy, ServerRoute, ServerRule
+from proxy.policy.server import ServerPolicy, ServerRoute
 
 
 class Router:
-    __slots__ = ("policy", "limiter", "only", "_table")
+    __slots__ = ("policy", "limiter", "only", "_table", "_filters")
 
     def __init__(self, policy: ServerPolicy) -> None:
         self.policy: Final = policy
@@ -24,6 +25,7 @@ class Router:
         self._table: Final = RouteTable(policy.routes)
         self.only: Final = self._table.only
         """What every request finds, whatever it says; None if that depends on the request."""
+        self._filters: Final = [[compile_filters(rule.filters) for rule in route.rules] for route in policy.routes]
 
     def find(self, request: RequestHead) -> Found | None:
         """None if no route matches, and always for a policy without routes."""
@@ -40,5 +42,5 @@ class Router:
     def route(self, found: Found) -> ServerRoute:
         return self.policy.routes[found.route]
 
-    def rule(self, found: Found) -> ServerRule:
-        return self.policy.routes[found.route].rules[found.rule]
+    def filters(self, found: Found) -> Filters:
+        return self._filters[found.route][found.rule]

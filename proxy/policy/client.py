@@ -7,7 +7,7 @@ becomes `invalid_policy`, never a half-understood one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from proxy.core.addr import Addr
 from proxy.core.backoff import Backoff
@@ -67,6 +67,7 @@ class RouteBackend:
     filters: tuple[Filter, ...] = ()
 
 
+DistributionKind = Literal["empty", "first-available", "random-available"]
 EMPTY: Final = "empty"
 FIRST_AVAILABLE: Final = "first-available"
 RANDOM_AVAILABLE: Final = "random-available"
@@ -74,7 +75,7 @@ RANDOM_AVAILABLE: Final = "random-available"
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    kind: str
+    kind: DistributionKind
     backends: tuple[RouteBackend, ...] = ()
 
     def eligible(self) -> tuple[RouteBackend, ...]:

@@ -182,6 +182,22 @@ def test_a_filter_answers_and_the_app_hears_nothing(filter_: Filter, answer: byt
             assert (await client.ask(request("GET", "/x"))).startswith(answer)
             assert workload.app.saw == []
             assert workload.metric("inbound_http_authz_allow_total") == 1
+            assert workload.metric("inbound_http_errors_total", 'error="unexpected"') == 1
+            client.close()
+
+    run(story)
+
+
+def test_a_redirection_of_a_carried_request_is_not_marked_as_the_apps() -> None:
+    """It is decided before the request is taken for HTTP/1, as every other answer of the policy is."""
+
+    async def story(ticking: Ticking) -> None:
+        filters = (Redirect(host="example.org"),)
+        async with Workload(ticking, of(route("all", HttpMatch(), ANYONE, filters=filters))) as workload:
+            client = Http2Client(await workload.connect_tls())
+            answer = await client.get("/x", ("l5d-orig-proto", "HTTP/1.1"))
+            assert answer.status == "301" and ("location", "http://example.org/x") in answer.headers
+            assert "l5d-orig-proto" not in dict(answer.headers)
             client.close()
 
     run(story)

@@ -1,15 +1,12 @@
-"""Which of a rule's backends are chosen, by weight and readiness, for requests and for opaque connections."""
+"""Which of a rule's backends are chosen, by weight and readiness, seen from a client (policy/test_distribution.py has the choice itself)."""
 
 from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from proxy.balance.endpoints import reset
 from proxy.core.watch import Absent, Watch
-from proxy.outbound.opaque.logical import in_order
-from proxy.policy.client import FIRST_AVAILABLE, RANDOM_AVAILABLE, ClientPolicy, Distribution, RouteBackend
+from proxy.policy.client import RANDOM_AVAILABLE, ClientPolicy, Distribution
 from proxy.policy.endpoint import EndpointMeta
 from tests.kit.network import Network, http_server
 from tests.kit.sockets import Ticking, run, until
@@ -81,30 +78,3 @@ def test_a_weight_of_0_is_never_drawn_even_if_nothing_else_is_ready() -> None:
         backends.network.close()
 
     run(story)
-
-
-@pytest.mark.parametrize(
-    ("weights", "drawn"),
-    [
-        ({"z": 0, "a": 1}, "a"),
-        ({"a": 1, "z": 0}, "a"),
-        ({"z": 0, "a": 1, "y": 0, "b": 3}, "ab"),
-        ({"z": 0, "y": 0}, "zy"),
-        ({}, ""),
-    ],
-    ids=str,
-)
-def test_connections_know_the_same_weights(weights: dict[str, int], drawn: str) -> None:
-    def names(order: list[RouteBackend]) -> str:
-        return "".join(one.backend.meta.name for one in order)
-
-    orders = {names(list(in_order(random_of(**weights)))) for _ in range(40)}
-    assert {"".join(sorted(one)) for one in orders} == {"".join(sorted(drawn))}
-    if not any(weights.values()):
-        assert orders == {drawn}, "as they stand"
-    assert names(list(in_order(Distribution(FIRST_AVAILABLE, random_of(**weights).backends)))) == "".join(weights)
-
-
-def test_the_first_place_goes_by_weight() -> None:
-    firsts = [next(in_order(random_of(a=1, b=9))).backend.meta.name for _ in range(200)]
-    assert 2 <= firsts.count("a") <= 60, "20 of 200, but for chance"

@@ -20,6 +20,7 @@ from proxy.policy.client import (
     FIRST_AVAILABLE,
     FORBIDDEN,
     OPAQUE,
+    RANDOM_AVAILABLE,
     TLS,
     Backend,
     Balance,
@@ -285,6 +286,37 @@ def test_the_app_that_gives_up_while_it_waits_is_forgotten() -> None:
     run(story)
 
 
+def test_connections_are_shared_out_by_weight_and_an_update_keeps_the_backends_that_stay() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        for name in "abz":
+            server = await network.server(naming(name.encode()))
+            network.fake.names[f"{name}.ns.svc.cluster.local:5432"] = Watch(reset({server: EndpointMeta()}))
+
+        def policy(**weights: int) -> ClientPolicy:
+            backends = tuple(
+                RouteBackend(
+                    Backend(Meta("core", "Service", name, "ns"), Balance(f"{name}.ns.svc.cluster.local:5432")), weight
+                )
+                for name, weight in weights.items()
+            )
+            route = StreamRoute(default_meta("opaque"), Distribution(RANDOM_AVAILABLE, backends))
+            return ClientPolicy(SERVICE, OPAQUE, opaque_routes=(route,))
+
+        source: Watch[ClientPolicy | Absent | None] = Watch(policy(z=0, a=1, b=1))
+        network.fake.policies[DST] = source
+        network.start()
+        assert {await talk(network) for _ in range(40)} == {b"a.", b"b."}
+        source.set(policy(b=1, z=0))
+        assert {await talk(network) for _ in range(10)} == {b"b."}
+        asked = [question for kind, question in network.fake.asked if kind == "endpoints"]
+        assert asked == ["a.ns.svc.cluster.local:5432", "b.ns.svc.cluster.local:5432"]
+        assert [question for kind, question in network.fake.closed] == ["a.ns.svc.cluster.local:5432"]
+        network.close()
+
+    run(story)
+
+
 def tls_route(name: str, *snis: HostMatch) -> StreamRoute:
     backend = Backend(Meta("core", "Service", name, "ns"), Balance(f"{name}.ns.svc.cluster.local:443"))
     return StreamRoute(default_meta(name), Distribution(FIRST_AVAILABLE, (RouteBackend(backend),)), snis)
@@ -328,9 +360,9 @@ def test_tls_goes_by_its_sni_and_arrives_whole() -> None:
 def test_which_tls_route() -> None:
     exact, wild = HostMatch("foo.example.com"), HostMatch("example.com", True)
     a, b, any_sni, second = tls_route("a", wild), tls_route("b", exact), tls_route("c"), tls_route("d")
-    assert route_of_sni([a, b], "foo.example.com") is b and route_of_sni([a, b], "bar.example.com") is a
-    assert route_of_sni([any_sni, second], "foo.example.com") is any_sni
-    assert route_of_sni([any_sni, a], "bar.example.com") is a
+    assert route_of_sni([a, b], "foo.example.com") == 1 and route_of_sni([a, b], "bar.example.com") == 0
+    assert route_of_sni([any_sni, second], "foo.example.com") == 0
+    assert route_of_sni([any_sni, a], "bar.example.com") == 1
     assert route_of_sni([a], "example.com") is None and route_of_sni([b], "bar.example.com") is None
     assert route_of_sni([], "foo.example.com") is None
 

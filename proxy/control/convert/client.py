@@ -14,13 +14,10 @@ from proxy.control.convert.accrual import accrual_of
 from proxy.control.convert.endpoint import endpoint_of
 from proxy.control.convert.fields import InvalidMessageError, backoff_of, duration_s, kind_of, meta_of, required_s
 from proxy.control.convert.route import (
-    grpc_failure_of,
+    filter_of,
     grpc_match_of,
     host_of,
-    http_failure_of,
     http_match_of,
-    modifier_of,
-    redirect_of,
     suffix_of,
 )
 from proxy.http import grpc
@@ -138,8 +135,8 @@ def _grpc_route(route: outbound_pb2.GrpcRoute) -> ClientRoute:
 def _http_rule(rule: outbound_pb2.HttpRoute.Rule) -> ClientRule:
     return ClientRule(
         matches=_each("match", rule.matches, http_match_of),
-        filters=_each("filter", rule.filters, _http_filter),
-        distribution=_distribution_of(rule, _http_filter),
+        filters=_each("filter", rule.filters, _filter_of),
+        distribution=_distribution_of(rule, _filter_of),
         timeouts=_timeouts_of(rule),
         retry=_http_retry(rule.retry) if rule.HasField("retry") else None,
         allows_l5d_headers=rule.allow_l5d_request_headers,
@@ -149,29 +146,20 @@ def _http_rule(rule: outbound_pb2.HttpRoute.Rule) -> ClientRule:
 def _grpc_rule(rule: outbound_pb2.GrpcRoute.Rule) -> ClientRule:
     return ClientRule(
         matches=_each("match", rule.matches, grpc_match_of),
-        filters=_each("filter", rule.filters, _grpc_filter),
-        distribution=_distribution_of(rule, _grpc_filter),
+        filters=_each("filter", rule.filters, _filter_of),
+        distribution=_distribution_of(rule, _filter_of),
         timeouts=_timeouts_of(rule),
         retry=_grpc_retry(rule.retry) if rule.HasField("retry") else None,
         allows_l5d_headers=rule.allow_l5d_request_headers,
     )
 
 
-def _http_filter(message: outbound_pb2.HttpRoute.Filter) -> Filter:
+def _filter_of(message: outbound_pb2.HttpRoute.Filter | outbound_pb2.GrpcRoute.Filter) -> Filter:
     kind = kind_of(message, "kind", "filter")
-    if kind == "failure_injector":
-        return http_failure_of(message.failure_injector)
-    if kind == "redirect":
-        return redirect_of(message.redirect)
-    if kind == "request_header_modifier":
-        return modifier_of(message.request_header_modifier, False)
-    return modifier_of(message.response_header_modifier, True)
-
-
-def _grpc_filter(message: outbound_pb2.GrpcRoute.Filter) -> Filter:
-    if kind_of(message, "kind", "filter") == "failure_injector":
-        return grpc_failure_of(message.failure_injector)
-    return modifier_of(message.request_header_modifier, False)
+    found = filter_of(kind, message)
+    if found is None:
+        raise InvalidMessageError(f"filter: the kind {kind} is not known")
+    return found
 
 
 def _timeouts_of(rule: outbound_pb2.HttpRoute.Rule | outbound_pb2.GrpcRoute.Rule) -> Timeouts:
@@ -269,7 +257,7 @@ def _distribution_of(rule: Any, convert_filter: Callable[[Any], Filter]) -> Dist
         return Distribution(client.EMPTY)
     weighted: Sequence[tuple[Any, int]]
     if kind == "first_available":
-        name = client.FIRST_AVAILABLE
+        name: client.DistributionKind = client.FIRST_AVAILABLE
         weighted = [(one, 1) for one in distribution.first_available.backends]
     else:
         name = client.RANDOM_AVAILABLE

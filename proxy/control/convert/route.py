@@ -7,13 +7,17 @@ here, once, by policy.pattern; one that does not compile is invalid.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from google.protobuf.message import Message
 
 from proxy.api import grpc_route_pb2, http_route_pb2, http_types_pb2
 from proxy.control.convert.fields import InvalidMessageError, kind_of
 from proxy.policy.pattern import Pattern, PatternError
 from proxy.policy.route import (
     FailureInjector,
+    Filter,
     GrpcMatch,
     HeaderModifier,
     HostMatch,
@@ -117,6 +121,12 @@ def header_value(name: str, value: bytes) -> bytes:
     return value
 
 
+def filter_of(kind: str | None, message: Message) -> Filter | None:
+    """The filter that the message's `kind` names, of whichever side and protocol; None if we know none of that name."""
+    convert = _FILTERS.get(kind or "")
+    return convert(message) if convert is not None else None
+
+
 def modifier_of(
     message: http_route_pb2.RequestHeaderModifier | http_route_pb2.ResponseHeaderModifier, on_response: bool
 ) -> HeaderModifier:
@@ -177,3 +187,19 @@ def _ratio_of(message: http_route_pb2.HttpFailureInjector | grpc_route_pb2.GrpcF
     if ratio.denominator == 0 or ratio.numerator > ratio.denominator:
         raise InvalidMessageError(f"failure injector: ratio {ratio.numerator}/{ratio.denominator}")
     return ratio.numerator, ratio.denominator
+
+
+def _failure_of(message: Any) -> FailureInjector:  # a filter of either protocol: each has a type of its own
+    injector = message.failure_injector
+    if isinstance(injector, grpc_route_pb2.GrpcFailureInjector):
+        return grpc_failure_of(injector)
+    return http_failure_of(injector)
+
+
+_FILTERS: Final[dict[str, Callable[[Any], Filter]]] = {  # messages of four types, which have these fields alike
+    "failure_injector": _failure_of,
+    "redirect": lambda message: redirect_of(message.redirect),
+    "request_header_modifier": lambda message: modifier_of(message.request_header_modifier, False),
+    "response_header_modifier": lambda message: modifier_of(message.response_header_modifier, True),
+}
+"""By the name that the messages of both sides and both protocols give it."""

@@ -13,13 +13,10 @@ from typing import Final
 from proxy.api import inbound_pb2, net_pb2
 from proxy.control.convert.fields import InvalidMessageError, kind_of, meta_of, network_of, required_s
 from proxy.control.convert.route import (
-    grpc_failure_of,
+    filter_of,
     grpc_match_of,
     host_of,
-    http_failure_of,
     http_match_of,
-    modifier_of,
-    redirect_of,
 )
 from proxy.policy import server
 from proxy.policy.meta import Meta, default_meta
@@ -113,35 +110,15 @@ def _grpc_routes(routes: Sequence[inbound_pb2.GrpcRoute], parents: Authorization
 
 
 def _http_rule(rule: inbound_pb2.HttpRoute.Rule) -> ServerRule:
-    return ServerRule(
-        tuple(http_match_of(one) for one in rule.matches), tuple(_http_filter(one) for one in rule.filters)
-    )
+    return ServerRule(tuple(http_match_of(one) for one in rule.matches), tuple(_filter_of(one) for one in rule.filters))
 
 
 def _grpc_rule(rule: inbound_pb2.GrpcRoute.Rule) -> ServerRule:
-    return ServerRule(
-        tuple(grpc_match_of(one) for one in rule.matches), tuple(_grpc_filter(one) for one in rule.filters)
-    )
+    return ServerRule(tuple(grpc_match_of(one) for one in rule.matches), tuple(_filter_of(one) for one in rule.filters))
 
 
-def _http_filter(message: inbound_pb2.HttpRoute.Filter) -> Filter:
-    kind = message.WhichOneof("kind")
-    if kind == "failure_injector":
-        return http_failure_of(message.failure_injector)
-    if kind == "request_header_modifier":
-        return modifier_of(message.request_header_modifier, False)
-    if kind == "redirect":
-        return redirect_of(message.redirect)
-    return _UNKNOWN_FILTER
-
-
-def _grpc_filter(message: inbound_pb2.GrpcRoute.Filter) -> Filter:
-    kind = message.WhichOneof("kind")
-    if kind == "failure_injector":
-        return grpc_failure_of(message.failure_injector)
-    if kind == "request_header_modifier":
-        return modifier_of(message.request_header_modifier, False)
-    return _UNKNOWN_FILTER
+def _filter_of(message: inbound_pb2.HttpRoute.Filter | inbound_pb2.GrpcRoute.Filter) -> Filter:
+    return filter_of(message.WhichOneof("kind"), message) or _UNKNOWN_FILTER
 
 
 # ---- authorizations

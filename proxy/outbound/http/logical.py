@@ -8,25 +8,22 @@ context, whole texts that were made when the stage was.
 
 from __future__ import annotations
 
-from random import random
-from typing import Any, Protocol
+from typing import Protocol
 
 from proxy.core.watch import Absent
 from proxy.http.exchange import Exchange
-from proxy.http.grpc import FAILED_PRECONDITION
-from proxy.http.head import ResponseHead
+from proxy.http.head import RequestHead, ResponseHead
 from proxy.outbound.discover import Destination
 from proxy.outbound.given import Given
 from proxy.outbound.http.concrete import Concrete, concrete
 from proxy.outbound.http.endpoint import strip
-from proxy.outbound.http.rescue import LOAD_SHED, NO_ROUTE, UNEXPECTED, Failure, Rescue
+from proxy.outbound.http.filters import answer
+from proxy.outbound.http.rescue import LOAD_SHED, NO_ROUTE, Rescue
 from proxy.policy.client import (
-    EMPTY,
     GRPC,
     HTTP_1,
     HTTP_2,
     OPAQUE,
-    RANDOM_AVAILABLE,
     TLS,
     Backend,
     ClientPolicy,
@@ -34,11 +31,10 @@ from proxy.policy.client import (
     ClientRule,
     RouteBackend,
 )
-from proxy.policy.filter import InvalidRedirectError, location, modify
+from proxy.policy.distribution import Chooser, compile_distribution
+from proxy.policy.filter import RequestFilter, ResponseFilter, compile_filters, response_chain
 from proxy.policy.match import RouteTable
-from proxy.policy.route import FailureInjector, Filter, GrpcMatch, HeaderModifier, HttpMatch, Redirect
-
-Match = HttpMatch | GrpcMatch | None
+from proxy.policy.redirect import Match
 
 
 class RuleStage(Protocol):
@@ -117,35 +113,36 @@ class HttpRouter:
 
     def _rule(self, route: ClientRoute, rule: ClientRule, old: dict[Backend, Concrete]) -> RuleStage:
         context = f"{self._context}: route {route.meta}"
-        eligible = rule.distribution.eligible()
-        backends = [self._backend(context, one, rule, old) for one in eligible]
+        filters = compile_filters(rule.filters)
+
+        def stage_of(one: RouteBackend) -> RuleBackend:
+            return self._backend(context, one, filters.on_response, old)
+
+        chooser = compile_distribution(rule.distribution, stage_of)
         stage: RuleStage
-        if rule.distribution.kind == EMPTY or not backends:
-            stage = Shedding(self._rescue, context)
-        elif len(backends) == 1:
-            stage = backends[0]
-        elif rule.distribution.kind == RANDOM_AVAILABLE and eligible[0].weight:
-            weights = [one.weight for one in eligible]
-            stage = RandomAvailable(backends, weights, Shedding(self._rescue, context))
+        if len(chooser.backends) == 1:
+            stage = chooser.backends[0]
         else:
-            stage = FirstAvailable(backends, Shedding(self._rescue, context))
-        filters = request_filters(rule.filters)
-        return Filtered(filters, stage, self._rescue, context) if filters else stage
+            stage = Distributing(chooser, Shedding(self._rescue, context))
+        return stage if filters.on_request is None else Filtered(filters.on_request, stage, self._rescue, context)
 
     def _backend(
-        self, context: str, one: RouteBackend, rule: ClientRule, old: dict[Backend, Concrete]
-    ) -> RuleBackend | FilteredBackend:
+        self, context: str, one: RouteBackend, on_response: ResponseFilter | None, old: dict[Backend, Concrete]
+    ) -> RuleBackend:
+        """`on_response` is the rule's, which sees a response after the backend's own."""
         backend = one.backend
         made = self._backends.get(backend) or old.pop(backend, None)
         if made is None:
             made = concrete(backend, self._given, self._rescue, self._destination.endpoints, self._is_http2)
         self._backends[backend] = made
         inner_context = f"{context}: backend {backend.meta}"
-        modifiers = [*response_modifiers(one.filters), *response_modifiers(rule.filters)]
-        editor = ResponseModifiers(modifiers) if modifiers else None
-        stage = RuleBackend(made, inner_context, Shedding(self._rescue, context), editor)
-        filters = request_filters(one.filters)
-        return FilteredBackend(stage, Filtered(filters, stage, self._rescue, inner_context)) if filters else stage
+        filters = compile_filters(one.filters)
+        both = response_chain([each for each in (filters.on_response, on_response) if each is not None])
+        shedding = Shedding(self._rescue, context)
+        editor = FilteredResponse(both) if both is not None else None
+        if filters.on_request is None:
+            return RuleBackend(made, inner_context, shedding, editor)
+        return FilteredBackend(made, inner_context, shedding, editor, filters.on_request, self._rescue)
 
 
 class Shedding:
@@ -167,7 +164,7 @@ class RuleBackend:
 
     __slots__ = ("_concrete", "_context", "_shedding", "_editor")
 
-    def __init__(self, made: Concrete, context: str, shedding: Shedding, editor: ResponseModifiers | None) -> None:
+    def __init__(self, made: Concrete, context: str, shedding: Shedding, editor: FilteredResponse | None) -> None:
         self._concrete = made
         self._context = context
         self._shedding = shedding
@@ -184,137 +181,88 @@ class RuleBackend:
             self._shedding.route(exchange, match)
 
 
-class FilteredBackend:
-    __slots__ = ("_backend", "_filtered")
+class FilteredBackend(RuleBackend):
+    """One whose own filters look at a request first, once it is chosen."""
 
-    def __init__(self, backend: RuleBackend, filtered: Filtered) -> None:
-        self._backend = backend
-        self._filtered = filtered
+    __slots__ = ("_filter", "_rescue")
 
-    @property
-    def is_ready(self) -> bool:
-        return self._backend.is_ready
+    def __init__(
+        self,
+        made: Concrete,
+        context: str,
+        shedding: Shedding,
+        editor: FilteredResponse | None,
+        filter_: RequestFilter,
+        rescue: Rescue,
+    ) -> None:
+        super().__init__(made, context, shedding, editor)
+        self._filter = filter_
+        self._rescue = rescue
 
     def route(self, exchange: Exchange, match: Match) -> None:
-        self._filtered.route(exchange, match)
+        if passes(self._filter, exchange, match, self._rescue, self._context):
+            super().route(exchange, match)
 
 
-class FirstAvailable:
-    __slots__ = ("_backends", "_shedding")
+class Distributing:
+    """A rule of several backends, or of none."""
 
-    def __init__(self, backends: list[Any], shedding: Shedding) -> None:
-        self._backends = backends
+    __slots__ = ("_chooser", "_shedding")
+
+    def __init__(self, chooser: Chooser[RuleBackend], shedding: Shedding) -> None:
+        self._chooser = chooser
         self._shedding = shedding
 
     def route(self, exchange: Exchange, match: Match) -> None:
-        for backend in self._backends:
-            if backend.is_ready:
-                backend.route(exchange, match)
-                return
-        self._shedding.route(exchange, match)
-
-
-class RandomAvailable:
-    """Draws by weight without replacement; the first that is ready wins. Every weight is above 0."""
-
-    __slots__ = ("_backends", "_total", "_shedding")
-
-    def __init__(self, backends: list[Any], weights: list[int], shedding: Shedding) -> None:
-        self._backends = list(zip(backends, weights, strict=True))
-        self._total = sum(weights)
-        self._shedding = shedding
-
-    def route(self, exchange: Exchange, match: Match) -> None:
-        left = self._backends
-        total = self._total
-        while left:
-            place = draw([weight for _, weight in left], total, random())
-            backend, weight = left[place]
-            if backend.is_ready:
-                backend.route(exchange, match)
-                return
-            left = left[:place] + left[place + 1 :]
-            total -= weight
-        self._shedding.route(exchange, match)
-
-
-def draw(weights: list[int], total: int, dice: float) -> int:
-    """The place that `dice` in [0, 1) falls on."""
-    point = dice * total
-    for place, weight in enumerate(weights):
-        point -= weight
-        if point < 0:
-            return place
-    return len(weights) - 1
+        backend = self._chooser.choose()
+        if backend is None:
+            self._shedding.route(exchange, match)
+        else:
+            backend.route(exchange, match)
 
 
 # ---- filters
 
 
-def request_filters(filters: tuple[Filter, ...]) -> tuple[Filter, ...]:
-    return tuple(one for one in filters if not (isinstance(one, HeaderModifier) and one.on_response))
-
-
-def response_modifiers(filters: tuple[Filter, ...]) -> list[HeaderModifier]:
-    return [one for one in filters if isinstance(one, HeaderModifier) and one.on_response]
-
-
-class ResponseModifiers:
-    """A ResponseEditor: the backend's modifiers, then the route's."""
-
-    __slots__ = ("_modifiers",)
-
-    def __init__(self, modifiers: list[HeaderModifier]) -> None:
-        self._modifiers = modifiers
-
-    def edit_response(self, exchange: Exchange, head: ResponseHead) -> None:
-        if head.has_l5d:
-            strip(head)
-        for modifier in self._modifiers:
-            head.fields = modify(head.fields, modifier)
-
-
 class Filtered:
-    """Filters in their order, then the stage, unless one of them has answered."""
+    """A rule with filters for requests: what passes them goes on to the stage."""
 
-    __slots__ = ("_filters", "_inner", "_rescue", "_context")
+    __slots__ = ("_filter", "_inner", "_rescue", "_context")
 
-    def __init__(self, filters: tuple[Filter, ...], inner: RuleStage, rescue: Rescue, context: str) -> None:
-        self._filters = filters
+    def __init__(self, filter_: RequestFilter, inner: RuleStage, rescue: Rescue, context: str) -> None:
+        self._filter = filter_
         self._inner = inner
         self._rescue = rescue
         self._context = context
 
     def route(self, exchange: Exchange, match: Match) -> None:
-        for one in self._filters:
-            if not self._passes(one, exchange, match):
-                return
-        self._inner.route(exchange, match)
+        if passes(self._filter, exchange, match, self._rescue, self._context):
+            self._inner.route(exchange, match)
 
-    def _passes(self, one: Filter, exchange: Exchange, match: Match) -> bool:
-        exchange.context = self._context
-        request = exchange.request
-        if isinstance(one, HeaderModifier):
-            request.fields = modify(request.fields, one)
-            return True
-        if isinstance(one, FailureInjector):
-            if random() * one.denominator >= one.numerator:
-                return True
-            status, code = (200, one.status) if one.is_grpc else (one.status, FAILED_PRECONDITION)
-            self._rescue.fail(exchange, Failure(status, code, False, ""), one.message)
-            return False
-        if isinstance(one, Redirect):
-            return self._redirects(one, exchange, match)
-        self._rescue.fail(exchange, UNEXPECTED, one.text)
-        return False
 
-    def _redirects(self, redirect: Redirect, exchange: Exchange, match: Match) -> bool:
-        try:
-            place = location(redirect, exchange.request, match or HttpMatch())
-        except InvalidRedirectError as error:
-            self._rescue.fail(exchange, UNEXPECTED, str(error))
-            return False
-        if place is None:
-            return True
-        self._rescue.redirect(exchange, redirect.status or 301, place)
-        return False
+def passes(filter_: RequestFilter, exchange: Exchange, match: Match, rescue: Rescue, context: str) -> bool:
+    """The request goes on with the head that the filter gives it; or it is answered, and `context` says for whom."""
+    filtered = filter_(exchange.request, match)
+    if isinstance(filtered, RequestHead):
+        exchange.request = filtered  # until each attempt has a head of its own
+        return True
+    exchange.context = context
+    answer(rescue, exchange, filtered)
+    return False
+
+
+class FilteredResponse:
+    """A ResponseEditor: the backend's filters, then the route's."""
+
+    __slots__ = ("_filter",)
+
+    def __init__(self, filter_: ResponseFilter) -> None:
+        self._filter = filter_
+
+    def edit_response(self, exchange: Exchange, head: ResponseHead) -> None:
+        if head.has_l5d:
+            strip(head)
+        # Until an exchange takes the head that its editor returns, this one is given what the filters made of it.
+        edited = self._filter(head)
+        head.fields = edited.fields
+        head.has_date = edited.has_date

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from random import random
+from collections.abc import Sequence
 
 from proxy.core.watch import Absent
 from proxy.outbound.discover import Destination
 from proxy.outbound.given import Given
-from proxy.outbound.http.logical import draw
 from proxy.outbound.opaque.concrete import OpaqueBackend, concrete
 from proxy.outbound.opaque.tunnel import Tunnel
-from proxy.policy.client import (
-    OPAQUE,
-    RANDOM_AVAILABLE,
-    TLS,
-    Backend,
-    ClientPolicy,
-    Distribution,
-    RouteBackend,
-    StreamRoute,
-)
+from proxy.policy.client import OPAQUE, TLS, Backend, ClientPolicy, RouteBackend, StreamRoute
+from proxy.policy.distribution import Chooser, compile_distribution
 from proxy.policy.match import best_host
 
 
 class OpaqueRouter:
     """Of one destination: its opaque routes, or its TLS routes chosen by SNI."""
 
-    __slots__ = ("_given", "_destination", "_is_tls", "_backends", "_routes", "_context")
+    __slots__ = ("_given", "_destination", "_is_tls", "_backends", "_routes", "_choosers", "_context")
 
     def __init__(self, given: Given, destination: Destination, is_tls: bool) -> None:
         self._given = given
@@ -36,34 +26,37 @@ class OpaqueRouter:
         self._context = f"logical service {destination.logical}"
         self._backends: dict[Backend, OpaqueBackend] = {}
         self._routes: tuple[StreamRoute, ...] = ()
+        self._choosers: list[Chooser[OpaqueBackend]] = []
+        """Of each route, in their order."""
         self._apply(destination.effective.value)
         destination.effective.subscribe(self._apply)
 
     def open(self, tunnel: Tunnel) -> None:
         """Connect it to an endpoint of the route that it takes, now or when one is ready, or refuse it."""
-        route = self._route(tunnel.sni)
-        if route is None:
+        place = self._place(tunnel.sni)
+        if place is None:
             tunnel.refuse("unexpected", f"{self._context}: no route")
             return
+        route = self._routes[place]
         context = f"{self._context}: route {route.meta}"
         if route.refusal:
             tunnel.refuse("unexpected", f"{context}: {route.refusal_text or route.refusal}")
             return
-        for one in in_order(route.distribution):
-            backend = self._backends[one.backend]
-            if backend.is_ready:
-                backend.take(tunnel, context)
-                return
-        tunnel.refuse("loadshed", f"{context}: service unavailable")
+        backend = self._choosers[place].choose()
+        if backend is None:
+            tunnel.refuse("loadshed", f"{context}: service unavailable")
+        else:
+            backend.take(tunnel, context)
 
     def close(self) -> None:
         self._destination.effective.unsubscribe(self._apply)
         for backend in self._backends.values():
             backend.close()
 
-    def _route(self, sni: str) -> StreamRoute | None:
+    def _place(self, sni: str) -> int | None:
+        """Of the route that a connection takes."""
         if not self._is_tls:
-            return self._routes[0] if self._routes else None
+            return 0 if self._routes else None
         return route_of_sni(self._routes, sni)
 
     def _apply(self, policy: ClientPolicy | Absent | None) -> None:
@@ -72,30 +65,20 @@ class OpaqueRouter:
         routes = policy.tls_routes if self._is_tls else policy.opaque_routes
         if not routes and policy.protocol != OPAQUE:
             routes = _opaque_of(policy)
-        old: dict[Backend, OpaqueBackend | None] = dict(self._backends)
+        old = self._backends
         self._routes = routes
         self._backends = {}
-        for route in routes:
-            for one in route.distribution.backends:
-                if one.backend not in self._backends:
-                    kept = old.pop(one.backend, None)
-                    self._backends[one.backend] = (
-                        kept if kept is not None else concrete(one.backend, self._given, self._destination)
-                    )
+
+        def kept_or_made(one: RouteBackend) -> OpaqueBackend:
+            found = self._backends.get(one.backend) or old.pop(one.backend, None)
+            if found is None:
+                found = concrete(one.backend, self._given, self._destination)
+            self._backends[one.backend] = found
+            return found
+
+        self._choosers = [compile_distribution(route.distribution, kept_or_made) for route in routes]
         for backend in old.values():
-            if backend is not None:
-                backend.close()
-
-
-def in_order(distribution: Distribution) -> Iterator[RouteBackend]:
-    """Its backends in the order in which they are to be tried: as they stand, or drawn by weight."""
-    left = list(distribution.eligible())
-    if distribution.kind != RANDOM_AVAILABLE or not any(one.weight for one in left):
-        yield from left
-        return
-    while left:
-        weights = [one.weight for one in left]
-        yield left.pop(draw(weights, sum(weights), random()))
+            backend.close()
 
 
 def _opaque_of(policy: ClientPolicy) -> tuple[StreamRoute, ...]:
@@ -106,12 +89,12 @@ def _opaque_of(policy: ClientPolicy) -> tuple[StreamRoute, ...]:
     return ()
 
 
-def route_of_sni(routes: Sequence[StreamRoute], sni: str) -> StreamRoute | None:
-    """The best of the TLS routes; among equals the earliest (docs/linkerd/outbound.md, section 7.3)."""
-    best: StreamRoute | None = None
+def route_of_sni(routes: Sequence[StreamRoute], sni: str) -> int | None:
+    """The place of the best of the TLS routes; among equals the earliest (docs/linkerd/outbound.md, section 7.3)."""
+    best: int | None = None
     best_score: tuple[int, ...] = ()
-    for route in routes:
+    for place, route in enumerate(routes):
         score = best_host(route.snis, sni.lower()) if route.snis else (0, 0)
         if score is not None and (best is None or score > best_score):
-            best, best_score = route, score
+            best, best_score = place, score
     return best

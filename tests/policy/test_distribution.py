@@ -1,0 +1,103 @@
+"""Which of a rule's backends is chosen: by their order, by weight, by what is ready."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from proxy.policy.client import (
+    EMPTY,
+    FIRST_AVAILABLE,
+    RANDOM_AVAILABLE,
+    Backend,
+    Distribution,
+    DistributionKind,
+    Fail,
+    RouteBackend,
+)
+from proxy.policy.distribution import Chooser, compile_distribution
+from proxy.policy.meta import default_meta
+
+
+class Named:
+    """A backend that is ready while its name is in `ready`."""
+
+    def __init__(self, name: str, ready: set[str]) -> None:
+        self.name = name
+        self._ready = ready
+
+    @property
+    def is_ready(self) -> bool:
+        return self.name in self._ready
+
+
+def chooser(ready: set[str], kind: DistributionKind = RANDOM_AVAILABLE, **weights: int) -> Chooser[Named]:
+    def backend(name: str, weight: int) -> RouteBackend:
+        return RouteBackend(Backend(default_meta(name), Fail("")), weight)
+
+    distribution = Distribution(kind, tuple(backend(name, weight) for name, weight in weights.items()))
+    return compile_distribution(distribution, lambda one: Named(one.backend.meta.name, ready))
+
+
+def chosen(of: Chooser[Named], times: int = 200) -> Counter[str]:
+    found = [of.choose() for _ in range(times)]
+    return Counter("" if one is None else one.name for one in found)
+
+
+def test_the_first_that_is_ready_in_order() -> None:
+    ready = {"a", "b"}
+    first = chooser(ready, FIRST_AVAILABLE, a=1, b=1, c=1)
+    assert chosen(first) == {"a": 200}
+    ready.discard("a")
+    assert chosen(first) == {"b": 200}
+    ready.clear()
+    assert chosen(first) == {"": 200}
+
+
+def test_nothing_is_chosen_of_nothing() -> None:
+    assert chosen(chooser(set(), EMPTY)) == {"": 200}
+
+
+def test_shares_go_by_weight() -> None:
+    found = chosen(chooser({"a", "b", "c"}, a=1, b=8, c=1), 1000)
+    assert 50 <= found["a"] <= 160 and 700 <= found["b"] <= 890, "100 and 800 of 1000, but for chance"
+
+
+def test_what_is_not_ready_leaves_its_share_to_the_others_by_their_weights() -> None:
+    found = chosen(chooser({"b", "c"}, a=98, b=1, c=3), 400)
+    assert set(found) == {"b", "c"}
+    assert 60 <= found["b"] <= 145, "100 of 400, but for chance"
+    assert chosen(chooser({"c"}, a=98, b=98, c=1)) == {"c": 200}
+    assert chosen(chooser(set(), a=98, b=98, c=1)) == {"": 200}
+
+
+@pytest.mark.parametrize(
+    ("weights", "names"),
+    [
+        ({"z": 0, "a": 1}, "a"),
+        ({"a": 1, "z": 0}, "a"),
+        ({"z": 0, "a": 1, "y": 0, "b": 3}, "ab"),
+        ({"z": 0, "y": 0}, "z"),
+        ({}, ""),
+    ],
+    ids=str,
+)
+def test_a_weight_of_0_is_never_drawn_unless_there_is_no_other(weights: dict[str, int], names: str) -> None:
+    found = chosen(chooser({"a", "b", "y", "z"}, RANDOM_AVAILABLE, **weights))
+    assert set(found) == (set(names) or {""}), "weights that are all 0 are none: the order counts"
+
+
+def test_every_backend_that_may_be_chosen_is_made_once_and_no_other() -> None:
+    made: list[str] = []
+
+    def make(one: RouteBackend) -> Named:
+        made.append(one.backend.meta.name)
+        return Named(made[-1], set())
+
+    backends = tuple(
+        RouteBackend(Backend(default_meta(name), Fail("")), weight)
+        for name, weight in zip("abc", (1, 0, 2), strict=True)
+    )
+    compile_distribution(Distribution(RANDOM_AVAILABLE, backends), make)
+    assert made == ["a", "c"]
