@@ -173,6 +173,7 @@ def _put_in(spec: Manifest, settings: Settings, mesh: Mesh, has_debug: bool) -> 
     containers, init = _list(spec, "containers"), _list(spec, "initContainers")
     if not containers:
         raise ManifestError("spec.containers: a pod has at least one")
+    _take_over_capabilities(settings, containers[0])
     sidecar = Sidecar(settings, mesh.namespace, _inbound_ports([*init, *containers]), _account_mount(containers[0]))
     first, proxy = sidecar.first(), sidecar.proxy()
     if has_debug:
@@ -185,6 +186,18 @@ def _put_in(spec: Manifest, settings: Settings, mesh: Mesh, has_debug: bool) -> 
         containers = [proxy, *containers] if settings.get("proxy.await") else [*containers, proxy]
     spec["initContainers"], spec["containers"] = init, containers
     spec["volumes"] = [*_list(spec, "volumes"), *sidecar.volumes()]
+
+
+def _take_over_capabilities(settings: Settings, container: Manifest) -> None:
+    """The sidecar gets the application's, as with Linkerd's injector: a namespace that admits no pod without
+    `drop: [ALL]` looks at every container."""
+    given = _mapping(_mapping(container, "securityContext"), "capabilities")
+    found = {verb: given.get(verb) or [] for verb in ("add", "drop")}
+    for verb, names in found.items():
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ManifestError(f"securityContext.capabilities.{verb} is no list of texts")
+    if any(found.values()):
+        settings.set("proxy.capabilities", found)
 
 
 def _set_opaque_ports(

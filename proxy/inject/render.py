@@ -21,6 +21,8 @@ TOKEN_VOLUME: Final = "linkerd-identity-token"
 LABELS_VOLUME: Final = "linkerd-podinfo"
 VOLUMES: Final = frozenset({LOCK_VOLUME, IDENTITY_VOLUME, TOKEN_VOLUME, LABELS_VOLUME})
 
+_NEEDED: Final = ("NET_ADMIN", "NET_RAW")
+"""Capabilities of whoever makes rules."""
 _PROGRAMS: Final = "/usr/lib/linkerd"
 
 
@@ -93,7 +95,7 @@ class Sidecar:
         is_root = bool(get("proxyInit.runAsRoot"))
         return {
             "allowPrivilegeEscalation": is_privileged,
-            "capabilities": {"add": ["NET_ADMIN", "NET_RAW"]},
+            "capabilities": self._init_capabilities(),
             "privileged": is_privileged,
             "readOnlyRootFilesystem": True,
             "runAsGroup": 0 if is_root else get("proxyInit.runAsGroup") or 65534,
@@ -101,6 +103,16 @@ class Sidecar:
             "runAsUser": 0 if is_root else get("proxyInit.runAsUser") or 65534,
             "seccompProfile": {"type": "RuntimeDefault"},
         }
+
+    def _init_capabilities(self) -> dict[str, list[str]]:
+        """The proxy's, if it has any, and those without which there are no rules."""
+        get = self._settings.get
+        given = get("proxy.capabilities") if self._proxy_capabilities() else get("proxyInit.capabilities")
+        found = {"add": [*_NEEDED, *given["add"]], "drop": [name for name in given["drop"] if name not in _NEEDED]}
+        return {verb: names for verb, names in found.items() if names}
+
+    def _proxy_capabilities(self) -> dict[str, list[str]]:
+        return {verb: names for verb, names in self._settings.get("proxy.capabilities").items() if names}
 
     def _validator(self) -> Container:
         get = self._settings.get
@@ -182,8 +194,10 @@ class Sidecar:
     def _context(self) -> Container:
         get = self._settings.get
         group = {"runAsGroup": get("proxy.gid")} if get("proxy.gid") >= 0 else {}
+        capabilities = self._proxy_capabilities()
         return {
             "allowPrivilegeEscalation": False,
+            **({"capabilities": capabilities} if capabilities else {}),
             "readOnlyRootFilesystem": True,
             "runAsNonRoot": True,
             "runAsUser": get("proxy.uid"),

@@ -35,6 +35,7 @@ DEFAULTS: Final[Tree] = {
         "uid": 2102,
         "gid": -1,
         "securityContext": {},
+        "capabilities": {"add": [], "drop": []},
         "logLevel": "warn,linkerd=info,hickory=error",
         "logFormat": "plain",
         "logHTTPHeaders": "off",
@@ -90,6 +91,7 @@ DEFAULTS: Final[Tree] = {
         "runAsRoot": False,
         "runAsUser": 65534,
         "runAsGroup": 65534,
+        "capabilities": {"add": [], "drop": []},
         "xtMountPath": {"mountPath": "/run", "name": "linkerd-proxy-init-xtables-lock"},
     },
     "networkValidator": {
@@ -121,8 +123,10 @@ OPEN: Final = frozenset({
 })  # fmt: skip
 """Where any name may stand."""
 
-WITHOUT_EFFECT: Final = frozenset({"proxy.outboundTransportMode", "proxy.podInboundPorts"})
-"""Names of Linkerd's chart that do nothing there either."""
+WITHOUT_EFFECT: Final = frozenset(
+    {"proxy.outboundTransportMode", "proxy.podInboundPorts", "proxyInit.kubeAPIServerPorts"}
+)
+"""Names of Linkerd's chart that do nothing to an application's pod there either."""
 
 
 class SettingsError(ValueError):

@@ -57,7 +57,10 @@ VALUES: Final[dict[str, str]] = {
     "proxy.ports.admin": "5191", "proxy.ports.control": "5190", "proxy.ports.inbound": "5143", "proxy.ports.outbound": "5140",
     "proxy.cores": "2", "proxy.runtime.workers.minimum": "2", "proxy.runtime.workers.maximum": "3", "proxy.runtime.workers.maximumCPURatio": "0.9",
     **{f"proxy.resources.{name}.{bound}": "1" for name in ("cpu", "memory", "ephemeral-storage") for bound in ("limit", "request")},
-    "proxy.uid": "4321", "proxy.gid": "5432", "proxy.securityContext": "runAsUser", "proxy.logLevel": "debug", "proxy.logFormat": "json",
+    "proxy.uid": "4321", "proxy.gid": "5432", "proxy.securityContext": "runAsUser",
+    "proxy.capabilities.add": "NET_BIND_SERVICE", "proxy.capabilities.drop": "ALL", "proxyInit.capabilities.add": "NET_BIND_SERVICE",
+    "proxyInit.capabilities.drop": "ALL", "proxyInit.kubeAPIServerPorts": "1,2",
+    "proxy.logLevel": "debug", "proxy.logFormat": "json",
     "proxy.logHTTPHeaders": "insecure", "proxy.accessLog": "json", "proxy.enableShutdownEndpoint": "true", "proxy.enableExternalProfiles": "true",
     "proxy.inboundConnectTimeout": "2s", "proxy.outboundConnectTimeout": "2s", "proxy.inboundDiscoveryCacheUnusedTimeout": "6s",
     "proxy.outboundDiscoveryCacheUnusedTimeout": "50s", "proxy.disableInboundProtocolDetectTimeout": "true",
@@ -90,6 +93,8 @@ def tree_of(path: str, value: str) -> dict[str, Any]:
         return given
     if path.endswith((".http2", ".labels", ".securityContext")):
         return assignment(f"{path}.{value}=7")
+    if path.endswith((".add", ".drop")):
+        return assignment(f"{path}[0]={value}")
     return assignment(f"{path}={value}")
 
 

@@ -114,6 +114,27 @@ def test_who_cannot_have_one_is_told_why() -> None:
     assert do(manifest("Deployment", no_account)) == (True, [])
 
 
+def test_the_sidecar_drops_what_the_application_drops() -> None:
+    """A namespace with the restricted Pod Security Standard looks at every container of a pod."""
+    context = {"securityContext": {"capabilities": {"drop": ["ALL", "NET_RAW"], "add": ["NET_BIND_SERVICE"]}}}
+    made = manifest("Deployment", {"containers": [SPEC["containers"][0] | context, {"name": "other"}]})
+    assert do(made) == (True, [])
+    init, proxy = pod_of(made)["spec"]["initContainers"]
+    assert proxy["securityContext"]["capabilities"] == {"add": ["NET_BIND_SERVICE"], "drop": ["ALL", "NET_RAW"]}
+    assert init["securityContext"]["capabilities"] == {
+        "add": ["NET_ADMIN", "NET_RAW", "NET_BIND_SERVICE"],
+        "drop": ["ALL"],
+    }
+    once = copy.deepcopy(made)
+    do(made)
+    assert made == once
+    plain = manifest("Deployment")
+    do(plain)
+    init, proxy = pod_of(plain)["spec"]["initContainers"]
+    assert "capabilities" not in proxy["securityContext"]
+    assert init["securityContext"]["capabilities"] == {"add": ["NET_ADMIN", "NET_RAW"]}
+
+
 def test_udp_ports_are_told() -> None:
     spec = {"containers": [SPEC["containers"][0] | {"ports": [{"containerPort": 53, "protocol": "UDP"}]}]}
     was_injected, notes = do(manifest("DaemonSet", spec))
@@ -135,6 +156,7 @@ def test_whatever_stands_in_a_manifest_is_injected_or_refused() -> None:
     spec["containers"][0] |= {
         "ports": [{"containerPort": 80, "name": "pg", "protocol": "TCP"}],
         "readinessProbe": {"httpGet": {"port": 80}},
+        "securityContext": {"capabilities": {"drop": ["ALL"]}},
         "volumeMounts": [{"name": "t", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}],
     }
     whole = manifest("CronJob", spec, **{"config.linkerd.io/opaque-ports": "pg", "linkerd.io/inject": "enabled"})
