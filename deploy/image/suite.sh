@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the suite inside the image, on the image's Python and its compiled wheel: deploy/image/suite.sh [IMAGE] [PYTEST ARGUMENT...]
-# What the tests need beside the product is installed into a layer of its own, whose packages come last on the path.
+# What the tests need beside the product, a shell included, is in layers of their own and comes last on both paths. Tests that
+# need another program are skipped. WORKERS says how many processes share the work (one a core).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 image=${1:-sponson}
@@ -14,21 +15,24 @@ print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependenc
 P
 cat > "$scratch/Dockerfile" <<P
 FROM ${BASE:-docker.io/library/debian:trixie-slim} AS dev
-RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends python3-pip
+RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends busybox-static python3-pip
 ARG PIP_CERT=
 COPY dev.txt .
 RUN pip install --no-cache-dir --target /opt/tests -r dev.txt && mkdir -p /path && echo /opt/tests > /path/tests.pth
+RUN mkdir /opt/bin && cp /usr/bin/busybox /opt/bin && for name in sh env cat echo touch true false; do ln -s busybox /opt/bin/\$name; done
 FROM $image
 COPY --from=dev /opt/tests /opt/tests
+COPY --from=dev /opt/bin /opt/bin
 COPY --from=dev /path/tests.pth /usr/local/lib/python3.13/dist-packages/
+ENV PATH=/usr/local/bin:/usr/bin:/usr/sbin:/opt/bin
 USER 0
 P
 arguments=(--network host --tag "$image-suite")
-if [ -n "${PIP_CERT:-}" ] && [ -f "$PIP_CERT" ]; then
+if [ "${builder##*/}" = podman ] && [ -n "${PIP_CERT:-}" ] && [ -f "$PIP_CERT" ]; then
     arguments+=(--volume "$PIP_CERT:/etc/build-ca.pem:ro" --build-arg PIP_CERT=/etc/build-ca.pem)
 fi
 "$builder" build "${arguments[@]}" "$scratch"
 "$builder" run --rm --env PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 --volume "$PWD/tests:/suite/tests:ro" --volume "$PWD/pyproject.toml:/suite/pyproject.toml:ro" \
     --tmpfs /tmp --workdir /suite "$image-suite" \
-    python3 -m pytest -q -p pytest_timeout -p pytest_benchmark.plugin -p _hypothesis_pytestplugin -p no:cacheprovider \
-    --ignore tests/architecture --ignore tests/image "$@"
+    python3 -m pytest -q -p pytest_timeout -p pytest_benchmark.plugin -p _hypothesis_pytestplugin -p xdist.plugin -p no:cacheprovider \
+    -n "${WORKERS:-auto}" --dist loadgroup --no-loadscope-reorder --ignore tests/architecture --ignore tests/image --ignore tests/systemd --ignore tests/tutorials "$@"
