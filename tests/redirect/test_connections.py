@@ -81,6 +81,11 @@ def test_who_arrives_where(place: Place, name: str) -> None:
     arguments = (ARGUMENTS | MORE)[name]
     done = install(place, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
+    check_arrivals(place, arguments)
+
+
+def check_arrivals(place: Place, arguments: list[str]) -> None:
+    """Over both families: from outside and from inside, to ports that are redirected and skipped, as several users."""
     uid = int((option(arguments, "--proxy-uid") or option(arguments, "-u"))[0])
     gid = int(option(arguments, "--proxy-gid", "-1")[0])
     is_skipped_in = ",".join(option(arguments, "--inbound-ports-to-ignore"))
@@ -312,6 +317,8 @@ def test_the_rules_are_those_that_linkerds_program_made(place: Place, name: str)
 @pytest.mark.skipif(not PROXY_INIT, reason="SPONSON_TEST_PROXY_INIT names no linkerd2-proxy-init")
 @pytest.mark.parametrize("name", [*ARGUMENTS, *MORE])
 def test_linkerds_own_program_still_makes_them(place: Place, name: str) -> None:
-    done = install(place, *(ARGUMENTS | MORE)[name], command=[PROXY_INIT])
+    arguments = (ARGUMENTS | MORE)[name]
+    done = install(place, *arguments, command=[PROXY_INIT])
     assert done.returncode == 0, done.stdout + done.stderr
     assert rules(place, name) == RECORDED[name]
+    check_arrivals(place, arguments)
