@@ -1,7 +1,7 @@
 """Router: which rule of one port's policy a request takes.
 
 Made once per policy and replaced with it; knows nothing of connections.
-What a route allows is authorize.py's, what its filters do policy.filter's.
+Whether a client may take a route is for http/authorize.py to say.
 """
 
 from __future__ import annotations

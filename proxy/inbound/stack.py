@@ -2,17 +2,19 @@
 
 The order below is the order of events; each step is one file.
 
-    accept      where did it want to go, and may it         accept.py    (SO_ORIGINAL_DST, INBOUND_IPS)
-    direct      it wants the proxy itself: which port then   direct.py    (mTLS, transport header)
-    policies    what holds for that port now                 policies.py  (one watch per port, kept while used)
-    server      which bytes does it speak                    server.py    (TLS by ClientHello, HTTP by its first bytes)
-    authorize   may this client                              authorize.py (connections; requests by route)
-    opaque      bytes both ways                              opaque.py
-    http        what happens to a request on its way         http.py      (orig-proto, l5d-client-id; rescue.py)
-    router      which route of the policy is it              router.py    (filters.py)
-    local       over which connection to the app             local.py
+    connection/accept      where did it want to go, and may it     (SO_ORIGINAL_DST, INBOUND_IPS)
+    connection/arrival     is it TLS for us                        (by its ClientHello, before anything is read)
+    connection/direct      it wants the proxy itself: which port   (mTLS, transport header)
+    policies, router       what holds for that port now            (one watch per port, kept while it is used)
+    connection/server      which bytes does it speak               (the policy's protocol, or its first bytes)
+    connection/authorize   may this client have bytes forwarded
+    connection/opaque      bytes both ways
+    http/requests          what happens to a request on its way    (orig-proto, l5d-client-id, route, limits)
+    http/authorize         may this client take the route
+    http/filters           what it hears if a filter answers       (http/rescue: if anything fails)
+    http/local             over which connection to the app
 
-The admin port's connections come the same way (admin.py), but for the app at its end.
+The admin port's connections come the same way (connection/admin), but for the app at its end.
 """
 
 from __future__ import annotations
@@ -30,14 +32,14 @@ from proxy.core.here import ADMIN, INBOUND, Here
 from proxy.core.reactor import Reactor
 from proxy.core.watch import Watch
 from proxy.http.exchange import Stage
-from proxy.inbound.accept import Accept, destination
-from proxy.inbound.admin import AdminServer
-from proxy.inbound.arrival import Arrival
-from proxy.inbound.direct import DirectServer
-from proxy.inbound.local import Local, Loop
+from proxy.inbound.connection.accept import Accept, destination
+from proxy.inbound.connection.admin import AdminServer
+from proxy.inbound.connection.arrival import Arrival
+from proxy.inbound.connection.direct import DirectServer
+from proxy.inbound.connection.server import AppServer
+from proxy.inbound.http.local import Local, Loop
 from proxy.inbound.parts import Parts
 from proxy.inbound.policies import Policies
-from proxy.inbound.server import AppServer
 from proxy.metrics import Registry
 from proxy.policy.defaults import default_policy, opaque_form
 from proxy.policy.server import ServerPolicy

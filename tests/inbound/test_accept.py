@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from proxy.core.addr import Addr
-from proxy.inbound.accept import destination
+from proxy.inbound.connection.accept import destination
 from proxy.policy.defaults import default_policy
 from proxy.transport.header import TransportHeader
 from tests.inbound.kit import OK, Workload

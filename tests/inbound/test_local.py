@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from proxy.core.addr import Addr
-from proxy.inbound.local import Local
+from proxy.inbound.http.local import Local
 from proxy.policy.defaults import default_policy
 from proxy.policy.server import HTTP_2
 from tests.inbound.kit import OK, Http2Client, Workload

@@ -15,7 +15,8 @@ from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.watch import Watch
 from proxy.inbound import labels
-from proxy.inbound.authorize import Arrived, ConnectionGuard
+from proxy.inbound.arrived import Arrived
+from proxy.inbound.connection.authorize import ConnectionGuard
 from proxy.inbound.labels import Tls
 from proxy.inbound.policies import Policies
 from proxy.metrics import Registry

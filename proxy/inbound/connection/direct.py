@@ -15,9 +15,9 @@ from proxy.core.codec import CLOSED, Codec, Wire
 from proxy.core.dial import ALPN
 from proxy.core.reason import Reason
 from proxy.http.exchange import Stage
-from proxy.inbound.arrival import Arrival
-from proxy.inbound.http import serve_http1, serve_http2
-from proxy.inbound.opaque import forward
+from proxy.inbound.connection.arrival import Arrival
+from proxy.inbound.connection.opaque import forward
+from proxy.inbound.http.requests import serve_http1, serve_http2
 from proxy.inbound.parts import GATEWAY_DOMAIN, IO, UNEXPECTED, Parts
 from proxy.transport.first_bytes import FirstBytes, Opened, Unreadable
 from proxy.transport.header import HEADER, TransportHeader

@@ -20,7 +20,7 @@ from typing import Final
 
 from proxy.core.addr import Addr, addr
 from proxy.core.log import logger
-from proxy.inbound.arrival import Arrival, Service
+from proxy.inbound.connection.arrival import Arrival, Service
 from proxy.inbound.parts import UNEXPECTED, Parts
 from proxy.transport.orig_dst import original_dst
 

@@ -19,10 +19,10 @@ from proxy.http.head import RequestHead
 from proxy.http.headers import field
 from proxy.http.orig_proto import CLIENT_ID, take_marks
 from proxy.inbound import labels
-from proxy.inbound.arrival import Arrival
-from proxy.inbound.authorize import RoutePermit
-from proxy.inbound.filters import answer
-from proxy.inbound.rescue import DENIED, NO_ROUTE, RATE_LIMITED, InboundRescue
+from proxy.inbound.connection.arrival import Arrival
+from proxy.inbound.http.authorize import RoutePermit
+from proxy.inbound.http.filters import answer
+from proxy.inbound.http.rescue import DENIED, NO_ROUTE, RATE_LIMITED, InboundRescue
 from proxy.inbound.router import Router
 from proxy.metrics import HttpMetrics, RequestScope
 from proxy.policy.classify import classify

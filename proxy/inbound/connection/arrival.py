@@ -17,7 +17,7 @@ from proxy.core.drain import end_if_idle
 from proxy.core.meter import Meter
 from proxy.core.reason import Reason
 from proxy.inbound import labels
-from proxy.inbound.authorize import Arrived
+from proxy.inbound.arrived import Arrived
 from proxy.inbound.labels import ESTABLISHED, NO_TLS_FROM_REMOTE, NONE, PASSED_THROUGH, PORT_SKIPPED, Tls
 from proxy.inbound.parts import IO, TLS_TIMEOUT, Parts
 from proxy.inbound.policies import PortPolicy

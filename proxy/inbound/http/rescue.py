@@ -17,7 +17,7 @@ from proxy.http.exchange import Exchange
 from proxy.http.head import HTTP_2
 from proxy.http.replies import answer, redirect
 from proxy.inbound import labels
-from proxy.inbound.authorize import Arrived
+from proxy.inbound.arrived import Arrived
 from proxy.metrics import Registry
 
 _log: Final = logger(__name__)

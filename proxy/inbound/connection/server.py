@@ -14,9 +14,9 @@ from proxy.core.log import logger
 from proxy.core.reason import Reason
 from proxy.http.exchange import Stage
 from proxy.inbound import labels
-from proxy.inbound.arrival import Arrival
-from proxy.inbound.http import serve_http1, serve_http2
-from proxy.inbound.opaque import forward
+from proxy.inbound.connection.arrival import Arrival
+from proxy.inbound.connection.opaque import forward
+from proxy.inbound.http.requests import serve_http1, serve_http2
 from proxy.inbound.parts import IO, Parts
 from proxy.policy.server import GRPC, HTTP_1, HTTP_2, OPAQUE, TLS, ServerPolicy
 from proxy.transport.detect import DETECT_HTTP, Detection

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from proxy.http.exchange import Exchange
-from proxy.inbound.rescue import INVALID_POLICY, InboundRescue
+from proxy.inbound.http.rescue import INVALID_POLICY, InboundRescue
 from proxy.policy.filter import FilterAnswer, InjectedFailure, InvalidRedirection, Redirection
 from proxy.policy.route import Unusable
 

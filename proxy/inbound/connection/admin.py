@@ -14,10 +14,10 @@ from proxy.core.addr import Addr, addr
 from proxy.core.codec import Codec, Wire
 from proxy.http.exchange import Stage
 from proxy.inbound import labels
-from proxy.inbound.arrival import Arrival
-from proxy.inbound.http import serve_http1, serve_http2
+from proxy.inbound.connection.arrival import Arrival
+from proxy.inbound.connection.server import detect
+from proxy.inbound.http.requests import serve_http1, serve_http2
 from proxy.inbound.parts import IO, UNEXPECTED, Parts
-from proxy.inbound.server import detect
 from proxy.transport.detect import Detection
 
 _DETECT_TIMEOUT_S: Final = 1.0

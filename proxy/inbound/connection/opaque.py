@@ -13,8 +13,8 @@ from proxy.core.codec import CLOSED, Codec, Wire
 from proxy.core.dial import DialOptions
 from proxy.core.reason import Reason
 from proxy.inbound import labels
-from proxy.inbound.arrival import Arrival
-from proxy.inbound.authorize import ConnectionGuard
+from proxy.inbound.connection.arrival import Arrival
+from proxy.inbound.connection.authorize import ConnectionGuard
 from proxy.inbound.parts import IO, UNEXPECTED
 from proxy.transport.connection import dial_plain
 from proxy.transport.relay import Relay, RelayEnd
