@@ -16,7 +16,7 @@ COPY deploy/image/build.lock ./
 RUN python3 -m venv /tmp/build && /tmp/build/bin/pip install --no-cache-dir --require-hashes -r build.lock
 
 FROM tools AS wheel
-COPY pyproject.toml setup.py README.md LICENSE ./
+COPY pyproject.toml setup.py sponson.py README.md LICENSE ./
 COPY proxy ./proxy
 ARG COMPILE=1
 RUN test "$COMPILE" = 0 || export SPONSON_COMPILE=1; \

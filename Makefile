@@ -41,7 +41,7 @@ test: $(VENV)/.ready  ## the whole suite
 
 $(COMPILED)/.ready: $(VENV)/.ready $(shell find proxy -name '*.py' -not -name '*_pb2.py') setup.py pyproject.toml
 	rm -rf build/compiled && mkdir -p build/compiled
-	cp -r proxy setup.py pyproject.toml README.md LICENSE build/compiled/
+	cp -r proxy sponson.py setup.py pyproject.toml README.md LICENSE build/compiled/
 	find build/compiled -name __pycache__ -prune -exec rm -rf {} +
 	cd build/compiled && SPONSON_COMPILE=1 $(CURDIR)/$(BIN)/python -m pip wheel --quiet --disable-pip-version-check \
 		--no-deps --no-build-isolation --wheel-dir dist .
@@ -104,7 +104,7 @@ bench: $(VENV)/.bench-ready  ## CPU and latency beside other proxies: make bench
 lint: $(VENV)/.ready  ## ruff, mypy --strict, import-linter, size ceilings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy proxy tests bench
+	$(BIN)/mypy proxy sponson.py tests bench
 	$(BIN)/lint-imports
 	$(BIN)/python $(PYTEST) tests/architecture
 

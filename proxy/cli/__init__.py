@@ -3,12 +3,15 @@
 Only the chosen command's file is imported, so that a sidecar pays for nothing
 that it does not run, and the small commands start as fast as Python does. A
 command's file has `add_arguments(parser)` and `run(arguments) -> int`, whose
-result is the exit status; its name and its line of help stand here.
+result is the exit status; its name and its line of help stand here, its examples
+and statuses in guide.py. What ends a command is turned into a status by guard.py.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -27,7 +30,9 @@ COMMANDS: Final = {
     "await": "wait until the proxy is ready, then run a command",
     "validate-network": "check that connections are redirected, before the proxy is there",
     "bench": "what the proxy costs beside others (in a checkout of the project)",
+    "completion": "print what makes bash, zsh or fish complete this command line",
 }
+HELP: Final = "help"
 
 
 class Command(Protocol):
@@ -40,37 +45,53 @@ class Command(Protocol):
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The entry point; raises SystemExit with the command's status (2 for a command line that is none)."""
+    from proxy.cli.guard import guarded
+
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if "_ARGCOMPLETE" in os.environ:
+        from proxy.cli.completion import complete
+
+        complete()
+    if given[:1] == [HELP]:
+        given = [*given[1:], "--help"]
+    name = f"sponson {given[0]}" if given and given[0] in COMMANDS else "sponson"
+    raise SystemExit(guarded(name, lambda: _run(given)))
+
+
+def module_of(words: Sequence[str]) -> str:
+    """Of a command, or of an action of one. `await` is a word of Python's, and a module's name has no hyphen."""
+    names = [word.replace("-", "_") for word in words]
+    return ".".join(("proxy.cli", *(f"{name}_" if iskeyword(name) else name for name in names)))
+
+
+def _run(given: Sequence[str]) -> int:
+    from proxy.cli.parsers import parser_of
+
     chosen = _parser().parse_args(given[:1]).command
     if chosen == "run":
         from proxy.tls.openssl import order_cipher_suites
 
         order_cipher_suites()  # before anything imports ssl
-    command: Command = import_module(f"proxy.cli.{_module_of(chosen)}")
-    parser = argparse.ArgumentParser(
-        prog=f"sponson {chosen}", description=command.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    command: Command = import_module(module_of([chosen]))
+    parser = parser_of(chosen, command.__doc__, given)
     command.add_arguments(parser)
-    raise SystemExit(command.run(parser.parse_args(given[1:])))
-
-
-def _module_of(command: str) -> str:
-    """`await` is a word of Python's, and a module's name has no hyphen."""
-    name = command.replace("-", "_")
-    return f"{name}_" if iskeyword(name) else name
+    asked = parser.parse_args(given[1:])
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # from here on there is something to clean up
+    return command.run(asked)
 
 
 def _parser() -> argparse.ArgumentParser:
     width = max(map(len, COMMANDS))
     parser = argparse.ArgumentParser(
         prog="sponson",
-        usage="sponson [--version] [--help] COMMAND ...",
+        usage="sponson [-V] [--help] COMMAND ...",
         description="A service-mesh sidecar proxy, wire-compatible with Linkerd's.",
         epilog="commands:\n"
         + "\n".join(f"  {name:<{width}}  {help_}" for name, help_ in COMMANDS.items())
-        + "\n\n`sponson COMMAND --help` tells more.",
+        + "\n\n`sponson help COMMAND` tells more, with examples and exit statuses.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"sponson {__version__}")
+    parser.add_argument("-V", "--version", action="version", version=f"sponson {__version__}")
     parser.add_argument("command", metavar="COMMAND", choices=COMMANDS, help="one of those below")
     return parser

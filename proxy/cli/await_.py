@@ -1,8 +1,5 @@
 """Wait until the proxy beside us is ready, then run a command if one is given.
 
-sponson await -- my-app --flag         # becomes my-app when the proxy is ready
-sponson await --shutdown -- my-job     # runs my-job, then ends the proxy too
-
 The flags, the texts and the exit statuses are those of linkerd-await, which
 this is in Sponson's image: 0, 69 if the proxy is not ready within --timeout,
 71 if the command cannot be run, else the command's own. With LINKERD_DISABLED

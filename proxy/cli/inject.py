@@ -1,17 +1,11 @@
 """Add the sidecar to Kubernetes manifests.
 
-sponson inject --trust-anchors ca.crt app.yaml | kubectl apply -f -
-sponson inject --linkerd --image registry.example/sponson app.yaml | kubectl apply -f -
-
-The first form adds what Linkerd's injector would add, from the same
+With --trust-anchors it adds what Linkerd's injector would add, from the same
 annotations and Helm values, to a Pod, Deployment, ReplicaSet, StatefulSet,
 DaemonSet, Job or CronJob; the control plane is Linkerd's. Injecting again
-replaces what was added. The second form only sets the annotations that make
+replaces what was added. With --linkerd it only sets the annotations that make
 Linkerd's own injector use Sponson's image, also on a Namespace. Whatever else
 is in the input passes through; comments do not.
-
-Exit status: 0, 1 if some manifest cannot be read or injected: then nothing is
-printed.
 """
 
 from __future__ import annotations

@@ -1,15 +1,8 @@
 """Send an application's connections to its sidecar, or stop doing so.
 
-sponson redirect install            # iptables, the rules of Linkerd's init container
-sponson redirect install --nftables # one table of nftables; --dry-run only prints it
-sponson redirect show
-sponson redirect remove
-
 The flags of `install` are those of Linkerd's init container, which this is in
 Sponson's image. Installing again replaces the rules; a failure leaves them as
 they were. It takes root, or the capabilities NET_ADMIN and NET_RAW.
-
-Exit status: 0, 1 if it cannot be done (of `show`: if nothing is installed).
 """
 
 from __future__ import annotations

@@ -4,9 +4,6 @@ It is configured by environment variables: LINKERD2_PROXY_*, as Linkerd's
 injector sets them, and SPONSON_* (docs/compatibility.md). For a workload of
 `sponson mesh`, `sponson mesh env ... -- sponson run` sets all of them; for one
 that has joined from another machine, its sidecar.env has them.
-
-Exit status: 0 after a shutdown, 64 if the configuration cannot be used, 1 if
-the proxy cannot start.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 import subprocess
 import sys
@@ -14,7 +13,8 @@ import pytest
 from proxy import __version__
 from proxy.cli import COMMANDS, logs, main
 from tests.cli.parsed import parsed
-from tests.kit.controlplane import DEADLINE_S, ROOT
+from tests.kit.controlplane import ROOT
+from tests.kit.terminal import on_terminal
 
 
 def status_of(*arguments: str) -> object:
@@ -23,8 +23,9 @@ def status_of(*arguments: str) -> object:
     return ended.value.code
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert status_of("--version") == 0
+@pytest.mark.parametrize("option", ["-V", "--version"])
+def test_version(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of(option) == 0
     assert capsys.readouterr().out == f"sponson {__version__}\n"
 
 
@@ -87,37 +88,17 @@ def test_the_option_goes_before_our_variable_and_that_before_linkerds(
         logging.close()
 
 
-def on_a_terminal(*arguments: str, **env: str) -> str:
-    """What the command writes if its output is a terminal."""
-    near, far = os.openpty()
-    command = [sys.executable, "-m", "proxy", *arguments]
-    with subprocess.Popen(
-        command, stdout=far, stderr=far, cwd=ROOT, env={"PATH": os.environ["PATH"], **env}
-    ) as process:
-        os.close(far)
-        told = b""
-        while True:
-            try:
-                data = os.read(near, 65536)
-            except OSError:  # EIO: the last who had it open is gone
-                break
-            told += data
-        process.wait(DEADLINE_S)
-    os.close(near)
-    return told.decode()
-
-
 def test_the_log_of_a_terminal_is_for_people_unless_linkerds_form_is_asked_for() -> None:
-    variables = {"LINKERD2_PROXY_CORES": "none", "TERM": "xterm"}
-    told = on_a_terminal("run", **variables)
+    variables = {"LINKERD2_PROXY_CORES": "none"}
+    told = on_terminal("run", env=variables)
     assert re.search(r"\d\d:\d\d:\d\d\.\d{3}\x1b\[0m \x1b\[1;31mERROR\x1b\[0m \x1b\[36mconfig", told), told
     for asked in (
-        on_a_terminal("run", **variables, LINKERD2_PROXY_LOG_FORMAT="plain"),
-        on_a_terminal("run", "--log-format", "plain", **variables),
+        on_terminal("run", env={**variables, "LINKERD2_PROXY_LOG_FORMAT": "plain"}),
+        on_terminal("run", "--log-format", "plain", env=variables),
     ):
         assert re.search(r"^\[ +\d+\.\d{6}s\] ERROR ThreadId\(01\) linkerd_app::env: ", asked, re.MULTILINE), asked
         assert "\x1b" not in asked
-    assert '"level": "ERROR"' in on_a_terminal("run", "--log-format", "json", **variables)
+    assert '"level": "ERROR"' in on_terminal("run", "--log-format", "json", env=variables)
 
 
 def test_only_the_chosen_command_is_imported() -> None:

@@ -1,9 +1,4 @@
-"""A control plane from a directory of manifests, and what a workload needs to join it.
-
-sponson mesh serve --dir DIR
-sponson mesh token --service-account web --namespace default
-sponson mesh env   --service-account web --namespace default --workload web-0 -- sponson run
-"""
+"""A control plane from a directory of manifests, and what a workload needs to join it."""
 
 from __future__ import annotations
 
@@ -11,6 +6,8 @@ import argparse
 import sys
 from importlib import import_module
 from typing import Final
+
+from proxy.cli.parsers import parser_of
 
 ACTIONS: Final = {
     "serve": "serve the control plane",
@@ -33,18 +30,15 @@ ACTIONS: Final = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "sponson mesh ACTION ..."
     width = max(map(len, ACTIONS))
-    parser.epilog = "actions:\n" + "\n".join(f"  {name:<{width}}  {help_}" for name, help_ in ACTIONS.items())
+    actions = "actions:\n" + "\n".join(f"  {name:<{width}}  {help_}" for name, help_ in ACTIONS.items())
+    parser.epilog = f"{actions}\n\n{parser.epilog}"
     parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help="one of those below")
     parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:
     action = import_module(f"proxy.cli.mesh.{arguments.action}")
-    parser = argparse.ArgumentParser(
-        prog=f"sponson mesh {arguments.action}",
-        description=action.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of(f"mesh {arguments.action}", action.__doc__, arguments.rest)
     action.add_arguments(parser)
     asked = parser.parse_args(arguments.rest)
     try:

@@ -1,8 +1,5 @@
 """Join a mesh whose control plane is on another machine: take an invitation, write what this workload's sidecar needs.
 
-sponson mesh join --dir /var/lib/sponson/web-0 --invitation web-0.invitation
-sponson mesh join --dir /var/lib/sponson/web-0 --renew     # a token for the token: before it expires, as a timer does
-
 The directory then has sidecar.env, which systemd's EnvironmentFile= and docker's --env-file read, and the files that it
 names. With a command after `--` that command is run with the environment.
 """

@@ -1,7 +1,6 @@
 """Judge a directory of manifests as `mesh serve` would, and say all that is wrong with it.
 
-Exit status: 0 nothing is wrong; 1 something is: it would be left out, or the start refused; 2 the arguments make no
-sense. What is only odd (a kind that nobody reads, a selector without workloads) is said, and is wrong with --strict.
+What is only odd (a kind that nobody reads, a selector without workloads) is said, and is wrong with --strict.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """Run one app in a mesh: its sidecar, its manifest, and a control plane if none runs yet. Ctrl-C ends all of it.
 
-sponson up --name web --port 8080 -- ./web-server     # serves http://web.default.svc.cluster.local/
-sponson up --name web --port auto -- ./web-server     # finds a free port, which it is told as $PORT
-sponson up --name client -- curl http://web.default.svc.cluster.local/
-
 The app is told of its sidecar by $http_proxy, which most HTTP clients follow. `sponson mesh status` shows what is up.
 The first app starts a control plane, the others use it, and the last takes it with it.
 """

@@ -1,0 +1,37 @@
+"""Parsers: how the help of a command looks, whichever it is."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from proxy.cli.guide import epilog_of
+
+_HELP = ("-h", "--help")
+
+
+def parser_of(words: str, description: str | None, given: Sequence[str]) -> argparse.ArgumentParser:
+    """Of a command or an action (`mesh serve`), without its arguments yet. `given` is its command line: where help is asked
+    for on a terminal it is coloured, and only then the library that does so is loaded.
+    """
+    return argparse.ArgumentParser(
+        prog=f"sponson {words}",
+        description=description,
+        epilog=epilog_of(words),
+        formatter_class=_formatter(any(one in _HELP for one in given)),
+    )
+
+
+def _formatter(is_help: bool) -> type[argparse.HelpFormatter]:
+    if not is_help or not is_terminal() or os.environ.get("NO_COLOR"):
+        return argparse.RawDescriptionHelpFormatter
+    from rich_argparse import RawDescriptionRichHelpFormatter
+
+    return RawDescriptionRichHelpFormatter
+
+
+def is_terminal() -> bool:
+    """Whether stdout is one that knows more than plain text."""
+    return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
