@@ -55,7 +55,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given[:1] == [HELP]:
         given = [*given[1:], "--help"]
     name = f"sponson {given[0]}" if given and given[0] in COMMANDS else "sponson"
-    raise SystemExit(guarded(name, lambda: _run(given)))
+    status = guarded(name, lambda: _run(given))
+    if arguments is None:
+        signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # it is ending: Ctrl-C in the interpreter's own end would show a traceback
+    raise SystemExit(status)
 
 
 def module_of(words: Sequence[str]) -> str:

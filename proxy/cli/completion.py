@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any, Final
 
 import argcomplete
+from argcomplete.shell_integration import shellcode
 
 from proxy.cli import COMMANDS, HELP, module_of
 
@@ -25,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    print(argcomplete.shellcode(["sponson"], shell=arguments.shell))
+    print(shellcode(["sponson"], shell=arguments.shell))
     return 0
 
 
