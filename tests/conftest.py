@@ -1,5 +1,5 @@
-"""How the suite is shared out among worker processes: which tests stay together, and which begin first. And the collector
-rests while pytest parses sources.
+"""How the suite is shared out among worker processes: which tests stay together, and which begin first. And what the garbage
+collector does not do: run while pytest parses sources, or look again and again at ten thousand tests.
 
 Ports are the kernel's choice, folders are pytest's, names of namespaces carry the process id: any two tests may run
 beside each other. What is kept together shares something that is dear to make.
@@ -51,6 +51,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         together = package if package in SHARES_A_MESH else item.path.relative_to(TESTS).as_posix()
         item.add_marker(pytest.mark.xdist_group(together))
     items.sort(key=lambda item: order.get(item.path.relative_to(TESTS).parts[0], len(order)))
+
+
+def pytest_collection_finish() -> None:
+    """The modules and the list of tests live as long as the process. Frozen, they are not walked by every full collection,
+    which would take most of a second, several times in each test that looks for what was not freed."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

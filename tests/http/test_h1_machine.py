@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -15,6 +14,7 @@ from proxy.http.h1.client import H1Client
 from proxy.http.h1.server import H1Server
 from proxy.http.pool import Pool
 from tests.kit import ListWire
+from tests.kit.examples import examples
 from tests.kit.http1 import Pair
 from tests.kit.streams import FakeObserver
 
@@ -218,7 +218,7 @@ class Machine(RuleBasedStateMachine):
 
 
 TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestMachine.settings = examples(50, stateful_step_count=60)
 
 
 REQUEST_LIST = [GET_A, GET_A, *ODD_REQUESTS]

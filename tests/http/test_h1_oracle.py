@@ -7,11 +7,12 @@ from typing import Any
 
 import h11
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.reason import Reason
 from tests.kit import undated
+from tests.kit.examples import examples
 from tests.kit.http1 import Pair
 
 NAMES = st.from_regex(re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,12}"), fullmatch=True).filter(
@@ -88,7 +89,7 @@ def raw(head: Any) -> list[tuple[bytes, bytes]]:
     return sorted((name.lower(), value) for name, value in head.headers.raw_items())
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100)
 @given(TARGETS, FIELDS, FRAMING, BODY, TRAILERS, FIELDS, FRAMING, BODY, TRAILERS, CUTS)
 def test_what_h11_says_arrives_as_it_was_said(
     target: bytes,
@@ -179,7 +180,7 @@ def requests_by_us(data: bytes) -> list[tuple[bytes, bytes, bytes]] | None:
     return None if re.search(rb"HTTP/1\.[01] (400|414|431|501|505) ", answers) else found
 
 
-@settings(max_examples=1500, deadline=None)
+@examples(300)
 @given(st.lists(PIECES, max_size=14), st.booleans())
 def test_no_request_is_read_in_two_ways(pieces: list[bytes], starts_well: bool) -> None:
     data = (GOOD if starts_well else b"") + b"".join(pieces)
@@ -196,7 +197,7 @@ RESPONSE_PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=1500, deadline=None)
+@examples(300)
 @given(st.lists(RESPONSE_PIECES, max_size=10), st.booleans(), CUTS)
 def test_a_client_gets_a_whole_response_or_an_error_whatever_the_app_says(
     pieces: list[bytes], ends: bool, places: list[int]

@@ -14,7 +14,7 @@ import h2.connection
 import h2.events
 import h2.exceptions
 import h2.settings
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -26,6 +26,7 @@ from proxy.http.h2.settings import H2Settings
 from proxy.http.pool import Pool
 from tests.http.h2kit import POST
 from tests.kit import Clock, ListWire
+from tests.kit.examples import examples
 
 
 class Attach:
@@ -291,6 +292,4 @@ class Between(RuleBasedStateMachine):
 
 
 TestBetween = Between.TestCase
-TestBetween.settings = settings(
-    max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestBetween.settings = examples(40, stateful_step_count=30, suppress_health_check=list(HealthCheck))

@@ -38,7 +38,7 @@ from tests.kit.certificates import credentials
 from tests.kit.http1 import ToPool
 from tests.kit.sockets import Ticking, run
 
-SIZE = 24_000_000
+SIZE = 12_000_000
 BLOCK = hashlib.shake_256(b"body").digest(65_521)
 HELD_BYTES = 1 << 20
 """What one proxy may hold (issue: 1 MiB)."""

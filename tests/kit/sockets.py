@@ -88,11 +88,21 @@ def run(story: Callable[[Ticking], Coroutine[Any, Any, None]]) -> None:
 async def steady_descriptors(loop: asyncio.AbstractEventLoop) -> int:
     """After the loop has opened what it keeps for itself, which is not before its first connection has ended."""
     near, far = tcp_pair()
-    transport, _ = await loop.connect_accepted_socket(asyncio.Protocol, near)
+    protocol = _Closing(loop)
+    transport, _ = await loop.connect_accepted_socket(lambda: protocol, near)
     transport.close()
     far.close()
-    await asyncio.sleep(0.01)
+    await protocol.closed
+    await asyncio.sleep(0)
     return descriptors()
+
+
+class _Closing(asyncio.Protocol):
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.closed: asyncio.Future[None] = loop.create_future()
+
+    def connection_lost(self, fault: Exception | None) -> None:
+        self.closed.set_result(None)
 
 
 def descriptors() -> int:
