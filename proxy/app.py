@@ -21,6 +21,7 @@ from proxy.core.addr import Addr
 from proxy.core.control_addr import ControlAddr
 from proxy.core.drain import Drain
 from proxy.core.here import OUTBOUND
+from proxy.core.idle import IdleOrder
 from proxy.core.log import Logging
 from proxy.core.reactor import Reactor
 from proxy.inbound import stack as inbound
@@ -29,6 +30,7 @@ from proxy.metrics.control import show_dns, show_identity
 from proxy.metrics.process import show_build, show_process
 from proxy.metrics.remembered import show_log, show_remembered
 from proxy.outbound import stack as outbound
+from proxy.shutdown import Shutdown, Side
 from proxy.tls.credentials import Credentials
 from proxy.tls.csr import load_or_make
 from proxy.transport.listener import Listener, ListenOptions
@@ -55,8 +57,9 @@ class App:
         """
         self.config: Final = config
         self.reactor: Final = reactor
-        self.drain: Final = Drain()
-        reactor.descriptors.ends_idle(self.drain.end_oldest_idle)
+        idle_order = IdleOrder()
+        reactor.descriptors.ends_idle(idle_order.end_oldest)
+        self.drains: Final = {name: Drain(idle_order) for name in ("inbound", "outbound", "admin")}
         self.registry: Final = Registry(reactor.clock, config.metrics_retain_idle_s)
         self.credentials: Final = Credentials(
             config.identity_server_name, config.identity_trust_anchors, config.identity_server_id
@@ -86,6 +89,10 @@ class App:
         self.listeners: Final[dict[str, list[Listener]]] = {}
         """By whose they are: `admin`, `inbound`, `outbound`."""
         self._listen()
+        inbound_side, outbound_side, admin_side = (
+            Side(reactor.wheel, self.listeners[name], drain) for name, drain in self.drains.items()
+        )
+        self._shutdown: Final = Shutdown(inbound_side, outbound_side, admin_side)
 
     # ---- start
 
@@ -105,13 +112,17 @@ class App:
     # ---- end
 
     def close(self, on_drained: Callable[[], None]) -> None:
-        """No new connections, idle ones end, what runs finishes; `on_drained` when nothing runs any more."""
-        for listener in self._all_listeners():
-            listener.close()
-        self.drain.begin(on_drained)
+        """No new connections, idle ones end, what runs finishes, in the order that shutdown.py gives; `on_drained` when
+        nothing runs any more."""
+        self.readiness.latch("shutdown")
+        is_open = self.credentials.is_ready.value
+        self._shutdown.begin(self.config.shutdown_accept_s if is_open else 0.0, on_drained)
 
     def stop(self) -> None:
-        """Cancel whatever is asked of the control plane."""
+        """Close every port, and cancel whatever is asked of the control plane."""
+        self._shutdown.stop()
+        for listener in self._all_listeners():
+            listener.close()
         self.inbound.close()
         self.outbound.close()
         self.control.close()
@@ -128,7 +139,8 @@ class App:
 
     def _make_inbound(self) -> inbound.Inbound:
         lookups = inbound.Lookups(self.control.inbound_policies.watch)
-        return inbound.Inbound(self.reactor, self.config, self.credentials, lookups, self.registry, self.drain)
+        drain = self.drains["inbound"]
+        return inbound.Inbound(self.reactor, self.config, self.credentials, lookups, self.registry, drain)
 
     def _make_outbound(self) -> outbound.Outbound:
         control = self.control
@@ -138,7 +150,8 @@ class App:
             control.destinations.endpoints,
             control.names.endpoints,
         )
-        return outbound.Outbound(self.reactor, self.config, self.credentials, lookups, self.registry, self.drain)
+        drain = self.drains["outbound"]
+        return outbound.Outbound(self.reactor, self.config, self.credentials, lookups, self.registry, drain)
 
     def _show_metrics(self, logging: Logging) -> None:
         registry = self.registry
@@ -166,7 +179,7 @@ class App:
         self._bind("inbound", [config.inbound_listen_addr], self.inbound.accept, inbound_options)
         self._bind("outbound", list(config.outbound_listen_addrs), self.outbound.accept, outbound_options)
         self.inbound.listens_at(self.listeners["inbound"][0].addr)
-        self._on_admin = self.inbound.admin(self.listeners["admin"][0].addr, self._page)
+        self._on_admin = self.inbound.admin(self.listeners["admin"][0].addr, self._page, self.drains["admin"])
         for listener in self.listeners["outbound"]:
             self.inbound.here.listens(listener.addr, OUTBOUND)
 

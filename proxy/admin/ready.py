@@ -1,6 +1,6 @@
-"""Readiness: true for good once everything that was waited for has come (docs/linkerd/admin-tap-tracing-shutdown.md, section 2).
+"""Readiness: true once everything that was waited for has come, until the shutdown (docs/linkerd/admin-tap-tracing-shutdown.md, section 2).
 
-One latch per thing waited for; who has a latch releases it once; ready never goes back.
+One latch per thing waited for; who has a latch releases it once. The shutdown takes one that nobody releases.
 """
 
 from __future__ import annotations

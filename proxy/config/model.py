@@ -168,6 +168,9 @@ class Config:
     request_head_timeout_s: float
     """SPONSON_REQUEST_HEAD_TIMEOUT: an HTTP/1 request's head that has begun must end within this time."""
 
+    shutdown_accept_s: float
+    """SPONSON_SHUTDOWN_ACCEPT: how long the inbound side goes on accepting once the process was told to end."""
+
     @property
     def identity_local_name(self) -> str:
         return self.identity_server_id

@@ -107,5 +107,6 @@ VARIABLES: Final = (
     _ours("OUTBOUND_EXPLICIT"),
     Variable("OUTBOUND_SEARCH", syntax.suffixes, Suffixes(), "outbound_search", "SPONSON_"),
     _ours("ALLOW_LOOPBACK"),
+    Variable("SHUTDOWN_ACCEPT", syntax.duration_s, 0.0, "shutdown_accept_s", "SPONSON_"),
     Variable("REQUEST_HEAD_TIMEOUT", syntax.duration_s, limits.HEAD_S, "request_head_timeout_s", "SPONSON_"),
 )

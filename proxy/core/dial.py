@@ -59,6 +59,14 @@ class DialOptions(NamedTuple):
     """Of the control plane: the last descriptors are for these."""
 
 
+def has_unread(sock: socket.socket) -> bool:
+    """The peer of this non-blocking socket has sent bytes that nobody has read yet."""
+    try:
+        return bool(sock.recv(1, socket.MSG_PEEK))
+    except OSError:
+        return False
+
+
 def tune(sock: Any, options: Tuning) -> None:
     """TCP_NODELAY and SO_KEEPALIVE always; idle time and user timeout as asked."""
     _set(sock, "TCP_NODELAY", socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

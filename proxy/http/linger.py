@@ -7,14 +7,19 @@ GOAWAY that is under way (RFC 9112 section 9.6). Bytes and time are bounded.
 
 from __future__ import annotations
 
+from typing import Final
+
 from proxy.core import limits
 from proxy.core.codec import Wire
 from proxy.core.reason import Reason
 from proxy.core.timers import Timer, Wheel
 
+_HURRIED_S: Final = 1.0
+"""What is left of its time when the process shuts down."""
+
 
 class Linger:
-    __slots__ = ("reason", "_wire", "_wheel", "_deadline", "_left", "_is_writable", "_is_over")
+    __slots__ = ("reason", "_wire", "_wheel", "_deadline", "_left", "_is_writable", "_is_hurried", "_is_over")
 
     def __init__(self, wire: Wire, wheel: Wheel | None, is_writable: bool, reason: Reason = Reason.COMPLETE) -> None:
         """Half-closes the wire. Without a wheel only bytes are bounded.
@@ -27,6 +32,7 @@ class Linger:
         self._wheel = wheel
         self._left = limits.LINGER_BYTES
         self._is_writable = is_writable
+        self._is_hurried = False
         self._is_over = False
         self._deadline: Timer | None = None
         if wheel is not None:
@@ -38,7 +44,7 @@ class Linger:
     def feed(self, data: bytes) -> None:
         self._left -= len(data)
         if self._left < 0:
-            self.close()
+            self._hang_up()
 
     def eof(self) -> None:
         """Both ways have ended, so the wire closes itself."""
@@ -51,9 +57,15 @@ class Linger:
         self._end()
 
     def close(self) -> None:
-        if not self._is_over:
-            self._end()
-            self._wire.abort(Reason.COMPLETE)
+        """Shutting down: a client that has all of its answer gets a moment to hang up, one that still reads it keeps its time."""
+        deadline = self._deadline
+        wheel = self._wheel
+        if wheel is None or self._is_over:
+            self._hang_up()
+        elif self._is_writable and not self._is_hurried and deadline is not None:
+            self._is_hurried = True
+            deadline.cancel()
+            self._deadline = wheel.after(_HURRIED_S, self._long_enough)
 
     def is_idle(self) -> bool:
         return True
@@ -65,7 +77,12 @@ class Linger:
         if wheel is not None and not self._is_writable and self.reason is Reason.COMPLETE:
             self._deadline = wheel.after(limits.LINGER_S, self._long_enough)
         else:
-            self.close()
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        if not self._is_over:
+            self._end()
+            self._wire.abort(Reason.COMPLETE)
 
     def _end(self) -> None:
         self._is_over = True

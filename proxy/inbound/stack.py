@@ -101,15 +101,16 @@ class Inbound:
             report_fault()
             sock.close()
 
-    def admin(self, addr: Addr, pages: Callable[[bool], Stage]) -> OnAccept:
+    def admin(self, addr: Addr, pages: Callable[[bool], Stage], drain: Drain) -> OnAccept:
         """The `accept` of the admin listener at this address: TLS and HTTP are detected within a second each, the admin
-        port's policy applies, and what it permits goes to `pages(whether the client is local)` instead of the app.
+        port's policy applies, and what it permits goes to `pages(whether the client is local)` instead of the app. Its
+        connections are entered in `drain`.
 
         A peer that asks for the admin port through a transport header gets the pages too, and is not local.
         """
         self._pages = pages
         self._parts.here.listens(addr, ADMIN)
-        return AdminServer(self._parts, addr, pages).accept
+        return AdminServer(self._parts, addr, pages, drain).accept
 
     def close(self) -> None:
         """Cancel every question and drop every idle connection to the app; connections that work are Drain's."""

@@ -13,10 +13,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from proxy.config.http2 import server_settings
+from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.codec import Codec, Wire
-from proxy.core.drain import end_if_idle
+from proxy.core.dial import has_unread
+from proxy.core.drain import ask_to_leave
 from proxy.core.errors import report_fault
+from proxy.core.idle import end_if_idle
 from proxy.core.reason import Reason
 from proxy.core.timers import Timer
 from proxy.core.watch import Absent
@@ -89,10 +92,15 @@ class Protocols:
 
     def http_codec(self, wire: Wire, stage: Stage, is_http2: bool) -> Codec:
         reactor = self.given.reactor
+        codec: Codec
         if is_http2:
-            return H2Server(wire, stage, reactor.clock, self._h2_settings, reactor.wheel)
-        codec = H1Server(wire, stage, reactor.clock, reactor.wheel, self.given.registry.faults("outbound"))
-        codec.head_timeout_s = self.given.config.request_head_timeout_s
+            codec = H2Server(wire, stage, reactor.clock, self._h2_settings, reactor.wheel)
+        else:
+            http1 = H1Server(wire, stage, reactor.clock, reactor.wheel, self.given.registry.faults("outbound"))
+            http1.head_timeout_s = self.given.config.request_head_timeout_s
+            codec = http1
+        if self.given.drain.is_leaving:
+            ask_to_leave(codec)
         return codec
 
     def opaque(self, wire: Wire, destination: Destination, target: Addr, sni: str | None = None) -> Codec:
@@ -152,7 +160,7 @@ class Protocols:
 class Accepted:
     """One accepted connection: waits for its destination, then belongs to its codec. A member of Drain until it is gone."""
 
-    __slots__ = ("_protocols", "_sock", "_target", "_destination", "_connection", "_timer", "_is_over")
+    __slots__ = ("_protocols", "_sock", "_target", "_destination", "_connection", "_timer", "_closing_at", "_is_over")
 
     def __init__(self, protocols: Protocols, sock: socket.socket, target: Addr, destination: Destination) -> None:
         self._protocols = protocols
@@ -161,6 +169,8 @@ class Accepted:
         self._destination = destination
         self._connection: Any = None
         self._timer: Timer | None = None
+        self._closing_at: float | None = None
+        """When `close` was called first."""
         self._is_over = False
 
     def begin(self) -> None:
@@ -171,11 +181,20 @@ class Accepted:
         if self._sock is not None:
             self._look_again()
 
+    def ask_to_leave(self) -> None:
+        if self._connection is not None:
+            ask_to_leave(self._connection.codec)
+
     def close(self) -> None:
-        """We are draining: what has a codec is its business, what still waits ends."""
+        """What has a codec is its business. What still waits for its destination ends, unless the app has asked for something:
+        then it has as long to become known as an explicit client's would have."""
         if self._connection is not None:
             self._connection.codec.close()
-        else:
+            return
+        now = self._protocols.given.reactor.clock()
+        if self._closing_at is None:
+            self._closing_at = now
+        if self._sock is None or not has_unread(self._sock) or now - self._closing_at > limits.DISCOVERY_S:
             self._end()
 
     def end_if_idle(self) -> bool:

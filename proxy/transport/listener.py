@@ -81,6 +81,14 @@ class Listener:
             self._is_accepting = True
             self._reactor.loop.add_reader(sock.fileno(), self._on_readable)
 
+    def finish(self) -> None:
+        """Close, but accept first who is in the backlog: for the kernel, and so for these clients, they were accepted long ago."""
+        if self._is_accepting:
+            for _ in range(self._options.backlog // _ACCEPTS_PER_WAKE_UP + 1):
+                if not self._accept_some():
+                    break
+        self.close()
+
     def close(self) -> None:
         """Stop listening; what was accepted lives on. Idempotent."""
         self._stop_accepting()
@@ -122,24 +130,29 @@ class Listener:
         return descriptors.may_accept_admin(fd) if self._options.is_admin else descriptors.may_accept(fd)
 
     def _on_readable(self) -> None:
+        self._accept_some()
+
+    def _accept_some(self) -> bool:
+        """A share of the backlog; whether there may be more, and descriptors for it."""
         for _ in range(_ACCEPTS_PER_WAKE_UP):
             sock = self._sock
             if sock is None:
-                return
+                return False
             try:
                 accepted, name = sock.accept()
             except OSError as error:
                 if error.errno in _DONE:
-                    return
+                    return False
                 self._on_accept_error(error)
                 if error.errno in _EXHAUSTED:
-                    return
+                    return False
                 continue
             fd = accepted.fileno()
             self._begin(accepted, name)
             if not self._may_accept(fd):
                 self._make_room()
-                return
+                return False
+        return True
 
     def _on_accept_error(self, error: OSError) -> None:
         self.accept_errors += 1

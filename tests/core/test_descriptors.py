@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from proxy.core.descriptors import Descriptors
-from proxy.core.drain import Drain
+from proxy.core.idle import IdleOrder
 
 
 def test_the_shares_of_a_small_limit() -> None:
@@ -54,25 +54,25 @@ class Member:
 
 
 def test_the_oldest_idle_connection_goes_first() -> None:
-    drain = Drain()
+    order = IdleOrder()
     busy, oldest, newer = Member(False), Member(True), Member(True)
     for one in (busy, oldest, newer):
-        drain.enter(one)
-    assert drain.end_oldest_idle()
+        order.enter(one)
+    assert order.end_oldest()
     assert (oldest.ended, newer.ended) == (1, 0)
-    drain.leave(oldest)
-    assert drain.end_oldest_idle() and newer.ended == 1
+    order.leave(oldest)
+    assert order.end_oldest() and newer.ended == 1
     newer.is_idle = False
-    assert not drain.end_oldest_idle()
+    assert not order.end_oldest()
 
 
 def test_looking_for_one_is_bounded_work_and_goes_on_where_it_ended() -> None:
-    drain = Drain()
+    order = IdleOrder()
     members = [Member(False) for _ in range(1000)] + [Member(True)]
     for one in members:
-        drain.enter(one)
+        order.enter(one)
     looks = 0
-    while not drain.end_oldest_idle():
+    while not order.end_oldest():
         looks += 1
     assert looks == 1001 // 64 and members[-1].ended == 1
 
@@ -81,6 +81,6 @@ def test_a_member_that_cannot_be_idle_is_left_alone() -> None:
     class Plain:
         def close(self) -> None: ...
 
-    drain = Drain()
-    drain.enter(Plain())
-    assert not drain.end_oldest_idle()
+    order = IdleOrder()
+    order.enter(Plain())
+    assert not order.end_oldest()

@@ -12,6 +12,8 @@ class Member:
         self._ends_at_once = ends_at_once
         drain.enter(self)
 
+    def ask_to_leave(self) -> None: ...
+
     def close(self) -> None:
         self.closes += 1
         if self._ends_at_once:

@@ -41,7 +41,7 @@ class AdminPort:
         scrapes = Scrapes(workload.registry.pieces, reactor.turns, reactor.clock)
         self._admin = Admin(Readiness(), scrapes, self.log, {}, self._shut_down)
         self._listener = Listener(workload.ticking.reactor, Addr("127.0.0.1", 0), lambda sock, peer: accept(sock, peer))
-        accept = workload.inbound.admin(self._listener.addr, self._pages)
+        accept = workload.inbound.admin(self._listener.addr, self._pages, workload.drain)
         self.addr = self._listener.addr
 
     def _shut_down(self) -> bool:

@@ -159,7 +159,8 @@ def test_connections_to_the_admin_port_are_freed(said: bytes, is_tls: bool) -> N
             scrapes = Scrapes(workload.registry.pieces, ticking.reactor.turns, ticking.reactor.clock)
             admin = Admin(Readiness(), scrapes, Log(), {}, None)
             workload.original = Addr("127.0.0.1", 4191)
-            on_accept = workload.inbound.admin(workload.original, lambda is_local: AdminStage(admin, is_local))
+            pages = lambda is_local: AdminStage(admin, is_local)  # noqa: E731
+            on_accept = workload.inbound.admin(workload.original, pages, workload.drain)
             listener = Listener(ticking.reactor, Addr("127.0.0.1", 0), on_accept)
             workload.listener, theirs = listener, workload.listener
 

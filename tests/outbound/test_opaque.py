@@ -256,6 +256,12 @@ def test_a_client_that_is_gone_before_discovery_has_answered_is_let_go(is_reset:
         assert len(network.drain) == (0 if is_reset else 1)
         assert ('reason="gone_before_discovery"} 1' in network.metrics()) is is_reset
         network.close()
+        assert len(network.drain) == (0 if is_reset else 1), (
+            "it has asked for something: at shutdown too it is waited for"
+        )
+        ticking.pass_time(10.1)
+        network.drain.look_again()
+        assert not len(network.drain), "but not for ever"
         near.close()
 
     run(story)

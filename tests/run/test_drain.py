@@ -43,23 +43,222 @@ def is_refused(proxy: Sidecar, name: str) -> bool:
     return False
 
 
+def quick(sock: socket.socket) -> None:
+    """An app that answers at once, and keeps its connections."""
+    while True:
+        read_until(sock, b"\r\n\r\n")
+        sock.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+
+
+GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
 @pytest.mark.acceptance("SHUT-03")
 def test_a_response_in_progress_is_finished(control: ControlPlane, tmp_path: Path) -> None:
     slow = Slow()
-    with App(slow) as app, sidecar(control, tmp_path) as proxy:
-        with proxy.connect_direct(app.port) as client, proxy.connect("Admin") as idle:
-            client.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    with App(slow) as app, App(quick) as other, sidecar(control, tmp_path) as proxy:
+        with proxy.connect_direct(app.port) as client, proxy.connect_direct(other.port) as idle:
+            client.sendall(GET)
             got = read_until(client, BODY[:8000])
-            idle.sendall(b"GET /live HTTP/1.1\r\nhost: x\r\n\r\n")
-            read_until(idle, b"live\n")
+            idle.sendall(GET)
+            read_until(idle, b"ok")
             proxy.signal()
-            assert read_all(idle) == b"", "an idle connection ends at once"
-            wait_for(lambda: all(is_refused(proxy, name) for name in ("Admin", "Inbound", "Outbound")), proxy)
+            assert read_all(idle) == b"", "an idle connection ends soon"
+            wait_for(lambda: is_refused(proxy, "Inbound"), proxy)
             slow.go_on.set()
             got += read_all(client)
             assert got.partition(b"\r\n\r\n")[2] == BODY
         assert proxy.exit_status() == 0
         assert "received SIGTERM, starting shutdown" in proxy.text
+
+
+def test_the_admin_port_answers_until_the_end_and_says_not_ready(control: ControlPlane, tmp_path: Path) -> None:
+    slow = Slow()
+    with App(slow) as app, sidecar(control, tmp_path) as proxy:
+        with proxy.connect_direct(app.port) as client, proxy.connect("Admin") as kept:
+            client.sendall(GET)
+            read_until(client, BODY[:8000])
+            kept.sendall(b"GET /ready HTTP/1.1\r\nhost: x\r\n\r\n")
+            read_until(kept, b"ready\n")
+            proxy.signal()
+            wait_for(lambda: is_refused(proxy, "Inbound"), proxy)
+            assert proxy.admin("/live")[0] == 200
+            assert proxy.admin("/ready") == (503, "not ready\n")
+            assert proxy.metric("tcp_open_connections", 'peer="src"', 'direction="inbound"') >= 1
+            kept.sendall(b"GET /live HTTP/1.1\r\nhost: x\r\n\r\n")
+            read_until(kept, b"live\n")
+            slow.go_on.set()
+            assert read_all(client)[-8:] == BODY[-8:]
+            assert read_all(kept) == b""
+        assert proxy.exit_status() == 0
+
+
+EXPLICIT: dict[str, Any] = {"SPONSON_OUTBOUND_EXPLICIT": "true", "SPONSON_ALLOW_LOOPBACK": "true"}
+
+
+class CallsOut:
+    """An app that, once told to go on, asks another one through its own sidecar: over a connection that it has kept, and
+    over one that it makes then. It answers with what it got."""
+
+    def __init__(self, proxy: Sidecar, other_port: int) -> None:
+        self.go_on = threading.Event()
+        self._proxy = proxy
+        self._request = f"GET http://127.0.0.1:{other_port}/ HTTP/1.1\r\nhost: x\r\n\r\n".encode()
+        self.kept = proxy.connect("Outbound")
+        assert self.ask(self.kept) == b"ok"
+
+    def ask(self, sock: socket.socket) -> bytes:
+        sock.sendall(self._request)
+        return read_until(sock, b"ok").partition(b"\r\n\r\n")[2]
+
+    def __call__(self, sock: socket.socket) -> None:
+        read_until(sock, b"\r\n\r\n")
+        self.go_on.wait(20)
+        try:
+            with self._proxy.connect("Outbound") as made:
+                got = self.ask(self.kept) + self.ask(made)
+        except OSError as error:
+            got = repr(error).encode()
+        sock.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(got), got))
+
+
+@pytest.mark.parametrize("by", ["signal", "admin"])
+@pytest.mark.parametrize("protocol", ["http/1", "http/2"])
+def test_outbound_serves_while_inbound_work_runs(by: str, protocol: str, control: ControlPlane, tmp_path: Path) -> None:
+    with App(quick) as other, sidecar(control, tmp_path, **EXPLICIT, SHUTDOWN_ENDPOINT_ENABLED="true") as proxy:
+        calls_out = CallsOut(proxy, other.port)
+        with calls_out.kept, App(calls_out) as app, proxy.connect_direct(app.port, protocol) as sock:
+            http2 = Http2(sock) if protocol == "http/2" else None
+            if http2 is not None:
+                http2.get()
+            else:
+                sock.sendall(GET)
+            wait_for(
+                lambda: proxy.metric("request_total", 'direction="inbound"', f'target_addr="127.0.0.1:{app.port}"')
+            )
+            if by == "signal":
+                proxy.signal()
+            else:
+                assert proxy.admin("/shutdown", "POST")[0] == 200
+            wait_for(lambda: is_refused(proxy, "Inbound"), proxy)
+            calls_out.go_on.set()
+            if http2 is not None:
+                while http2.read():
+                    pass
+                assert list(http2.bodies.values()) == [b"okok"]
+            else:
+                assert read_all(sock).partition(b"\r\n\r\n")[2] == b"okok"
+            wait_for(lambda: is_refused(proxy, "Outbound"), proxy)
+            assert read_all(calls_out.kept) == b""
+        assert proxy.exit_status() == 0
+
+
+def test_a_tunnel_of_the_inbound_side_keeps_outbound_open(control: ControlPlane, tmp_path: Path) -> None:
+    def echo(sock: socket.socket) -> None:
+        while data := sock.recv(1000):
+            sock.sendall(data)
+
+    with App(quick) as other, App(echo) as app, sidecar(control, tmp_path, **EXPLICIT) as proxy:
+        calls_out = CallsOut(proxy, other.port)
+        with calls_out.kept, proxy.connect_direct(app.port, "") as tunnel:
+            tunnel.sendall(b"ping")
+            assert tunnel.recv(100) == b"ping"
+            proxy.signal()
+            wait_for(lambda: is_refused(proxy, "Inbound"), proxy)
+            with proxy.connect("Outbound") as made:
+                assert calls_out.ask(made) == b"ok"
+        assert proxy.exit_status() == 0
+
+
+def test_inbound_goes_on_accepting_if_asked_to(control: ControlPlane, tmp_path: Path) -> None:
+    env: dict[str, Any] = {"SPONSON_SHUTDOWN_ACCEPT": "60s"}
+    with App(quick) as app, sidecar(control, tmp_path, **env) as proxy:
+        with proxy.connect_direct(app.port) as kept, proxy.connect_direct(app.port, "http/2") as sock:
+            kept.sendall(GET)
+            assert b"onnection: close" not in read_until(kept, b"ok")
+            known = Http2(sock)
+            known.get()
+            while not known.ended:
+                assert known.read()
+            proxy.signal()
+            wait_for(lambda: proxy.admin("/ready")[0] == 503, proxy)
+            while known.read():
+                pass
+            assert known.goaways, "a connection that was there is told"
+            kept.sendall(GET)
+            answer = read_all(kept)
+            assert b"Connection: close\r\n" in answer and answer.endswith(b"ok")
+        with proxy.connect_direct(app.port) as late:
+            late.sendall(GET)
+            answer = read_all(late)
+            assert b"Connection: close\r\n" in answer and answer.endswith(b"ok")
+        with proxy.connect_direct(app.port, "http/2") as sock:
+            new = Http2(sock)
+            new.get()
+            while new.read():
+                pass
+            assert new.goaways and list(new.bodies.values()) == [b"ok"], "served first, told then"
+        assert proxy.process.poll() is None
+        proxy.signal()
+        assert proxy.exit_status() == 0
+
+
+def test_accepting_ends_when_its_time_is_over(control: ControlPlane, tmp_path: Path) -> None:
+    env: dict[str, Any] = {"SPONSON_SHUTDOWN_ACCEPT": "300ms"}
+    with App(quick) as app, sidecar(control, tmp_path, **env) as proxy:
+        with proxy.connect_direct(app.port) as idle:
+            idle.sendall(GET)
+            read_until(idle, b"ok")
+            proxy.signal()
+            assert read_all(idle) == b""
+        assert proxy.exit_status() == 0
+
+
+def test_connections_of_the_backlog_are_served(control: ControlPlane, tmp_path: Path) -> None:
+    """More of them than one turn of the loop accepts: the kernel has accepted them all."""
+    with App(quick) as app, sidecar(control, tmp_path, **EXPLICIT) as proxy:
+        request = f"GET http://127.0.0.1:{app.port}/ HTTP/1.1\r\nhost: x\r\n\r\n".encode()
+        with contextlib.ExitStack() as stack:
+            proxy.signal(signal.SIGSTOP)
+            waiting = [stack.enter_context(proxy.connect("Outbound")) for _ in range(60)]
+            for one in waiting:
+                one.sendall(request)
+            proxy.signal()
+            proxy.signal(signal.SIGCONT)
+            assert [read_all(one)[-2:] for one in waiting] == [b"ok"] * 60
+        assert proxy.exit_status() == 0
+
+
+def test_a_request_that_is_in_the_kernel_is_served(control: ControlPlane, tmp_path: Path) -> None:
+    with App(quick) as app, sidecar(control, tmp_path) as proxy:
+        with proxy.connect_direct(app.port) as kept:
+            kept.sendall(GET)
+            read_until(kept, b"ok")
+            proxy.signal(signal.SIGSTOP)
+            kept.sendall(GET)
+            proxy.signal()
+            proxy.signal(signal.SIGCONT)
+            assert read_all(kept).endswith(b"ok")
+        assert proxy.exit_status() == 0
+
+
+def test_an_answer_that_its_client_reads_slowly_is_not_cut_off(control: ControlPlane, tmp_path: Path) -> None:
+    """The app has ended it, and its last bytes wait here for the client."""
+    body = bytes(4_000_000)
+
+    def serve(sock: socket.socket) -> None:
+        read_until(sock, b"\r\n\r\n")
+        sock.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b" % (len(body), body))
+
+    with App(serve) as app, sidecar(control, tmp_path) as proxy:
+        with proxy.connect_direct(app.port) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            got = client.recv(1000)
+            proxy.signal()
+            wait_for(lambda: is_refused(proxy, "Inbound"), proxy)
+            got += read_all(client)
+            assert len(got.partition(b"\r\n\r\n")[2]) == len(body)
+        assert proxy.exit_status() == 0
 
 
 @pytest.mark.acceptance("SHUT-04")
@@ -116,12 +315,7 @@ class Http2:
 
 @pytest.mark.acceptance("SHUT-01")
 def test_an_http2_connection_is_told_and_closed(control: ControlPlane, tmp_path: Path) -> None:
-    def serve(sock: socket.socket) -> None:
-        while True:
-            read_until(sock, b"\r\n\r\n")
-            sock.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
-
-    with App(serve) as app, sidecar(control, tmp_path) as proxy:
+    with App(quick) as app, sidecar(control, tmp_path) as proxy:
         with proxy.connect_direct(app.port, "http/2") as sock:
             client = Http2(sock)
             asked = client.get()
@@ -168,8 +362,7 @@ def test_an_idle_proxy_ends_at_once(number: int, control: ControlPlane, tmp_path
 def test_a_silent_outbound_connection_holds_up_nothing(
     said: bytes, is_tunnel: bool, control: ControlPlane, tmp_path: Path
 ) -> None:
-    env: dict[str, Any] = {"SPONSON_OUTBOUND_EXPLICIT": "true", "SPONSON_ALLOW_LOOPBACK": "true"}
-    with sidecar(control, tmp_path, **env) as proxy, proxy.connect("Outbound") as client:
+    with sidecar(control, tmp_path, **EXPLICIT) as proxy, proxy.connect("Outbound") as client:
         if is_tunnel:
             client.sendall(b"CONNECT 127.0.0.1:1 HTTP/1.1\r\nhost: 127.0.0.1:1\r\n\r\n")
             assert read_until(client, b"\r\n\r\n").startswith(b"HTTP/1.1 200 ")

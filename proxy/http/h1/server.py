@@ -41,9 +41,9 @@ _STATES: Final = ("head", "body", "wait", "tunnel", "closed")
 
 class H1Server:
     __slots__ = (
-        "_wire", "_stage", "_clock", "_wheel", "_state", "_held", "_exchange", "_body", "_last", "_is_head", "_is_http_1_0",
+        "_wire", "_stage", "_clock", "_wheel", "_state", "_held", "_exchange", "_body", "_is_head", "_is_http_1_0",
         "_closes", "_is_chunked", "_ends_by_close", "_is_sending", "_has_eof", "_is_writable", "_pauses", "_is_advancing",
-        "_drained", "_faults", "_slow_head", "head_timeout_s",
+        "_drained", "_faults", "_slow_head", "_is_leaving", "head_timeout_s",
     )  # fmt: skip
 
     def __init__(
@@ -59,8 +59,7 @@ class H1Server:
         self._held = b""
         self._exchange: Exchange | None = None
         self._body = BodyReader(self)
-        self._last: Linger | None = None  # who has the wire once our last answer is written
-        self._is_head = self._is_http_1_0 = self._closes = self._is_chunked = False
+        self._is_head = self._is_http_1_0 = self._closes = self._is_leaving = self._is_chunked = False
         self._ends_by_close = False  # the response that is being written has no other end
         self._is_sending = False  # the client sends its body, or was told to
         self._has_eof = self._is_advancing = False
@@ -114,12 +113,12 @@ class H1Server:
         if exchange is not None:
             exchange.request_reset(reason)
 
+    def ask_to_leave(self) -> None:
+        self._is_leaving = self._closes = True
+
     def close(self) -> None:
-        if self._exchange is not None:
-            self._closes = True
-        elif self._last is not None:
-            self._last.close()
-        elif self._state != _CLOSED:
+        self.ask_to_leave()
+        if self._exchange is None and self._is_writable and not self._pauses & NEXT_TURN and self._state != _CLOSED:
             self._become_closed()
             self._wire.abort(Reason.COMPLETE)
 
@@ -261,7 +260,7 @@ class H1Server:
         if self._slow_head is not None:
             self._slow_head.cancel()
         is_http_1_0 = self._is_http_1_0 = head.version == HTTP_1_0
-        self._closes = block.closes or is_http_1_0
+        self._closes = block.closes or is_http_1_0 or self._is_leaving
         self._is_head = head.method == b"HEAD"
         size = head.body_size
         if size:
@@ -370,7 +369,7 @@ class H1Server:
             exchange.request_data(b"", True)
 
     def _finish(self) -> None:
-        """Our last word is written."""
+        """Our last word is written: the wire belongs to Linger, until the client hangs up."""
         faults = self._faults
         if faults is not None and self._held and self._state == _HEAD:
             faults.count_as("incomplete_head")
@@ -378,7 +377,7 @@ class H1Server:
         if self._has_eof:
             self._wire.end()
         else:
-            self._last = Linger(self._wire, self._wheel, self._is_writable)
+            Linger(self._wire, self._wheel, self._is_writable)
 
     def _become_closed(self) -> None:
         self._state = _CLOSED

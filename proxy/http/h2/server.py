@@ -60,6 +60,11 @@ class H2Server(H2Connection):
 
     # ---- Codec
 
+    def ask_to_leave(self) -> None:
+        """A client that has asked for nothing yet may do so first: a GOAWAY before its first request would be a refusal."""
+        if self.last_id:
+            self.close()
+
     def close(self) -> None:
         """Finish what runs, take nothing new."""
         if not self._is_closing and not self.is_over:

@@ -12,6 +12,7 @@ from typing import Final
 
 from proxy.core.addr import Addr, addr
 from proxy.core.codec import Codec, Wire
+from proxy.core.drain import Drain
 from proxy.http.exchange import Stage
 from proxy.inbound import labels
 from proxy.inbound.connection.arrival import Arrival
@@ -26,12 +27,14 @@ _DETECT_TIMEOUT_S: Final = 1.0
 class AdminServer:
     """The Service of the admin port."""
 
-    __slots__ = ("tls_timeout_s", "is_direct", "_parts", "_addr", "_pages")
+    __slots__ = ("tls_timeout_s", "is_direct", "drain", "_parts", "_addr", "_pages")
 
-    def __init__(self, parts: Parts, at: Addr, pages: Callable[[bool], Stage]) -> None:
-        """`pages` gives the stage that answers a client, told whether it is a local one."""
+    def __init__(self, parts: Parts, at: Addr, pages: Callable[[bool], Stage], drain: Drain) -> None:
+        """`pages` gives the stage that answers a client, told whether it is a local one. The admin port has a drain of its
+        own, since it answers until the traffic of both sides has ended."""
         self.tls_timeout_s: float = _DETECT_TIMEOUT_S
         self.is_direct: bool = False
+        self.drain: Drain = drain
         self._parts: Final = parts
         self._addr: Final = at
         self._pages: Final = pages

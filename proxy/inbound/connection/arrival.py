@@ -13,7 +13,9 @@ from typing import Final, Protocol
 
 from proxy.core.addr import Addr
 from proxy.core.codec import Codec, Connection, Wire
-from proxy.core.drain import end_if_idle
+from proxy.core.dial import has_unread
+from proxy.core.drain import Drain, ask_to_leave
+from proxy.core.idle import end_if_idle
 from proxy.core.meter import Meter
 from proxy.core.reason import Reason
 from proxy.inbound import labels
@@ -44,6 +46,8 @@ class Service(Protocol):
     tls_timeout_s: float
     is_direct: bool
     """The transport header's ALPN protocol is offered."""
+    drain: Drain
+    """Where its connections are entered."""
 
     def skips_tls(self, arrival: Arrival) -> bool:
         """Bytes are not looked at on this port, even if they are TLS."""
@@ -61,7 +65,7 @@ class Releases(Protocol):
 class Arrival:
     __slots__ = (
         "peer", "original", "target", "tls", "alpn", "parts", "is_local",
-        "_port", "_service", "_sock", "_peek", "_connection", "_is_closing", "_app",
+        "_port", "_service", "_sock", "_peek", "_connection", "_app", "_is_shaking_hands",
     )  # fmt: skip
 
     def __init__(self, parts: Parts, service: Service, peer: Addr, original: Addr) -> None:
@@ -80,8 +84,9 @@ class Arrival:
         self._sock: socket.socket | None = None
         self._peek: Peek | None = None
         self._connection: Connection | None = None
-        self._is_closing = False
         self._app: Releases | None = None
+        self._is_shaking_hands = False
+        """As `close` saw it last."""
 
     @property
     def port(self) -> PortPolicy:
@@ -116,15 +121,19 @@ class Arrival:
             connection.meter.open(self.parts.reactor.clock())
 
     @property
+    def drain(self) -> Drain:
+        return self._service.drain
+
+    @property
     def is_direct(self) -> bool:
         return self._service.is_direct
 
     def begin(self, sock: socket.socket) -> None:
         """The socket is ours from now on."""
         self._sock = sock
-        self.parts.drain.enter(self)
-        if self._is_closing:
-            return
+        self.drain.enter(self)
+        if self._is_dropped():
+            return  # the side takes nothing new
         if self._service.skips_tls(self):
             self._serve_plain()
             return
@@ -133,27 +142,42 @@ class Arrival:
         if self._connection is None and self._sock is not None:
             self._peek = waiting
 
+    def _is_dropped(self) -> bool:  # asked anew after a call: mypyc holds on to what it saw of an attribute before
+        return self._sock is None
+
     def fail(self, error: str, text: str) -> None:
         """Count why this connection ends."""
         self.parts.count_tcp_error(error, self.peer, self.original, text)
 
     # ---- Drain
 
-    def close(self) -> None:
-        """Shutting down: what nobody has understood yet ends now, the rest is its codec's to finish."""
-        self._is_closing = True
+    def ask_to_leave(self) -> None:
         connection = self._connection
         if connection is not None:
-            # A connection whose handshake still runs has no codec to ask.
+            codec: Codec | None = connection.codec
+            if codec is not None:
+                ask_to_leave(codec)
+
+    def close(self) -> None:
+        """A client that has said nothing ends now; the rest is its codec's to finish.
+
+        One that has begun to speak was accepted: its handshake, or its ClientHello, ends well or at its own deadline.
+        """
+        connection = self._connection
+        if connection is not None:
             codec: Codec | None = connection.codec
             if codec is None:
-                connection.abort(Reason.SHUTDOWN)
+                self._is_shaking_hands = True
+            elif self._is_shaking_hands:
+                self._is_shaking_hands = False  # its first request is on its way
             else:
                 codec.close()
             return
-        if self._peek is not None:
-            self._peek.cancel()
-        self._drop()
+        sock = self._sock
+        if sock is not None and not has_unread(sock):
+            if self._peek is not None:
+                self._peek.cancel()
+            self._drop()
 
     def end_if_idle(self) -> bool:
         """There are no descriptors left, and nothing is under way here."""
@@ -251,7 +275,7 @@ class Arrival:
             self._app = None
             app.release()
         self._connection = None
-        self.parts.drain.leave(self)
+        self.drain.leave(self)
 
     def __repr__(self) -> str:
         return f"Arrival {self.peer} to {self.target} tls:{self.tls}"

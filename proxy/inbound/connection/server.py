@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from proxy.core.codec import Codec, Wire
+from proxy.core.drain import Drain
 from proxy.core.log import logger
 from proxy.core.reason import Reason
 from proxy.http.exchange import Stage
@@ -28,12 +29,13 @@ _log: Final = logger(__name__)
 class AppServer:
     """The Service of every port but the proxy's own."""
 
-    __slots__ = ("tls_timeout_s", "is_direct", "_parts", "_app")
+    __slots__ = ("tls_timeout_s", "is_direct", "drain", "_parts", "_app")
 
     def __init__(self, parts: Parts, app: Callable[[Arrival], Stage]) -> None:
         """`app` gives the stage that takes permitted requests to the app's port of a connection."""
         self.tls_timeout_s: float = parts.config.inbound_detect_timeout_s
         self.is_direct: bool = False
+        self.drain: Drain = parts.drain
         self._parts: Final = parts
         self._app: Final = app
 

@@ -207,6 +207,8 @@ def serve_http1(arrival: Arrival, wire: Wire, next_: Stage) -> Codec:
     faults = arrival.parts.registry.faults("inbound")
     codec = H1Server(wire, HttpConnection(arrival, next_, False), reactor.clock, reactor.wheel, faults)
     codec.head_timeout_s = arrival.parts.config.request_head_timeout_s
+    if arrival.drain.is_leaving:
+        codec.ask_to_leave()
     return codec
 
 
@@ -215,4 +217,7 @@ def serve_http2(arrival: Arrival, wire: Wire, next_: Stage) -> Codec:
     stage = HttpConnection(arrival, next_, True)
     parts = arrival.parts
     settings = parts.http2_peer if arrival.tls.is_meshed else parts.http2_server
-    return H2Server(wire, stage, reactor.clock, settings, reactor.wheel)
+    codec = H2Server(wire, stage, reactor.clock, settings, reactor.wheel)
+    if arrival.drain.is_leaving:
+        codec.ask_to_leave()
+    return codec

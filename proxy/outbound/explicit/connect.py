@@ -70,7 +70,7 @@ class Connecting:
         self._destination.forget(self._known)
 
     def close(self) -> None:
-        self._wire.abort(Reason.SHUTDOWN)
+        """It was asked for: it is answered, or its deadline passes."""
 
     def _not_heard_of(self) -> None:
         """Nobody says what the destination is."""

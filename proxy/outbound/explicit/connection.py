@@ -17,8 +17,9 @@ from typing import Any, Final
 from proxy.core import limits
 from proxy.core.addr import Addr, addr
 from proxy.core.codec import Codec, Wire
-from proxy.core.drain import end_if_idle
+from proxy.core.drain import ask_to_leave
 from proxy.core.errors import ProtocolError
+from proxy.core.idle import end_if_idle
 from proxy.core.names import dns_name, searched
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
@@ -69,6 +70,9 @@ class ExplicitConnection:
         self._connection = connection
         connection.on_lost = self._end
         given.drain.enter(self)
+
+    def ask_to_leave(self) -> None:
+        ask_to_leave(self._connection.codec)
 
     def close(self) -> None:
         self._connection.codec.close()
