@@ -35,6 +35,7 @@ def guarded(name: str, command: Callable[[], int]) -> int:
             raise
         _forget_stdout()
         print(f"{name}: {explained(error)}", file=sys.stderr)
+        _drop(error)
         return 1
     return status
 
@@ -54,6 +55,18 @@ def explained(error: BaseException) -> str:
         return f"{text}: there is no such network here; is the loopback interface up (ip link set lo up)?"
     named = isinstance(error, OSError) and error.filename is not None
     return f"{error.filename}: {text}" if named and isinstance(error, OSError) else text
+
+
+def _drop(error: BaseException) -> None:
+    """Let go of what was half made (an event loop without its sockets), whose finalizers would complain of just that."""
+    import gc
+    import warnings
+
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    with warnings.catch_warnings(action="ignore"):
+        error.__traceback__ = error.__context__ = error.__cause__ = None
+        gc.collect()
+    sys.unraisablehook = hook
 
 
 def _flushed(command: Callable[[], int]) -> int:

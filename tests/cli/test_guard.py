@@ -74,7 +74,7 @@ def sponson(*arguments: str, before: Callable[[], None] | None = None, **options
 
 @pytest.mark.skipif(not (ROOT / "sponson.py").exists(), reason="an installed package has no sources")
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
-@pytest.mark.parametrize("limit", [5, 9, 14, 22])
+@pytest.mark.parametrize("limit", [5, 12])
 def test_few_descriptors(arguments: tuple[str, ...], limit: int, tmp_path: Path) -> None:
     def lower() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
