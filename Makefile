@@ -15,7 +15,7 @@ PARALLEL = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 export PYTEST_DISABLE_PLUGIN_AUTOLOAD := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo image test-image lock test test-compiled coverage mutate h2spec fuzz lint compile bench api clean
+.PHONY: help demo image test-image lock test test-compiled coverage mutate h2spec fuzz lint compile bench api man dist clean
 
 help:  ## this list
 	@awk -F ':[^#]*## ' '/^[a-z0-9-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -111,5 +111,17 @@ lint: $(VENV)/.ready  ## ruff, mypy --strict, import-linter, size ceilings
 api: $(VENV)/.ready  ## generate code from the .proto files
 	$(BIN)/python -m proxy.api.generate
 
+man: $(VENV)/.ready  ## the man page, anew from the parsers
+	@$(BIN)/python -m proxy.cli.man > docs/sponson.1.new && mv docs/sponson.1.new docs/sponson.1
+
+dist: $(VENV)/.ready  ## wheel and source distribution in dist/, judged by twine
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check build twine >&2
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+
 clean:  ## remove all that these targets have made
-	rm -rf $(VENV) $(COMPILED) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(COMPILED) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
+	rm -f bench/results/latest.* build-image.log
+	find . -name .git -prune -o -name __pycache__ -prune -exec rm -rf {} +
+	find . -name .git -prune -o -name '*.pyc' -exec rm -f {} +
