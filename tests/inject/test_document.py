@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,16 @@ EVERY_VALUE = [*leaves(DEFAULTS), *sorted(WITHOUT_EFFECT)]
 def test_nothing_is_missing_and_nothing_is_invented() -> None:
     assert sorted(rows("Annotations")) == sorted(EVERY_ANNOTATION) == sorted(ANNOTATIONS)
     assert sorted(rows("Helm values")) == sorted(EVERY_VALUE) == sorted(VALUES)
+
+
+def test_every_name_of_linkerds_is_in_the_tables() -> None:
+    """The annotations that its injector knows, and what its chart has for a sidecar, by name, from its sources."""
+    linkerds = json.loads((Path(__file__).parents[1] / "data/linkerd-settings.json").read_text())
+    assert set(linkerds["annotations"]) - set(rows("Annotations")) == set()
+    values = set(rows("Helm values"))
+    # A row of the table may stand for all that is below it.
+    above = {name: {".".join(name.split(".")[:count]) for count in range(1, 9)} for name in linkerds["values"]}
+    assert {name for name, names in above.items() if not names & values} == set()
 
 
 @pytest.mark.parametrize("name", EVERY_ANNOTATION)
