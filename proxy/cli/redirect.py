@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
-from proxy.redirect import firewall, nftables
+from proxy.redirect import firewall, iptables, nftables
 from proxy.redirect.firewall import FirewallError, Shell, Where
 from proxy.redirect.iptables import MODES
 from proxy.redirect.log import FORMATS, Log, parse_level
@@ -39,10 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_where(install)
     install.add_argument("--nftables", action="store_true", help="a table of nftables instead of rules of iptables")
     install.add_argument("--dry-run", action="store_true", help="only print the rules")
-    install.set_defaults(incoming_proxy_port=4143, outgoing_proxy_port=4140, iptables_mode="nft", log_level="warning")
+    install.set_defaults(incoming_proxy_port=4143, outgoing_proxy_port=4140, iptables_mode="nft", log_level="")
     remove = actions.add_parser("remove", help="remove the rules, whoever installed them", allow_abbrev=False)
     _add_where(remove)
-    remove.set_defaults(log_level="warning")
+    remove.set_defaults(log_level="")
     show = actions.add_parser("show", help="print the rules that are installed", allow_abbrev=False)
     _add_netns(show)
 
@@ -125,10 +125,13 @@ def _install(arguments: argparse.Namespace) -> int:
     log = _log_of(arguments)
     plan = _plan_of(arguments, log)
     where = _where_of(arguments)
-    if arguments.dry_run and arguments.nftables:
-        print(nftables.ruleset(plan, where.families), end="")
+    if arguments.dry_run:
+        if arguments.nftables:
+            print(nftables.ruleset(plan, where.families), end="")
+        else:
+            print("".join(iptables.dry_text(plan, where.mode, is_ipv6) for is_ipv6 in where.families), end="")
         return 0
-    shell = Shell(log, where.netns, only_tells=arguments.simulate or arguments.dry_run)
+    shell = Shell(log, where.netns, only_tells=arguments.simulate)
     with firewall.close_wait_timeout(arguments.timeout_close_wait_secs, shell):
         if arguments.nftables:
             firewall.install_table(plan, where.families, shell)
@@ -169,7 +172,9 @@ def _show(arguments: argparse.Namespace) -> int:
 
 def _log_of(arguments: argparse.Namespace) -> Log:
     # Linkerd's takes every format that it does not know for the plain one.
-    return Log(arguments.log_format if arguments.log_format in FORMATS else "plain", parse_level(arguments.log_level))
+    format_ = arguments.log_format if arguments.log_format in FORMATS else "plain"
+    level = arguments.log_level or ("info" if arguments.simulate else "warning")
+    return Log(format_, parse_level(level))
 
 
 def _where_of(arguments: argparse.Namespace) -> Where:

@@ -54,8 +54,13 @@ class Shell:
         """What it printed; FirewallError."""
         if is_told:
             self.tell(command)
-        if self.only_tells:
-            return ""
+        return "" if self.only_tells else self._run(command, given, is_told)
+
+    def look(self, command: list[str]) -> str:
+        """What a command printed that changes nothing, and is run and not told whatever else is only told; FirewallError."""
+        return self._run(command)
+
+    def _run(self, command: list[str], given: str = "", is_told: bool = False) -> str:
         try:
             done = subprocess.run(self._inside(command), input=given, capture_output=True, text=True)
         except OSError as error:
@@ -72,7 +77,7 @@ class Shell:
     def read(self, path: str) -> str:
         """A file of the kernel's, which shows the namespace of whoever opens it; FirewallError."""
         if self._netns:
-            return self.run(["cat", path], is_told=False)
+            return self.look(["cat", path])
         try:
             with open(path) as file:
                 return file.read()
@@ -140,7 +145,7 @@ def remove(where: Where, shell: Shell) -> bool:
 
 
 def _return(before: Rules, found: Programs, where: Where, shell: Shell) -> bool:
-    now = read_rules(shell.run([found.save, "-t", "nat"], is_told=False))
+    now = read_rules(shell.look([found.save, "-t", "nat"]))
     if now == before:
         return False
     text = iptables.return_text(before, now)
@@ -180,7 +185,7 @@ def installed(shell: Shell) -> list[tuple[str, Rules]]:
     for mode in modes_in_use(shell):
         for is_ipv6 in (False, True):
             names = programs(mode, is_ipv6)
-            ours = read_rules(shell.run([names.save, "-t", "nat"], is_told=False))
+            ours = read_rules(shell.look([names.save, "-t", "nat"]))
             if ours != NOTHING and ours not in [rules for _, rules in found if names.run.startswith("ip6") == is_ipv6]:
                 found.append((names.run, ours))
     return found
@@ -202,10 +207,10 @@ def installed_table(shell: Shell) -> str:
     """Our table as nft prints it, or empty."""
     if not shutil.which("nft"):
         return ""
-    listed = shell.run(["nft", "list", "tables"], is_told=False)
+    listed = shell.look(["nft", "list", "tables"])
     if f"table {nftables.TABLE}" not in listed.splitlines():
         return ""
-    return shell.run(["nft", "list", "table", *nftables.TABLE.split()], is_told=False)
+    return shell.look(["nft", "list", "table", *nftables.TABLE.split()])
 
 
 CLOSE_WAIT: Final = "net.netfilter.nf_conntrack_tcp_timeout_close_wait"

@@ -126,6 +126,11 @@ def _restored(step: list[str]) -> str:
     return f":{step[1]} - [0:0]" if step[0] in ("-N", "-F") else " ".join(step)
 
 
+def dry_text(plan: Plan, mode: str, is_ipv6: bool) -> str:
+    """What `install` would hand to which program where nothing of ours is there yet."""
+    return f"# {programs(mode, is_ipv6).restore} --noflush\n{restore_text(list(rules(plan, is_ipv6, NOTHING)))}"
+
+
 def return_text(before: Rules, now: Rules) -> str:
     """For iptables-restore --noflush: from the rules that are there now back to what was there before."""
     lines = [f"-D {jump.removeprefix('-A ')}" for jump in now.jumps if jump not in before.jumps]

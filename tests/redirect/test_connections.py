@@ -263,6 +263,13 @@ def test_simulating_only_tells(place: Place) -> None:
     assert done.returncode == 0
     assert "-t nat -N PROXY_INIT_REDIRECT" in done.stdout and "ip6tables-nft" in done.stdout
     assert "PROXY_INIT" not in place.saved("iptables-nft")
+    done = install(place, "install", "--simulate", command=SPONSON)
+    assert "-t nat -N PROXY_INIT_REDIRECT" in done.stdout
+    assert install(place, *ARGUMENTS["v-ipv6"]).returncode == 0
+    before = place.saved("iptables-nft")
+    done = install(place, "remove", "--simulate", command=SPONSON)
+    assert "-t nat -X PROXY_INIT_REDIRECT" in done.stdout and "nothing was installed" not in done.stdout
+    assert place.saved("iptables-nft") == before
 
 
 def test_a_namespace_by_its_path(place: Place) -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
+import pytest
+
 from proxy.redirect import nftables
 from proxy.redirect.iptables import NOTHING, Rules, read_rules, restore_text, return_text, rules
 from proxy.redirect.plan import Plan, PortRange, parse_subnet
@@ -120,3 +125,28 @@ def test_the_table_of_nftables() -> None:
 def test_overlapping_ranges_are_one_in_a_set() -> None:
     ranges = (PortRange(10, 20), PortRange(15, 30), PortRange(5, 5), PortRange(31, 31))
     assert nftables.merged(ranges) == [PortRange(5, 5), PortRange(10, 31)]
+
+
+@pytest.mark.parametrize(("arguments", "first"), [
+    ((), "# iptables-nft-restore --noflush"), (("--iptables-mode", "legacy"), "# iptables-legacy-restore --noflush"),
+    (("--nftables",), f"table {nftables.TABLE} {{"),
+])  # fmt: skip
+def test_a_dry_run_prints_the_rules_and_needs_no_right_and_no_program(arguments: tuple[str, ...], first: str) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "proxy",
+        "redirect",
+        "install",
+        "--dry-run",
+        "--inbound-ports-to-ignore",
+        "22",
+        *arguments,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, env={"PATH": "/no/such/folder"})
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == first
+    for port in ("22", "4143", "4140"):
+        assert any(port in line for line in lines)
+    assert len([line for line in lines if line.startswith("# ip6tables")]) == (not first.startswith("table"))
