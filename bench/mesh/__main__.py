@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from bench.mesh.manifests import SLICES, WORKLOADS, text, write
+from bench.mesh.manifests import SLICES, WORKLOADS, large, text, write
 from bench.mesh.plot import plot
 from bench.mesh.watchers import Watchers
 from bench.report import machine
@@ -89,6 +89,10 @@ async def run(form: str, arguments: argparse.Namespace, folder: Path) -> dict[st
         "rss_with_streams_mb": server.rss_mb(),
     }
     found.update(await edits(form, server, watchers, arguments, manifests))
+    beside = manifests / ".new"
+    beside.write_text(large(form, arguments.services, arguments.large))
+    beside.rename(manifests / "large.yaml")
+    found["large_first_answer_s"], found["fresh_beside_large_s"] = await watchers.ask_meanwhile(arguments.services)
     await watchers.close()
     found["stop_s"] = server.stop()
     return found
@@ -132,6 +136,7 @@ def main() -> None:
     parser.add_argument("--services", type=int, default=1000)
     parser.add_argument("--endpoints", type=int, default=10, help="of each service (%(default)s)")
     parser.add_argument("--streams", type=int, default=1800)
+    parser.add_argument("--large", type=int, default=10000, help="endpoints of one more service (%(default)s)")
     parser.add_argument("--edits", type=int, default=20)
     parser.add_argument("--save", default="", metavar="NAME", help="write results/NAME.json and .svg")
     arguments = parser.parse_args()
@@ -140,7 +145,7 @@ def main() -> None:
     for form, row in found.items():
         print(form, json.dumps({key: shown(value) for key, value in row.items()}))
     if arguments.save:
-        of = {key: getattr(arguments, key) for key in ("services", "endpoints", "streams", "edits")}
+        of = {key: getattr(arguments, key) for key in ("services", "endpoints", "streams", "edits", "large")}
         saved = {"machine": machine(), "of": of, "forms": found}
         (_RESULTS / f"{arguments.save}.json").write_text(json.dumps(saved, indent=1) + "\n")
         (_RESULTS / f"{arguments.save}.svg").write_text(plot(saved))

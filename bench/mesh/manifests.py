@@ -48,11 +48,26 @@ def text(form: str, number: int, endpoints: int, port: int = 8080) -> str:
     selector = f"  selector: {{app: svc-{number}}}\n" if form == WORKLOADS else ""
     first = _SERVICE.format(first=96, second=number // 250, third=number % 250 + 1, selector=selector, **place)
     addresses = [f"10.{100 + index}.{number // 250}.{number % 250 + 1}" for index in range(endpoints)]
+    return first + _behind(form, number, addresses, port)
+
+
+def large(form: str, number: int, endpoints: int) -> str:
+    """One service with so many endpoints."""
+    place = {"number": number, "namespace": NAMESPACE}
+    selector = f"  selector: {{app: svc-{number}}}\n" if form == WORKLOADS else ""
+    addresses = [f"10.{20 + index // 62500}.{index // 250 % 250}.{index % 250 + 1}" for index in range(endpoints)]
+    return _SERVICE.format(first=95, second=0, third=1, selector=selector, **place) + _behind(
+        form, number, addresses, 8080
+    )
+
+
+def _behind(form: str, number: int, addresses: list[str], port: int) -> str:
+    place = {"number": number, "namespace": NAMESPACE}
     if form == SLICES:
         rows = (f"  - {{addresses: [{ip}], conditions: {{ready: true}}, zone: zone-a}}\n" for ip in addresses)
-        return first + _SLICE.format(port=port, **place) + "".join(rows)
+        return _SLICE.format(port=port, **place) + "".join(rows)
     identity = f"svc-{number}.{NAMESPACE}.serviceaccount.identity.linkerd.cluster.local"
-    return first + "".join(
+    return "".join(
         _WORKLOAD.format(index=index, identity=identity, ip=ip, port=8080 if index else port, **place)
         for index, ip in enumerate(addresses)
     )

@@ -10,6 +10,7 @@ _BOUNDS: Final = (
     ("edit_reaches_s", "an edit reaches its watcher", "ms", 0.2),
     ("edit_cpu_s", "CPU of an edit", "ms", 0.05),
     ("fresh_question_s", "a fresh question meanwhile", "ms", 0.05),
+    ("fresh_beside_large_s", "beside a large answer", "ms", 0.05),
     ("stop_s", "end after SIGTERM", "s", 1.0),
 )
 """Key, label, unit, and the bound in seconds."""

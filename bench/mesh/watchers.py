@@ -48,13 +48,30 @@ class Watchers:
     def of_service(self, number: int) -> list[int]:
         return [index for index in range(self._streams) if index % self._services == number]
 
-    async def ask(self, number: int) -> float:
+    async def ask(self, number: int, port: int = 81) -> float:
         """Seconds until a fresh question, on a connection that is open, has its answer."""
         began = time.monotonic()
-        stream = self._stream(0, number, port=81)
+        stream = self._stream(0, number, port)
         await stream.read()
         stream.cancel()
         return time.monotonic() - began
+
+    async def ask_meanwhile(self, number: int) -> tuple[float, list[float]]:
+        """As `ask`, of a service that may not be there yet; and how long fresh questions about the others took until then."""
+        asking = asyncio.create_task(self._ask_until_there(number))
+        others, port = [], 1000
+        while not asking.done():
+            port += 1
+            others.append(await self.ask(port % self._services, port))
+        return await asking, others
+
+    async def _ask_until_there(self, number: int) -> float:
+        while True:
+            try:
+                return await self.ask(number, 80)
+            except grpc.aio.AioRpcError as error:
+                if error.code() is not grpc.StatusCode.NOT_FOUND:
+                    raise
 
     async def close(self) -> None:
         for task in self._tasks:

@@ -18,5 +18,6 @@ The way of a manifest, from left to right:
   stays. A kind that `restricts` is different at the start only: without its last good state more would be let in, so
   that the start is refused.
 
-Reading happens in a thread (store/manifests.py); everything from topics on belongs to the loop.
+Reading happens in a thread (store/manifests.py). Topics and whatever follows belong to the loop, but for answers and
+messages that take long, which threads make from a snapshot (answers/work.py).
 """

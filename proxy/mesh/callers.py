@@ -111,10 +111,9 @@ class Callers(Interceptor):
         self._end.pop(name, None)
 
     def streams(self) -> list[Stream]:
-        """Those that are open, oldest first."""
-        return [
-            Stream(caller, method, *_about(request), since) for caller, method, request, since in self._streams.values()
-        ]
+        """Those that are open, oldest first. A thread may ask: the copy is made in one step."""
+        streams = list(self._streams.values())
+        return [Stream(caller, method, *_about(request), since) for caller, method, request, since in streams]
 
     def of(self, peer: str) -> Caller:
         """Who is at the other end of what grpcio calls `peer`."""

@@ -1,4 +1,4 @@
-"""Errands: what would hold a loop, done beside it, by a thread that nobody waits for at the end.
+"""Errands: what would hold a loop, done beside it, by threads that nobody waits for at the end.
 
 asyncio's own executor is waited for when a process ends: one name server that does not answer would delay it.
 """
@@ -15,15 +15,17 @@ R = TypeVar("R")
 
 
 class Errands:
-    """One daemon thread that does one thing after the other; a loop may stop without waiting for it."""
+    """Daemon threads that take one errand after the other from one queue; a loop may stop without waiting for them."""
 
     __slots__ = ("_work",)
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, threads: int = 1) -> None:
         self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name=name, daemon=True).start()
+        for _ in range(threads):
+            threading.Thread(target=self._run, name=name, daemon=True).start()
 
     async def run(self, work: Callable[[], R]) -> R:
+        """The result of `work`, which a thread calls; whatever it raises is raised here."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[R] = loop.create_future()
 

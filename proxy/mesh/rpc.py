@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -12,7 +13,8 @@ from google.protobuf.message import Message
 
 from proxy.api.services import Method
 from proxy.mesh.answers.question import UNAVAILABLE, Finished, Question, Refusal
-from proxy.mesh.answers.topics import Topics
+from proxy.mesh.answers.topics import Topic, Topics, encoded
+from proxy.mesh.errands import Errands
 
 Q = TypeVar("Q", bound=Message)
 A = TypeVar("A", bound=Message)
@@ -24,15 +26,18 @@ Ask = Callable[[Q], Question[Any]]
 class Feed:
     """The topics as they change, for many streams, until the control plane stops."""
 
-    __slots__ = ("topics", "streams", "_has_ended")
+    __slots__ = ("topics", "streams", "_has_ended", "_encoder", "_encoding")
 
     def __init__(self, topics: Topics) -> None:
         self.topics: Final = topics
         self.streams: set[asyncio.Event] = set()
         """One for each open stream."""
         self._has_ended = False
+        self._encoder: Final = Errands("encoder")
+        self._encoding: dict[tuple[Topic, int, int], asyncio.Future[tuple[bytes, ...]]] = {}
+        """What a thread encodes: of which topic, from which version to which."""
 
-    async def follow(self, question: Question[Any]) -> AsyncIterator[bytes]:
+    async def follow(self, question: Question[Any]) -> AsyncGenerator[bytes, None]:
         """What the question is answered now and after each change, encoded; Refusal at the end.
 
         What a slow reader missed is left out: it gets the difference to what it was told last.
@@ -44,16 +49,38 @@ class Feed:
         try:
             while not self._has_ended:
                 changed.clear()
-                messages = topic.messages_since(version, told)
-                if (messages or told is None) and not isinstance(topic.value, Refusal):
-                    version, told = topic.version, topic.value
-                for message in messages:
-                    yield message
+                if topic.version:
+                    newest, value = topic.version, topic.value
+                    messages = await self._messages(topic, version, told)
+                    if (messages or told is None) and not isinstance(value, Refusal):
+                        version, told = newest, value
+                    for message in messages:
+                        yield message
                 await changed.wait()
             raise Refusal(UNAVAILABLE, "the control plane is stopping")
         finally:
             self.streams.discard(changed)
             self.topics.leave(topic, changed.set)
+
+    async def _messages(self, topic: Topic, version: int, told: Any) -> tuple[bytes, ...]:
+        """`topic.messages_since(version, told)`; of an answer that takes long they are encoded by a thread, once for all."""
+        if not topic.is_slow or topic.known_messages(version) is not None:
+            return topic.messages_since(version, told)
+        key = (topic, version, topic.version)
+        encoding = self._encoding.get(key)
+        if encoding is None:
+            question, value = topic.question, topic.value
+            encoding = self._encoding[key] = asyncio.ensure_future(
+                self._encoder.run(lambda: encoded(question, told, value))
+            )
+            encoding.add_done_callback(lambda done: self._is_encoded(key, done))
+        return await asyncio.shield(encoding)
+
+    def _is_encoded(self, key: tuple[Topic, int, int], done: asyncio.Future[tuple[bytes, ...]]) -> None:
+        del self._encoding[key]
+        if not done.cancelled() and done.exception() is None:
+            topic, since, until = key
+            topic.note_messages(since, until, done.result())
 
     def end(self) -> None:
         self._has_ended = True
@@ -64,7 +91,7 @@ class Feed:
 def watching(method: Method[Q, A], feed: Feed, ask: Ask[Q]) -> grpc.RpcMethodHandler[Any, Any]:
     """A streaming method: the answers to the question in a request, now and after each change."""
 
-    async def serve(request: Q, context: Any) -> AsyncIterator[bytes]:
+    async def serve(request: Q, context: Any) -> AsyncGenerator[bytes, None]:
         try:
             async for message in feed.follow(ask(request)):
                 yield message
@@ -81,7 +108,8 @@ def asking(method: Method[Q, A], feed: Feed, ask: Ask[Q]) -> grpc.RpcMethodHandl
 
     async def serve(request: Q, context: Any) -> bytes:
         try:
-            return feed.topics.ask(ask(request)).messages_since(0, None)[0]
+            async with aclosing(feed.follow(ask(request))) as messages:
+                return await anext(messages)
         except Refusal as refusal:
             await context.abort(refusal.code, refusal.text)
             raise

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -26,6 +27,7 @@ from proxy.mesh.answers.policy.inbound import InboundPolicies
 from proxy.mesh.answers.policy.outbound import policy_for
 from proxy.mesh.answers.profile import profile_of
 from proxy.mesh.answers.topics import Topics
+from proxy.mesh.answers.work import OnLoop
 from proxy.mesh.apps import is_anybody_up
 from proxy.mesh.callers import Callers, RefusalLog, current_caller
 from proxy.mesh.claim import Claim
@@ -55,6 +57,9 @@ _STOP_GRACE_S: Final = 0.5
 _LOOK_S: Final = 0.2
 _EMPTY_LOOKS: Final = 5
 """Of those in a row that found no app."""
+
+_SWITCH_S: Final = 0.001
+"""So long a thread that reads manifests or makes a long answer may keep the interpreter from the loop."""
 
 _SOCKET_PATH_BYTES: Final = 107
 
@@ -125,6 +130,7 @@ class Unbound(NamedTuple):
 
 def run(settings: Settings, each_second: Callable[[], None] = lambda: None) -> None:
     """Serve until SIGTERM or SIGINT. ServeError, StateError or ManifestErrors if that cannot begin."""
+    sys.setswitchinterval(_SWITCH_S)
     asyncio.run(_run(settings, each_second))
 
 
@@ -190,7 +196,7 @@ async def _run(settings: Settings, each_second: Callable[[], None]) -> None:
         first = await _first(manifests, stop)
         if first is None:
             return
-        topics = Topics(first)
+        topics = Topics(first, work=OnLoop())
         keys = open_keys(settings.state, settings.brought)
         served = await start(settings, topics, keys)
         desk = Desk(Beliefs(topics, served.callers, keys, str(served.addr)).answer)

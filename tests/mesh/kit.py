@@ -17,6 +17,7 @@ from google.protobuf.message import Message
 from proxy.api.services import Method
 from proxy.core.addr import Addr
 from proxy.mesh.answers.topics import Topics
+from proxy.mesh.answers.work import OnLoop
 from proxy.mesh.callers import Callers
 from proxy.mesh.identity.keys import open_keys
 from proxy.mesh.kinds.catalog import CATALOG
@@ -113,7 +114,7 @@ async def mesh(directory: Path, text: str = SERVICE, port: int = 0) -> AsyncIter
     (manifests / "mesh.yaml").write_text(text)
     settings = Settings(manifests, State(directory / "state"), Addr("127.0.0.1", port))
     followed = Manifests(manifests, CATALOG, settings.rules)
-    topics = Topics(await followed.open())
+    topics = Topics(await followed.open(), work=OnLoop())
     keys = open_keys(settings.state)
     served = await start(settings, topics, keys)
     stop = asyncio.Event()

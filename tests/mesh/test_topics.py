@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from google.protobuf.wrappers_pb2 import StringValue
 
 from proxy.api import destination_pb2
@@ -61,7 +63,9 @@ def test_who_is_not_concerned_is_neither_asked_nor_woken(tmp_path: Path) -> None
     topics = Topics(files.update)
     web, other = Follower(topics, Addresses("web")), Follower(topics, Addresses("other"))
     ASKED.clear()
-    assert topics.apply(files.write(a=SERVICE.replace("10.96.0.10", "10.96.0.20"))) == 1
+    before = topics.changes
+    topics.apply(files.write(a=SERVICE.replace("10.96.0.10", "10.96.0.20")))
+    assert topics.changes == before + 1
     assert (ASKED, web.woken, other.woken) == (["web"], 1, 0)
 
 
@@ -70,7 +74,9 @@ def test_an_equal_answer_wakes_nobody(tmp_path: Path) -> None:
     topics = Topics(files.update)
     web = Follower(topics, Addresses("web"))
     ASKED.clear()
-    assert topics.apply(files.write(a=SERVICE.replace("port: 80,", "port: 81,"))) == 0
+    before = topics.changes
+    topics.apply(files.write(a=SERVICE.replace("port: 80,", "port: 81,")))
+    assert topics.changes == before
     assert (ASKED, web.woken) == (["web"], 0)
 
 
@@ -148,3 +154,97 @@ def test_of_many_endpoints_only_the_changed_one_is_described_anew(tmp_path: Path
     topics.apply(files.write(c=namespace))
     hints = [one.protocol_hint.WhichOneof("protocol") for one in topic.value.by_addr.values()]
     assert hints.count("opaque") == 19
+
+
+class ByHand:
+    """Work that is done when the test says so."""
+
+    def __init__(self) -> None:
+        self.beside_: list[Callable[[], None]] = []
+        self.later_: list[Callable[[], None]] = []
+
+    def later(self, call: Callable[[], None]) -> None:
+        self.later_.append(call)
+
+    def beside(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        made = work()
+        self.beside_.append(lambda: done(made))
+
+    def finish(self) -> None:
+        """What is under way now; what begins by that stays."""
+        calls, self.beside_ = self.beside_, []
+        for call in calls:
+            call()
+
+
+CHANGED = SERVICE.replace("10.96.0.10", "10.96.0.20")
+
+
+def test_a_first_answer_is_made_away_from_the_loop_and_wakes_who_waits_for_it(tmp_path: Path) -> None:
+    work = ByHand()
+    topics = Topics(Directory(tmp_path, a=SERVICE).update, work=work)
+    web, too = Follower(topics, Addresses("web")), Follower(topics, Addresses("web"))
+    assert web.topic is too.topic and (web.topic.version, web.woken) == (0, 0)
+    work.finish()
+    assert (web.woken, too.woken, web.topic.value.value) == (1, 1, "10.96.0.10")
+
+
+def test_what_changes_while_an_answer_is_made_has_it_made_again(tmp_path: Path) -> None:
+    work = ByHand()
+    files = Directory(tmp_path, a=SERVICE, b=OTHER)
+    topics = Topics(files.update, work=work)
+    web = Follower(topics, Addresses("web"))
+    topics.apply(files.write(b=OTHER.replace("10.96.0.11", "10.96.0.12")))
+    topics.apply(files.write(a=CHANGED))
+    work.finish()
+    assert web.topic.value.value == "10.96.0.20" and work.beside_ == []
+
+
+def test_an_answer_that_took_long_is_made_away_from_the_loop_the_next_time_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SLOW_S", -1.0)
+    work = ByHand()
+    files = Directory(tmp_path, a=SERVICE)
+    topics = Topics(files.update, work=work)
+    web = Follower(topics, Addresses("web"))
+    work.finish()
+    topics.apply(files.write(a=CHANGED))
+    assert web.topic.value.value == "10.96.0.10" and len(work.beside_) == 1
+    topics.apply(files.write(a=SERVICE))
+    assert len(work.beside_) == 1, "one thread at a time is about it"
+    work.finish()
+    work.finish()
+    assert (web.topic.value.value, work.beside_) == ("10.96.0.10", [])
+
+
+def test_who_has_left_meanwhile_is_not_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "IDLE_TOPICS", 0)
+    work = ByHand()
+    topics = Topics(Directory(tmp_path, a=SERVICE).update, work=work)
+    web = Follower(topics, Addresses("web"))
+    topics.leave(web.topic, web.wake)
+    work.finish()
+    assert (web.woken, web.topic.version, topics.followed()) == (0, 0, [])
+
+
+def test_many_answers_are_made_over_several_turns_of_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TURN_S", -1.0)
+    monkeypatch.setattr(module, "SLOW_S", 60.0)
+    work = ByHand()
+    files = Directory(tmp_path, a=SERVICE)
+    topics = Topics(files.update, work=work)
+    followers = [Follower(topics, Twin("web", number)) for number in range(5)]
+    work.finish()
+    topics.apply(files.write(a=CHANGED))
+    turns = 1
+    while work.later_:
+        assert len(work.later_) == 1
+        work.later_.pop()()
+        turns += 1
+    assert turns == 5 and {follower.topic.value.value for follower in followers} == {"10.96.0.20"}
+
+
+@dataclass(frozen=True, slots=True)
+class Twin(Addresses):
+    number: int

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from google.protobuf.message import Message
 
@@ -29,6 +30,11 @@ from proxy.mesh.store.snapshot import View
 
 _ALIASES = 4
 """How many external names lead from one to the next: two could name each other."""
+
+_AT_ONCE = 1000
+"""So many endpoints are added or removed by one message: clients refuse messages of more than 4 MiB."""
+
+M = TypeVar("M", bound=Message)
 
 _WORKLOADS = (POD.name, EXTERNAL_WORKLOAD.name)
 
@@ -80,12 +86,12 @@ class EndpointsOf(Question[Found]):
             raise now.refusal
         before = {} if told is None else told.by_addr
         new = [message for addr, message in now.by_addr.items() if is_other(before.get(addr), message)]
-        if new:
-            labels = {"service": name, "namespace": namespace}
-            yield pb.Update(add=pb.WeightedAddrSet(addrs=new, metric_labels=labels))
+        labels = {"service": name, "namespace": namespace}
+        for some in _parts(new):
+            yield pb.Update(add=pb.WeightedAddrSet(addrs=some, metric_labels=labels))
         gone = [address_message(addr) for addr in before if addr not in now.by_addr]
-        if gone:
-            yield pb.Update(remove=pb.AddrSet(addrs=gone))
+        for those in _parts(gone):
+            yield pb.Update(remove=pb.AddrSet(addrs=those))
 
     def _chosen(self, service: Service, known: list[Endpoint], zone: str) -> list[Endpoint]:
         """Those that who asks from here is to use: by hostname, by node, by the zones that hints are for."""
@@ -96,6 +102,11 @@ class EndpointsOf(Question[Found]):
         if all(one.for_zones for one in known):
             return [one for one in known if zone in one.for_zones] or known
         return known
+
+
+def _parts(addrs: Sequence[M]) -> Iterator[Sequence[M]]:
+    for start in range(0, len(addrs), _AT_ONCE):
+        yield addrs[start : start + _AT_ONCE]
 
 
 def is_other(before: pb.WeightedAddr | None, now: pb.WeightedAddr) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from proxy.mesh.answers.question import INTERNAL, Question, Refusal
+from proxy.mesh.answers.work import AtOnce, Work
 from proxy.mesh.manifests.kind import ObjectId
 from proxy.mesh.store.readers import Readers
 from proxy.mesh.store.snapshot import EMPTY, Entry, Facet, Snapshot, View
@@ -23,28 +24,73 @@ _log: Final = logging.getLogger("sponson.mesh")
 IDLE_TOPICS: Final = 4096
 """Answers remembered for questions that nobody follows."""
 
+AT_ONCE: Final = AtOnce()
+
+
+SLOW_S: Final = 0.01
+"""An answer that took longer is made away from the loop the next time."""
+
+TURN_S: Final = 0.02
+"""So long answers may be made in one turn of the loop, before others get theirs."""
+
+
+class Made(NamedTuple):
+    """An answer as it was made, for its topic to take."""
+
+    value: Any
+    """None: it could not be made."""
+    view: View
+    took_s: float
+
 
 class Topic:
     """One question."""
 
-    __slots__ = ("question", "value", "version", "since", "followers", "_encoded")
+    __slots__ = ("question", "value", "version", "since", "followers", "is_slow", "_encoded")
 
     def __init__(self, question: Question[Any]) -> None:
         self.question: Final = question
         self.value: Any = None
         self.version = 0
+        """Counts the answers; 0: there is none yet."""
         self.since = 0.0
         """Unix seconds of the last change of the answer."""
         self.followers: set[Callable[[], None]] = set()
+        self.is_slow = True
+        """The answer takes long to make, and so do its messages; until one was made it may."""
         self._encoded: dict[int, tuple[bytes, ...]] = {}
+
+    def known_messages(self, version: int) -> tuple[bytes, ...] | None:
+        """What `messages_since` says, if that was asked before."""
+        return self._encoded.get(version)
 
     def messages_since(self, version: int, told: Any) -> tuple[bytes, ...]:
         """Encoded, what one is to be sent who was told `told`, the value of that version (0 and None: nothing)."""
         found = self._encoded.get(version)
         if found is None:
-            messages = self.question.messages(told, self.value)
-            found = self._encoded[version] = tuple(message.SerializeToString() for message in messages)
+            found = self.note_messages(version, self.version, encoded(self.question, told, self.value))
         return found
+
+    def note_messages(self, since: int, until: int, messages: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        """Remember what leads from one version to another, if that is still the newest."""
+        if until == self.version:
+            self._encoded[since] = messages
+        return messages
+
+    def take(self, value: Any, now: float) -> bool:
+        """Whether the answer is another one."""
+        if self.version and (value is self.value or value == self.value):
+            return False
+        self.value = value
+        self.version += 1
+        self.since = now
+        self._encoded = {}
+        return True
+
+
+def encoded(question: Question[Any], told: Any, now: Any) -> tuple[bytes, ...]:
+    """What to send to one who was told `told`; Refusal or Finished ends the stream."""
+    return tuple(message.SerializeToString() for message in question.messages(told, now))
 
 
 class Followed(NamedTuple):
@@ -56,21 +102,36 @@ class Followed(NamedTuple):
 
 
 class Topics:
-    __slots__ = ("snapshot", "faults", "observed", "_topics", "_idle", "_readers", "_now")
+    __slots__ = (
+        "snapshot", "faults", "observed", "changes", "_topics", "_idle", "_readers", "_now", "_work", "_due", "_has_turn",
+        "_under_way",
+    )  # fmt: skip
 
-    def __init__(self, first: Update, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, first: Update, now: Callable[[], float] = time.time, work: Work = AT_ONCE) -> None:
         self.snapshot: Snapshot = first.snapshot
         self.faults = first.faults
         self.observed = EMPTY
         """What no manifest says, but was found out."""
+        self.changes = 0
+        """Counts the answers that have become another one."""
         self._topics: dict[Question[Any], Topic] = {}
         self._idle: OrderedDict[Question[Any], None] = OrderedDict()
         self._readers: Readers[Topic] = Readers()
         self._now = now
+        self._work = work
+        self._due: dict[Topic, None] = {}
+        """To be answered again, in this order."""
+        self._has_turn = False
+        """A turn of the loop is to come in which they are."""
+        self._under_way: dict[Topic, set[Facet]] = {}
+        """What has changed since a thread began to answer them."""
 
     def follow(self, question: Question[Any], wake: Callable[[], None]) -> Topic:
-        """The question's topic, with its answer at hand; `wake` is called at each change until `leave`."""
-        topic = self.ask(question)
+        """The question's topic; `wake` is called when its first answer is there and at each change until `leave`."""
+        topic = self._topics.get(question)
+        if topic is None:
+            topic = self._topics[question] = Topic(question)
+            self._answer_beside(topic)
         topic.followers.add(wake)
         self._idle.pop(question, None)
         return topic
@@ -81,60 +142,99 @@ class Topics:
             self._rest(topic)
 
     def ask(self, question: Question[Any]) -> Topic:
-        """The question's topic, without following it."""
+        """The question's topic with its answer, which is made here and now if there is none; nobody follows it."""
         topic = self._topics.get(question)
         if topic is None:
             topic = self._topics[question] = Topic(question)
-            self._answer(topic)
             self._rest(topic)
+        if not topic.version:
+            self._take(topic, self._made(question, self._view()))
         return topic
 
-    def apply(self, update: Update) -> int:
-        """Take a new state; how many answers it changed."""
+    def apply(self, update: Update) -> None:
+        """Take a new state: whatever it concerns is answered again, in this turn of the loop or in the next ones."""
         self.snapshot = update.snapshot
         self.faults = update.faults
-        return self._answer_again(update.touched)
+        self._answer_again(update.touched)
 
-    def observe(self, changes: Mapping[ObjectId, Entry | None]) -> int:
-        """Take what was found out; how many answers it changed."""
+    def observe(self, changes: Mapping[ObjectId, Entry | None]) -> None:
+        """Take what was found out, as `apply` does."""
         self.observed, touched = self.observed.after(changes)
-        return self._answer_again(touched)
-
-    def _answer_again(self, touched: frozenset[Facet]) -> int:
-        changed = 0
-        for topic in self._readers.concerned(touched):
-            if not topic.followers:
-                self._forget(topic)
-            elif self._answer(topic):
-                changed += 1
-                for wake in tuple(topic.followers):
-                    wake()
-        return changed
+        self._answer_again(touched)
 
     def followed(self) -> list[Followed]:
-        """Every question that somebody follows."""
-        return [
-            Followed(topic.question, len(topic.followers), topic.since)
-            for topic in self._topics.values()
-            if topic.followers
-        ]
+        """Every question that somebody follows. A thread may ask: the copy of the topics is made in one step."""
+        topics = list(self._topics.values())
+        return [Followed(topic.question, len(topic.followers), topic.since) for topic in topics if topic.followers]
 
-    def _answer(self, topic: Topic) -> bool:
-        """Answer anew; whether the answer is another one."""
-        view = View(self.snapshot, self.observed)
+    def _answer_again(self, touched: frozenset[Facet]) -> None:
+        for changed in self._under_way.values():
+            changed |= touched
+        for topic in self._readers.concerned(touched):
+            if topic.followers:
+                self._due[topic] = None
+            else:
+                self._forget(topic)
+        if self._due and not self._has_turn:
+            self._turn()
+
+    def _turn(self) -> None:
+        """Answer what is due, for as long as one turn of the loop may take."""
+        self._has_turn = False
+        end = time.monotonic() + TURN_S
+        while self._due:
+            topic = next(iter(self._due))
+            del self._due[topic]
+            if topic.is_slow:
+                self._answer_beside(topic)
+            else:
+                self._take(topic, self._made(topic.question, self._view()))
+            if self._due and time.monotonic() > end:
+                self._has_turn = True
+                self._work.later(self._turn)
+                return
+
+    def _answer_beside(self, topic: Topic) -> None:
+        """By a thread, unless one is about it already: then it is due again when that one is done."""
+        if topic in self._under_way:
+            return
+        changed = self._under_way[topic] = set()
+        view = self._view()
+
+        def done(made: Made) -> None:
+            del self._under_way[topic]
+            if self._topics.get(topic.question) is not topic:
+                return
+            self._take(topic, made)
+            if not changed.isdisjoint(made.view.read):
+                self._answer_again(frozenset(changed & made.view.read))
+
+        self._work.beside(lambda: self._made(topic.question, view), done)
+
+    def _view(self) -> View:
+        return View(self.snapshot, self.observed)
+
+    def _made(self, question: Question[Any], view: View) -> Made:
+        """An answer; also called by threads, so that it looks at nothing but what it is given."""
+        began = time.monotonic()
         try:
-            value = topic.question.answer(view)
+            value = question.answer(view)
         except Exception:  # a fault of ours must cost no more than this question
-            _log.exception("%r could not be answered", topic.question)
+            _log.exception("%r could not be answered", question)
+            value = None
+        return Made(value, view, time.monotonic() - began)
+
+    def _take(self, topic: Topic, made: Made) -> None:
+        """Remember an answer and what it depends on; wake those who follow it if it is another one."""
+        self._readers.note(topic, made.view.read)
+        topic.is_slow = made.took_s > SLOW_S
+        value = made.value
+        if value is None:
             value = topic.value if topic.version else _FAULT
-        self._readers.note(topic, view.read)
-        if topic.version and value == topic.value:
-            return False
-        topic.value = value
-        topic.version += 1
-        topic.since = self._now()
-        topic._encoded = {}
-        return True
+        if topic.take(value, self._now()):
+            self.changes += 1
+            for wake in tuple(topic.followers):
+                wake()
 
     def _rest(self, topic: Topic) -> None:
         """Nobody follows it: it may be forgotten when there are too many of its kind."""
@@ -145,6 +245,7 @@ class Topics:
 
     def _forget(self, topic: Topic) -> None:
         self._readers.forget(topic)
+        self._due.pop(topic, None)
         self._topics.pop(topic.question, None)
         self._idle.pop(topic.question, None)
 

@@ -93,29 +93,26 @@ class Value:
             raise self.error("must be a mapping")
         return self.raw
 
-    def get(self, *keys: str) -> Value | None:
+    def get(self, key: str, *further: str) -> Value | None:
         """The value under a path of keys; None if one is absent or null. ManifestError if one is no mapping."""
-        if len(keys) == 1 and isinstance(self.raw, dict):
-            only = self.raw.get(keys[0])
-            return None if only is None or only.tag == "null" else only
-        here = self
-        for key in keys:
-            found = here.fields().get(key)
-            if found is None or found.tag == "null":
-                return None
-            here = found
-        return here
+        raw = self.raw
+        if raw.__class__ is not dict:
+            raise self.error("must be a mapping")
+        found: Value | None = raw.get(key)
+        if found is None or found.tag == "null":
+            return None
+        return found.get(*further) if further else found
 
-    def need(self, *keys: str) -> Value:
+    def need(self, key: str) -> Value:
         """As `get`; ManifestError if it is absent."""
-        found = self.get(*keys)
+        found = self.get(key)
         if found is None:
-            raise self.error(f"{'.'.join(keys)} is missing")
+            raise self.error(f"{key} is missing")
         return found
 
-    def texts(self, *keys: str) -> dict[str, str]:
+    def texts(self, key: str, *further: str) -> dict[str, str]:
         """A mapping of strings to strings under a path of keys; empty if absent."""
-        found = self.get(*keys)
+        found = self.get(key, *further)
         return {} if found is None else {key: value.text() for key, value in found.fields().items()}
 
     def text_of(self, key: str, default: str = "") -> str:
@@ -124,12 +121,10 @@ class Value:
 
     # ---- lists
 
-    def items(self, *keys: str) -> Iterator[Value]:
+    def items(self, key: str, *further: str) -> Iterator[Value]:
         """The elements of a list under a path of keys; none if it is absent."""
-        found = self.get(*keys)
-        if found is None:
-            return iter(())
-        return iter(found.elements())
+        found = self.get(key, *further)
+        return iter(()) if found is None else iter(found.elements())
 
     def elements(self) -> list[Value]:
         if not isinstance(self.raw, list):

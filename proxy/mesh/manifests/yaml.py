@@ -48,24 +48,15 @@ class _Open:
 
     __slots__ = ("value", "raw", "is_mapping", "key", "merged", "anchor", "size")
 
-    def __init__(self, value: Value, anchor: str | None) -> None:
+    def __init__(self, value: Value, raw: Any, is_mapping: bool, anchor: str | None) -> None:
         self.value = value
-        self.raw: Any = value.raw
-        self.is_mapping = isinstance(value.raw, dict)
+        self.raw = raw
+        self.is_mapping = is_mapping
         self.key: str | None = None
         """Of the mapping's next value."""
-        self.merged: list[Value] = []
+        self.merged: tuple[Value, ...] = ()
         self.anchor = anchor
         self.size = 1
-
-    @property
-    def place(self) -> str | int:
-        """The key or index of what comes next; ManifestError where a key was to come."""
-        if not self.is_mapping:
-            return len(self.raw)
-        if self.key is None:
-            raise self.value.error("a key must be a string")
-        return self.key
 
 
 class _Builder:
@@ -81,43 +72,60 @@ class _Builder:
         self._root: Value | None = None
 
     def build(self) -> Value:
-        get_event, stack = self._parser.get_event, self._stack
+        get_event = self._parser.get_event
+        top: _Open | None = None
         while True:
             event = get_event()
             kind = event.__class__
             if kind is yaml.ScalarEvent:
-                top = stack[-1] if stack else None
-                if top is not None and top.is_mapping and top.key is None:
-                    self._take_key(top, event)
-                elif top is None or event.anchor or top.key == _MERGE:
-                    self._place(self._value(event.value, _tag_of(event), event), event.anchor, 1)
-                else:
-                    # The usual case, written out: most of all events are these.
-                    value = Value(event.value, _tag_of(event), event.start_mark.line + 1, top.value, top.place)
+                if top is None or event.anchor or top.key == _MERGE:
+                    self._scalar(event)
+                    continue
+                # Nearly all events are such keys and values, which are therefore put in place here.
+                raw, key = top.raw, top.key
+                if not top.is_mapping:
+                    raw.append(Value(event.value, _tag_of(event), event.start_mark.line + 1, top.value, len(raw)))
                     top.size += 1
-                    if top.is_mapping:
-                        top.raw[top.key] = value
-                        top.key = None
-                    else:
-                        top.raw.append(value)
+                elif key is not None:
+                    raw[key] = Value(event.value, _tag_of(event), event.start_mark.line + 1, top.value, key)
+                    top.key = None
+                    top.size += 1
+                elif event.value in raw:
+                    self._take_key(top, event)
+                else:
+                    top.key = event.value
             elif kind is yaml.MappingStartEvent:
-                self._open(self._value({}, "map", event), event.anchor)
+                top = self._open({}, "map", event)
             elif kind is yaml.SequenceStartEvent:
-                self._open(self._value([], "seq", event), event.anchor)
+                top = self._open([], "seq", event)
             elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
-                self._close()
+                top = self._close()
             elif kind is yaml.AliasEvent:
                 self._alias(event)
             elif kind is yaml.DocumentEndEvent:
                 assert self._root is not None
                 return self._root
 
+    def _scalar(self, event: Any) -> None:
+        """One that has an anchor, is the whole document, or is given to `<<`."""
+        top = self._stack[-1] if self._stack else None
+        if top is not None and top.is_mapping and top.key is None:
+            self._take_key(top, event)
+        else:
+            self._place(self._value(event.value, _tag_of(event), event), event.anchor, 1)
+
     def _value(self, raw: Any, tag: str, event: Any) -> Value:
         line = event.start_mark.line + 1
         if not self._stack:
             return Value(raw, tag, line, None, "")
         top = self._stack[-1]
-        return Value(raw, tag, line, top.value, top.place)
+        place = top.key if top.is_mapping else len(top.raw)
+        if place is None:
+            raise self._bad_key(top)
+        return Value(raw, tag, line, top.value, place)
+
+    def _bad_key(self, mapping: _Open) -> ManifestError:
+        return mapping.value.error("a key must be a string")
 
     def _take_key(self, top: _Open, event: Any) -> None:
         key = event.value
@@ -127,19 +135,25 @@ class _Builder:
             self._anchors[event.anchor] = (Value(key, "str", event.start_mark.line + 1, top.value, ""), 1)
         top.key = key
 
-    def _open(self, value: Value, anchor: str | None) -> None:
-        if len(self._stack) >= _DEPTH:
+    def _open(self, raw: Any, tag: str, event: Any) -> _Open:
+        value, anchor, stack = self._value(raw, tag, event), event.anchor, self._stack
+        if len(stack) >= _DEPTH:
             raise value.error(f"nested more than {_DEPTH} deep")
         if anchor:
             self._anchors[anchor] = None
-        self._stack.append(_Open(value, anchor))
+        opened = _Open(value, raw, tag == "map", anchor)
+        stack.append(opened)
+        return opened
 
-    def _close(self) -> None:
-        done = self._stack.pop()
+    def _close(self) -> _Open | None:
+        """What the mapping or list that ends here stands in."""
+        stack = self._stack
+        done = stack.pop()
         for source in done.merged:
             for key, value in source.fields().items():
                 done.raw.setdefault(key, value)
         self._place(done.value, done.anchor, done.size)
+        return stack[-1] if stack else None
 
     def _alias(self, event: Any) -> None:
         line = event.start_mark.line + 1
@@ -172,7 +186,9 @@ class _Builder:
         if not top.is_mapping:
             top.raw.append(value)
             return
-        key = top.place
+        key = top.key
+        if key is None:
+            raise self._bad_key(top)
         top.key = None
         if key == _MERGE and value.tag in ("map", "seq"):
             self._merge(top, value)
@@ -184,11 +200,11 @@ class _Builder:
         for source in sources:
             if not isinstance(source.raw, dict):
                 raise value.error("only mappings can be merged")
-            into.merged.append(source)
+            into.merged += (source,)
 
 
 def _tag_of(event: Any) -> str:
+    if event.implicit[0]:
+        return plain_tag(event.value)
     tag = event.tag
-    if tag is None or tag == "!":
-        return plain_tag(event.value) if event.implicit[0] else "str"
-    return short_tag(tag)
+    return "str" if tag is None or tag == "!" else short_tag(tag)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from proxy.core.errors import report_fault
+from proxy.mesh.errands import Errands
 from proxy.mesh.state import State, StateError
 
 FILE: Final = "desk.sock"
@@ -27,16 +28,17 @@ _TIMEOUT_S: Final = 10.0
 _log: Final = logging.getLogger("sponson.mesh")
 
 Answer = Callable[[dict[str, str]], dict[str, Any]]
-"""The answer to a request; ValueError says what is wrong with it."""
+"""The answer to a request, called by a thread; ValueError says what is wrong with the request."""
 
 
 class Desk:
-    """Open until `close`."""
+    """Open until `close`. A thread makes the answers: one about a large mesh takes longer than the loop may be held."""
 
-    __slots__ = ("_answer", "_server", "_path")
+    __slots__ = ("_answer", "_server", "_path", "_clerk")
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
+        self._clerk: Final = Errands("desk")
         self._server: asyncio.Server | None = None
         self._path: Path | None = None
 
@@ -64,7 +66,7 @@ class Desk:
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 line = await reader.readline()
-                writer.write(json.dumps(self._reply(line)).encode())
+                writer.write(await self._clerk.run(lambda: json.dumps(self._reply(line)).encode()))
                 await writer.drain()
         except (OSError, TimeoutError, ValueError):
             pass  # it went, or was too slow, or its line has no end

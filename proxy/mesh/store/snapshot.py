@@ -148,6 +148,8 @@ class _Change:
 
 def _changed_row(row: tuple[Any, ...], gone: Iterable[Key], come: Mapping[Key, Any]) -> tuple[Any, ...]:
     """A row stays sorted by key; places are looked for, since a row may hold a whole namespace."""
+    if not row:
+        return tuple(sorted(come.values(), key=_key))
     models = list(row)
     for key in gone:
         if key not in come:

@@ -1,0 +1,61 @@
+"""Work: where and when answers are made.
+
+An answer about ten thousand endpoints takes half a second, and one file may change thousands of answers. Neither may keep
+the loop from whoever asks something small meanwhile: long answers are made by threads, many short ones over several turns.
+Answers are made from immutable snapshots, so that a thread needs no lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeVar
+
+from proxy.mesh.errands import Errands
+
+R = TypeVar("R")
+
+_THREADS: Final = 4
+"""So many long answers may be under way before a short one has to wait for one of them."""
+
+
+class Work(Protocol):
+    def later(self, call: Callable[[], None]) -> None:
+        """Call in a later turn of the loop."""
+
+    def beside(self, work: Callable[[], R], done: Callable[[R], None]) -> None:
+        """Call `work`, which raises nothing, away from the loop, and then `done` with its result on the loop."""
+
+
+class AtOnce:
+    """Everything at once, for whoever has no loop."""
+
+    __slots__ = ()
+
+    def later(self, call: Callable[[], None]) -> None:
+        call()
+
+    def beside(self, work: Callable[[], R], done: Callable[[R], None]) -> None:
+        done(work())
+
+
+class OnLoop:
+    """For the loop that runs now."""
+
+    __slots__ = ("_loop", "_threads", "_under_way")
+
+    def __init__(self) -> None:
+        self._loop: Final = asyncio.get_running_loop()
+        self._threads: Final = Errands("answers", _THREADS)
+        self._under_way: set[asyncio.Task[Any]] = set()
+
+    def later(self, call: Callable[[], None]) -> None:
+        self._loop.call_soon(call)
+
+    def beside(self, work: Callable[[], R], done: Callable[[R], None]) -> None:
+        async def run() -> None:
+            done(await self._threads.run(work))
+
+        task = self._loop.create_task(run())
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
