@@ -279,8 +279,7 @@ def test_a_reader_of_small_messages_that_opens_its_windows_for_each_owes_nothing
         exchange.response_data(b"0123456789", False)
         assert client.wire.aborted is None
         client.send(frame.window_update(0, 10) + frame.window_update(1, 10))
-    toll = client.server.control
-    assert toll is not None and toll.spent < 10
+    assert client.server.floods.spent() < 10
 
 
 def test_a_slow_reader_of_a_long_answer_owes_little() -> None:
@@ -346,13 +345,13 @@ def test_a_long_head_is_answered_not_reset() -> None:
     faults = Faults()
     client = Client(H2Settings(faults=faults))
     for size, is_taken in ((12_000, True), (16_000, True), (17_000, True), (65_000, True), (66_000, False)):
-        stream = client.server.last_id + 2 if client.server.last_id else 1
+        stream = client.server.ids.last + 2 if client.server.ids.last else 1
         got = client.head(stream, [*GET, (b"cookie", b"c" * size)])
         assert (b"431" in b"".join(one.payload for one in got)) is not is_taken, size
     assert faults.counts == {"over_limit": 1}
-    got = client.head(client.server.last_id + 2, [*POST, *[(b"x-%d" % n, b"1") for n in range(300)]], end=False)
-    assert b"431" in got[0].payload and reset_codes(got)[client.server.last_id] == 0
-    assert not client.send(raw(0, 1, client.server.last_id, b"body under way"))
+    got = client.head(client.server.ids.last + 2, [*POST, *[(b"x-%d" % n, b"1") for n in range(300)]], end=False)
+    assert b"431" in got[0].payload and reset_codes(got)[client.server.ids.last] == 0
+    assert not client.send(raw(0, 1, client.server.ids.last, b"body under way"))
 
 
 def test_a_slow_preface_and_a_slow_block() -> None:
@@ -400,7 +399,7 @@ def test_one_window_update_costs_no_walk_over_blocked_streams() -> None:
         client.stage.exchanges[-1].response_head(bare(), False)
         client.stage.exchanges[-1].response_data(b"x" * 1000, True)
     client.take()
-    assert client.server.send_window == 0
+    assert client.server.flow.send_window == 0
     got = []
     for _ in range(50):
         got += client.send(frame.window_update(0, 1))

@@ -321,9 +321,9 @@ def test_a_limit_below_what_is_open_holds_the_connection_back() -> None:
 
 def test_numbers_run_out() -> None:
     server = Server()
-    server.client.last_id = LAST - 2
+    server.client.ids.last = LAST - 2
     front = server.request()
-    assert server.client.last_id == LAST
+    assert server.client.ids.last == LAST
     first = server.client
     server.take()
     server.request()

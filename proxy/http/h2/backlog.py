@@ -4,18 +4,20 @@ Three things are bounded here, however many streams a peer opens. Octets: beyond
 BACKLOG_BYTES no further stream is let read from its other side until some of
 them have left. Streams: beyond twice that much no further one is taken at all.
 Work: what one turn sends of it is one share; the rest asks for another turn.
+
+A complete message that does not move at all is given up after STALL_S, because its client may never read it.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from proxy.core import limits
-
-if TYPE_CHECKING:
-    from proxy.http.h2.connection import H2Connection
-    from proxy.http.h2.stream import H2Stream
+from proxy.core.reason import Reason
+from proxy.core.timers import Timer, Wheel
+from proxy.http.h2.flow import Flow
 
 STREAM_BYTES: Final = 1024
 """What a stream that waits here costs beside its octets."""
@@ -23,32 +25,75 @@ _READ_BYTES: Final = 262144
 """What a stream may add at once: one read of its other side's socket."""
 
 
-class Backlog:
-    __slots__ = ("waiting", "held_bytes", "frames", "silenced")
+class Sender:
+    """What a backlog knows of a stream."""
 
-    def __init__(self) -> None:
-        self.waiting: OrderedDict[H2Stream, None] = OrderedDict()
+    __slots__ = ("send_window", "is_stalled")
+
+    def __init__(self, send_window: int) -> None:
+        self.send_window = send_window
+        self.is_stalled = False
+        """Nothing of its complete message left since the last look."""
+
+    def has_unsent(self) -> bool:
+        raise NotImplementedError
+
+    def is_complete(self) -> bool:
+        """All of our message is known; only the peer keeps it from leaving."""
+        raise NotImplementedError
+
+    def has_more_to_come(self) -> bool:
+        """Neither closed nor ended on our side."""
+        raise NotImplementedError
+
+    def pump(self) -> bool:
+        """Send what may be sent; True if nothing is left."""
+        raise NotImplementedError
+
+    def tell_blocked(self) -> None:
+        """Its other side is to send no more for now."""
+        raise NotImplementedError
+
+    def tell_ready(self) -> None:
+        """Its other side may go on."""
+        raise NotImplementedError
+
+    def fail(self, reason: Reason) -> None:
+        """It cannot go on."""
+        raise NotImplementedError
+
+
+class Backlog:
+    __slots__ = ("waiting", "held_bytes", "frames", "silenced", "_flow", "_streams", "_wheel", "_timer")
+
+    def __init__(self, flow: Flow, streams: Mapping[int, Sender], wheel: Wheel | None) -> None:
+        """`streams` are all of the connection's, which adds and removes them."""
+        self.waiting: OrderedDict[Sender, None] = OrderedDict()
         """Streams that only the connection's window or the socket holds up, longest waiting first."""
         self.held_bytes = 0
         """Of all streams: their unsent octets, and STREAM_BYTES for each that has any."""
         self.frames = 0
         """DATA frames that had to wait before they were sent: work that the peer's windows made of what was one piece."""
-        self.silenced: dict[H2Stream, None] = {}
+        self.silenced: dict[Sender, None] = {}
         """Streams whose other side is not read from, since too much is held already; in order of asking."""
+        self._flow = flow
+        self._streams = streams
+        self._wheel = wheel
+        self._timer: Timer | None = None
 
     def is_over(self) -> bool:
         """No further stream may be taken."""
         return self.held_bytes > 2 * limits.BACKLOG_BYTES
 
-    def hold(self, connection: H2Connection, size: int) -> None:
+    def hold(self, size: int) -> None:
         """So much more waits. When that is too much, nobody else's other side is read from until there is room."""
         held = self.held_bytes = self.held_bytes + size
         if held > limits.BACKLOG_BYTES and not self.silenced:
-            for stream in connection.streams.values():
+            for stream in self._streams.values():
                 if not stream.has_unsent():
                     self.silence(stream)
 
-    def silence(self, stream: H2Stream) -> None:
+    def silence(self, stream: Sender) -> None:
         """Its other side is not read from before there is room for what would come."""
         if stream not in self.silenced:
             self.silenced[stream] = None
@@ -64,16 +109,26 @@ class Backlog:
             del silenced[stream]
             stream.tell_ready()
 
-    def forget(self, stream: H2Stream) -> None:
+    def wait(self, stream: Sender) -> None:
+        """Something of this stream did not leave at once."""
+        if stream.send_window > 0:
+            self.waiting[stream] = None
+        self._watch()
+
+    def forget(self, stream: Sender) -> None:
         """The stream is over."""
         self.waiting.pop(stream, None)
         self.silenced.pop(stream, None)
 
     def clear(self) -> None:
+        """The connection is over."""
         self.waiting.clear()
         self.silenced.clear()
+        self._wheel = None
+        if self._timer is not None:
+            self._timer.cancel()
 
-    def pump(self, stream: H2Stream) -> None:
+    def pump(self, stream: Sender) -> None:
         """Send of this stream what may be sent now."""
         if stream.pump():
             self.waiting.pop(stream, None)
@@ -86,14 +141,40 @@ class Backlog:
         else:
             self.waiting.pop(stream, None)
 
-    def pump_waiting(self, connection: H2Connection) -> None:
-        """Send of the streams that wait, in turn; what is more than a share goes on in a later turn."""
+    def pump_waiting(self) -> bool:
+        """Send of the streams that wait, in turn; False if more than a share could be sent, and the rest is for a later turn."""
         waiting = self.waiting
+        flow = self._flow
         ends_at = self.frames + limits.TURN_FRAMES
         steps = limits.TURN_FRAMES
-        while waiting and connection.send_window > 0 and connection.is_writable:
+        while waiting and flow.send_window > 0 and flow.is_writable:
             if self.frames >= ends_at or not steps:
-                connection.wait_turn()
-                return
+                return False
             steps -= 1
             self.pump(waiting.popitem(False)[0])
+        return True
+
+    # ---- what does not move
+
+    def _watch(self) -> None:
+        wheel = self._wheel
+        if wheel is not None and (self._timer is None or not self._timer.is_armed):
+            self._timer = wheel.after(limits.STALL_S / 2, self._look)
+
+    def _look(self) -> None:
+        """A look every half of STALL_S: what has not moved between two is given up.
+
+        Only messages that are complete: a stream whose endpoint still sends is held back as long as its client likes,
+        with no more than a window's worth in memory, as without a proxy.
+        """
+        has_unsent = False
+        for stream in list(self._streams.values()):
+            if not stream.has_unsent():
+                continue
+            has_unsent = True
+            if stream.is_complete() and stream.is_stalled:
+                stream.fail(Reason.STALLED)
+            else:
+                stream.is_stalled = stream.is_complete()
+        if has_unsent:
+            self._watch()

@@ -16,13 +16,16 @@ from proxy.core.errors import ProtocolError, report_fault
 from proxy.core.reason import Reason
 from proxy.core.timers import Wheel
 from proxy.http.exchange import Exchange
-from proxy.http.h2 import control, frame
+from proxy.http.h2 import frame
 from proxy.http.h2.codes import ENHANCE_YOUR_CALM, REFUSED_STREAM, code_of
 from proxy.http.h2.connection import H2Connection
+from proxy.http.h2.control import never_opened
 from proxy.http.h2.frame import END_STREAM, LAST_ID
 from proxy.http.h2.heads import connect_fields, response_of, travelling
+from proxy.http.h2.leaving import LAST_STREAMS
 from proxy.http.h2.settings import DEFAULT, H2Settings
-from proxy.http.h2.stream import LOCAL_ENDED, REMOTE_ENDED, H2Stream
+from proxy.http.h2.state import BEGIN, HALF_CLOSED_LOCAL, NEVER_OPENED, ON_HEADERS, RESET_STREAM
+from proxy.http.h2.stream import H2Stream
 from proxy.http.head import HTTP_2, TUNNEL, RequestHead, ResponseHead
 from proxy.http.headers import CONTENT_LENGTH, Field, field
 from proxy.http.pool import Pool
@@ -44,18 +47,17 @@ class H2Client(H2Connection):
         self._heads: dict[bytes, ResponseHead] = self.decoder.heads
         self._parked: list[tuple[H2ClientStream, RequestHead]] | None = None
         """Extended CONNECTs that wait to hear whether the peer takes any."""
-        self.last_id = -1
 
     # ---- ClientConnection
 
     def open(self, exchange: Exchange) -> H2ClientStream:
-        stream_id = self.last_id = self.last_id + 2
+        stream_id = self.ids.last = self.ids.last + 2
         stream = H2ClientStream(self, stream_id)
         stream.exchange = exchange
         stream.body_left = 0  # no body before a head
         streams = self.streams
         streams[stream_id] = stream
-        if len(streams) < self.peer.max_streams and not self.is_going_away and stream_id < LAST_ID:
+        if len(streams) < self.peer.max_streams and self.leaving.state < LAST_STREAMS and stream_id < LAST_ID:
             self._pool.release(self)
         elif stream_id >= LAST_ID:
             self.retire()
@@ -64,11 +66,12 @@ class H2Client(H2Connection):
         return stream
 
     def has_room(self) -> bool:
-        return len(self.streams) < self.peer.max_streams and not self.is_going_away and self.last_id < LAST_ID
+        return (
+            len(self.streams) < self.peer.max_streams and self.leaving.state < LAST_STREAMS and self.ids.last < LAST_ID
+        )
 
     def close(self) -> None:
-        self._pool.retire(self)
-        self.is_going_away = True
+        self.retire()
         self.end_if_idle()
 
     # ---- H2Connection
@@ -79,7 +82,7 @@ class H2Client(H2Connection):
             self._pool.release(self)
 
     def retire(self) -> None:
-        self.is_going_away = True
+        self.leaving.reach(LAST_STREAMS)
         self._pool.retire(self)
 
     def settings_changed(self) -> None:
@@ -109,10 +112,10 @@ class H2Client(H2Connection):
         for stream in list(self.streams.values()):
             if stream.id > last_id:
                 stream.close()
-                self.forget(stream)
+                self.forget(stream.id)
                 self.ending.append((stream, Reason.PEER_REFUSED, _ELSEWHERE if last_id else REFUSED_STREAM))
         self.end_if_idle()
-        control.tell_ends(self)
+        self.tell_ends()
 
     def open_elsewhere(self, exchange: Exchange) -> None:
         self._pool.open(exchange)
@@ -122,11 +125,13 @@ class H2Client(H2Connection):
         template = self._heads.get(block)
         fields = self.decoder.decode(block) if template is None else None
         stream = self.streams.get(stream_id)
+        verdict = ON_HEADERS[self.ids.state_of(stream_id) if stream is None else stream.state]
         if stream is None:
-            self.check_known(stream_id)
-            control.charge(self, 1)
+            if verdict == BEGIN or verdict == NEVER_OPENED:
+                raise never_opened(stream_id)
+            self.floods.charge(1)
             return
-        if stream.state >= REMOTE_ENDED:
+        if verdict == RESET_STREAM:
             self.reset_stream(stream, Reason.STREAM_CLOSED)
             return
         assert isinstance(stream, H2ClientStream)
@@ -259,13 +264,13 @@ class H2ClientStream(H2Stream):
     def _refuse_tunnel(self) -> None:
         """Nothing goes into it any more; the response is one like any other."""
         self.is_tunnel = False
-        if self.state != LOCAL_ENDED and self.queue is None:
+        if self.state != HALF_CLOSED_LOCAL and self.queue is None:
             self._send_frame(b"", 0, True)
 
     def _give_up(self, reason: Reason) -> None:
         """Nothing of the stream was sent, and nothing will be: a number may be skipped."""
         self.close()
-        self.connection.forget(self)
+        self.connection.forget(self.id)
         self.deliver_reset(reason, code_of(reason))
 
     # ---- H2Stream

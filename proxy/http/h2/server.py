@@ -2,8 +2,7 @@
 
 A request head is judged as a whole when its block is new, and
 remembered by the block's octets for as long as the decoder's table stands
-still. Shutting down takes two GOAWAYs: the first says that nothing changes
-yet, and the answer to the PING behind it that the client has heard so.
+still. Shutting down takes two GOAWAYs (leaving.py).
 """
 
 from __future__ import annotations
@@ -20,13 +19,15 @@ from proxy.core.timers import Wheel
 from proxy.http import orig_proto
 from proxy.http.dates import date_field, needs_date
 from proxy.http.exchange import Clock, Exchange, Stage
-from proxy.http.h2 import alarms, control, frame
-from proxy.http.h2.codes import NO_ERROR, REFUSED_STREAM, STREAM_CLOSED, code_of
+from proxy.http.h2 import frame
+from proxy.http.h2.codes import NO_ERROR, REFUSED_STREAM, code_of
 from proxy.http.h2.connection import SELF_DEPENDENT, H2Connection
 from proxy.http.h2.frame import END_STREAM, LAST_ID
 from proxy.http.h2.heads import is_answered, request_of, travelling
+from proxy.http.h2.leaving import ANNOUNCED, LAST_STREAMS
 from proxy.http.h2.settings import DEFAULT, UNLIMITED, H2Settings
-from proxy.http.h2.stream import CLOSED, REMOTE_ENDED, H2Stream
+from proxy.http.h2.state import BEGIN, CLOSED, HALF_CLOSED_REMOTE, IGNORE, NEVER_OPENED, ON_HEADERS, RESET_STREAM
+from proxy.http.h2.stream import H2Stream
 from proxy.http.head import HTTP_2, TUNNEL, RequestHead, ResponseHead
 from proxy.http.headers import Field, field
 from proxy.http.refusal import note_refusal
@@ -40,23 +41,17 @@ _UNACCEPTED: Final = 16
 
 
 class H2Server(H2Connection):
-    __slots__ = ("_stage", "_now", "_max_streams", "_heads", "_reset_ids", "_gap", "_is_closing")
+    __slots__ = ("_stage", "_max_streams", "_heads")
 
     def __init__(
         self, wire: Wire, stage: Stage, clock: Clock, settings: H2Settings = DEFAULT, wheel: Wheel | None = None
     ) -> None:
         super().__init__(wire, settings, wheel, clock, False)
         self._stage = stage
-        self._now = clock
         limit = settings.max_concurrent_streams
         self._max_streams = UNLIMITED if limit is None else limit
         self._heads: dict[bytes, RequestHead] = self.decoder.heads
-        self._reset_ids: dict[int, None] | None = None
-        """Streams that we reset, oldest first."""
-        self._gap = (0, 0)
-        """The last numbers, exclusive, between which the client skipped some."""
-        self._is_closing = False
-        self.alarms.arm(alarms.OPENING, limits.OPENING_S)
+        self._sequence.await_in_time(self.opening_timed_out)
 
     # ---- Codec
 
@@ -67,10 +62,9 @@ class H2Server(H2Connection):
 
     def close(self) -> None:
         """Finish what runs, take nothing new."""
-        if not self._is_closing and not self.is_over:
-            self._is_closing = True
+        if self.leaving.reach(ANNOUNCED):
             self.wire.write(frame.goaway(LAST_ID, NO_ERROR) + frame.ping(_DRAIN))
-            self.alarms.arm(alarms.CLOSING, limits.GOAWAY_S)
+            self.leaving.give_time(self.leaving_timed_out)
 
     def is_idle(self) -> bool:
         return not self.streams
@@ -78,31 +72,29 @@ class H2Server(H2Connection):
     # ---- H2Connection
 
     def receive_pong(self, payload: bytes) -> None:
-        if payload == _DRAIN and self._is_closing and not self.is_going_away:
-            self.alarms.disarm(alarms.CLOSING)
+        if payload == _DRAIN and self.leaving.state == ANNOUNCED:
+            self.leaving.answered()
             self.go_away()
 
     def receive_goaway(self, last_id: int, code: int) -> None:
         """The client will open no further stream: what runs finishes, and the connection ends (as the h2 crate's)."""
-        if not self.is_going_away:
-            self.go_away()
+        self.go_away()
 
     def go_away(self) -> None:
-        self.is_going_away = True
-        self._max_streams = 0
-        self.wire.write(frame.goaway(self.last_id, NO_ERROR))
-        self.end_if_idle()
+        if self.leaving.reach(LAST_STREAMS):
+            self._max_streams = 0
+            self.wire.write(frame.goaway(self.ids.last, NO_ERROR))
+            self.end_if_idle()
 
     def receive_block(self, block: bytes, flags: int, stream_id: int) -> None:
         end = flags & END_STREAM != 0
-        if stream_id <= self.last_id:
+        ids = self.ids
+        if stream_id <= ids.last:
             self._receive_trailers(block, end, stream_id)
             return
         if not stream_id & 1:
             raise ProtocolError("even stream from a client")
-        if stream_id > self.last_id + 2:
-            self._gap = (self.last_id, stream_id)
-        self.last_id = stream_id
+        ids.use(stream_id)
         template = self._heads.get(block)
         fields = self.decoder.decode(block) if template is None else []
         if flags & SELF_DEPENDENT:
@@ -110,7 +102,7 @@ class H2Server(H2Connection):
             return
         is_crowded = self.backlog.held_bytes > limits.BACKLOG_BYTES
         if len(self.streams) >= self._max_streams or (is_crowded and self.backlog.is_over()):
-            control.charge(self, 1)
+            self.floods.charge(1)
             self.refuse_stream(stream_id, REFUSED_STREAM)
             return
         try:
@@ -121,7 +113,7 @@ class H2Server(H2Connection):
         stream = H2ServerStream(self, stream_id)
         self.streams[stream_id] = stream
         try:
-            stream.receive_head(head, end, self._stage, self._now())
+            stream.receive_head(head, end, self._stage, self.now())
         except ProtocolError as error:
             self.reset_stream(stream, error.reason)
         except Exception:
@@ -130,35 +122,18 @@ class H2Server(H2Connection):
         if is_crowded and stream.state != CLOSED:
             self.backlog.silence(stream)
 
-    def note_reset(self, stream_id: int) -> None:
-        ids = self._reset_ids
-        if ids is None:
-            ids = self._reset_ids = {}
-        elif len(ids) >= limits.RESET_IDS:
-            del ids[next(iter(ids))]
-        ids[stream_id] = None
-
-    def closed_stream(self, stream_id: int) -> None:
-        if self._reset_ids is None or stream_id not in self._reset_ids:
-            self.refuse_stream(stream_id, STREAM_CLOSED)
-            control.charge_reset(self)
-
-    def refuse_stream(self, stream_id: int, code: int) -> None:
-        """A stream that we never made, or that is over."""
-        self.wire.write(frame.rst_stream(stream_id, code))
-        self.note_reset(stream_id)
-
     def _receive_trailers(self, block: bytes, end: bool, stream_id: int) -> None:
         fields = self.decoder.decode(block)
         stream = self.streams.get(stream_id)
+        verdict = ON_HEADERS[self.ids.state_of(stream_id) if stream is None else stream.state]
         if stream is None:
-            if self._reset_ids is not None and stream_id in self._reset_ids:
-                control.charge(self, 1)
+            if verdict == IGNORE:
+                self.floods.charge(1)
                 return
-            if self._gap[0] < stream_id < self._gap[1]:
+            if verdict == NEVER_OPENED or verdict == BEGIN:
                 raise ProtocolError("stream numbers go backwards")
             raise ProtocolError("HEADERS on a stream that is over", Reason.STREAM_CLOSED)
-        if stream.state >= REMOTE_ENDED:
+        if verdict == RESET_STREAM:
             self.reset_stream(stream, Reason.STREAM_CLOSED)
             return
         if not end:
@@ -176,13 +151,13 @@ class H2Server(H2Connection):
         """A request that no stage gets to see: answered if it is well formed, reset if not."""
         note_refusal(error, self.settings.faults)
         if is_answered(error):
-            fields = (_status_field(error.status), _NO_BODY, date_field(self._now()))
+            fields = (_status_field(error.status), _NO_BODY, date_field(self.now()))
             self.wire.write(frame.header_frames(stream_id, self.encoder.encode(fields), True))
             if not end:
                 self.refuse_stream(stream_id, NO_ERROR)
         else:
             self.refuse_stream(stream_id, code_of(error.reason))
-            control.charge_reset(self)
+            self.floods.charge_reset()
 
     def _judge(self, block: bytes, fields: list[Field]) -> RequestHead:
         steady = self.decoder.steady
@@ -255,13 +230,13 @@ class H2ServerStream(H2Stream):
 
     def sent_end(self) -> None:
         """The response is complete; what the client still sends, nobody wants (RFC 9113 section 8.1)."""
-        if self.is_tunnel and self.state < REMOTE_ENDED:
+        if self.is_tunnel and self.state < HALF_CLOSED_REMOTE:
             super().sent_end()
             return
         self.exchange = None
-        if self.state == REMOTE_ENDED:
+        if self.state == HALF_CLOSED_REMOTE:
             self.close()
-            self.connection.forget(self)
+            self.connection.forget(self.id)
         elif self.state != CLOSED:
             self.reset(Reason.EARLY_RESPONSE)
 
@@ -326,7 +301,7 @@ class H2ServerStream(H2Stream):
         self.early = None
         exchange = self.exchange
         if early and exchange is not None:
-            exchange.request_data(b"".join(early), self.state >= REMOTE_ENDED)
+            exchange.request_data(b"".join(early), self.state >= HALF_CLOSED_REMOTE)
 
     # ---- H2Stream
 

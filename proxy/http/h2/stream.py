@@ -9,34 +9,29 @@ go on when it is empty. What all queues of a connection hold is its Backlog's.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from proxy.core import limits
 from proxy.core.errors import ProtocolError
 from proxy.core.reason import Reason
 from proxy.http.exchange import Exchange
 from proxy.http.h2 import frame
-from proxy.http.h2.alarms import STALL
-from proxy.http.h2.backlog import STREAM_BYTES
+from proxy.http.h2.backlog import STREAM_BYTES, Sender
+from proxy.http.h2.carrier import Carrier
 from proxy.http.h2.codes import code_of
 from proxy.http.h2.flow import Credit, overrun
 from proxy.http.h2.frame import END_STREAM, header_struct
+from proxy.http.h2.state import (
+    AFTER_RECEIVED_END,
+    AFTER_SENT_END,
+    CLOSED,
+    HALF_CLOSED_REMOTE,
+    NAMES,
+    OPEN,
+)
 from proxy.http.head import UNKNOWN
 from proxy.http.headers import CONTENT_LENGTH, COOKIE, DROPPED, HEAD_ONLY, HOST, L5D, Field
 from proxy.http.stream import keep
-
-if TYPE_CHECKING:
-    from proxy.http.h2.connection import H2Connection
-
-OPEN: Final = 0
-LOCAL_ENDED: Final = 1
-REMOTE_ENDED: Final = 2
-CLOSED: Final = 3
-STATES: Final = ("open", "local ended", "remote ended", "closed")
-
-# state -> state, RFC 9113 section 5.1 as far as a proxy walks it; role-free.
-AFTER_SENT_END: Final = (LOCAL_ENDED, LOCAL_ENDED, CLOSED, CLOSED)
-AFTER_RECEIVED_END: Final = (REMOTE_ENDED, CLOSED, REMOTE_ENDED, CLOSED)
 
 _SMALL: Final = 2048
 """Up to here a frame's header and data are cheaper joined than written apart."""
@@ -44,20 +39,19 @@ _NO_WINDOW: Final = -(1 << 40)
 """The send window of a closed stream: nothing passes the fast path of `send_data`, which does not look at the state."""
 
 
-class H2Stream:
+class H2Stream(Sender):
     __slots__ = (
-        "id", "state", "send_window", "connection", "exchange", "is_stalled", "is_tunnel", "has_head", "is_head_request", "early", "body_left",
+        "id", "state", "connection", "exchange", "is_tunnel", "has_head", "is_head_request", "early", "body_left",
         "queue", "_queue_start", "_queue_ends", "_trailers", "_credit", "held", "_pauses",
     )  # fmt: skip
 
-    def __init__(self, connection: H2Connection, stream_id: int) -> None:
+    def __init__(self, connection: Carrier, stream_id: int) -> None:
+        super().__init__(connection.flow.peer_window)
         self.id = stream_id
         self.state = OPEN
-        self.send_window = connection.peer_window
+        """Only `sent_end`, `received_end` and `close` change it, by the tables of state.py."""
         self.connection = connection
         self.exchange: Exchange | None = None
-        self.is_stalled = False
-        """Nothing of its complete message left since the last look."""
         # What only one role has stands here too: a constructor less per stream.
         self.is_tunnel = False
         self.has_head = False
@@ -83,16 +77,17 @@ class H2Stream:
 
     def send_data(self, data: bytes, end: bool) -> None:
         connection = self.connection
+        flow = connection.flow
         size = len(data)
         if (
             self.queue is None
             and size <= self.send_window
-            and size <= connection.send_window
+            and size <= flow.send_window
             and size <= limits.FRAME_BYTES
-            and connection.is_writable
+            and flow.is_writable
         ):
             if size or end:
-                connection.sent_messages += 1
+                connection.floods.sent_messages += 1
                 self._send_frame(data, size, end)
         elif self.state != CLOSED:
             self._enqueue(data, end)
@@ -125,7 +120,7 @@ class H2Stream:
         connection = self.connection
         connection.wire.write(frame.rst_stream(self.id, code))
         connection.note_reset(self.id)
-        connection.forget(self)
+        connection.forget(self.id)
 
     def fail(self, reason: Reason) -> None:
         """It cannot go on: counted, reset, and its exchange is told."""
@@ -154,7 +149,7 @@ class H2Stream:
     def _send_frame(self, data: bytes, size: int, end: bool) -> None:
         connection = self.connection
         self.send_window -= size
-        connection.send_window -= size
+        connection.flow.send_window -= size
         start = header_struct.pack(size << 8, END_STREAM if end else 0, self.id)
         if size <= _SMALL:
             connection.wire.write(start + data)
@@ -172,27 +167,24 @@ class H2Stream:
             queue = self.queue = deque()
             self._queue_start = 0
         keep(queue, data)
-        backlog.hold(self.connection, len(data) + STREAM_BYTES if is_new else len(data))
+        backlog.hold(len(data) + STREAM_BYTES if is_new else len(data))
         self._queue_ends = end
         if is_new:
             self.pump()
             if self.queue is not None:
-                if self.send_window > 0:
-                    backlog.waiting[self] = None
-                self.connection.alarms.arm(STALL, limits.STALL_S / 2)
+                backlog.wait(self)
                 self.tell_blocked()
 
     def pump(self) -> bool:
-        """Send what may be sent; True if nothing is left."""
         queue = self.queue
-        connection = self.connection
-        backlog = connection.backlog
+        flow = self.connection.flow
+        backlog = self.connection.backlog
         while queue:
             data = queue[0]
             start = self._queue_start
             size = len(data) - start
-            room = min(self.send_window, connection.send_window, limits.FRAME_BYTES)
-            if size and (room <= 0 or not connection.is_writable):
+            room = min(self.send_window, flow.send_window, limits.FRAME_BYTES)
+            if size and (room <= 0 or not flow.is_writable):
                 return False
             self.is_stalled = False
             backlog.frames += 1
@@ -221,9 +213,10 @@ class H2Stream:
     def receive_data(self, data: bytes, size: int, end: bool) -> None:
         """`size` is what flow control counts: the data and its padding."""
         connection = self.connection
+        flow = connection.flow
         credit = self._credit
-        if credit is None and (not end or size > connection.stream_window):
-            credit = self._credit = Credit(connection.stream_window, connection.settings.stream_window_bytes)
+        if credit is None and (not end or size > flow.stream_window):
+            credit = self._credit = Credit(flow.stream_window, connection.settings.stream_window_bytes)
         if credit is not None:
             credit.window -= size
             if credit.window < 0:
@@ -231,7 +224,7 @@ class H2Stream:
         if self.body_left >= 0:
             self.body_left -= len(data)
             if self.body_left < 0 or (end and self.body_left):
-                connection.take(size)
+                flow.take(size)
                 raise ProtocolError("body does not match content-length")
         if end:
             self.received_end()
@@ -239,7 +232,7 @@ class H2Stream:
         if self._pauses and self.state != CLOSED:
             self.held += size
         elif credit is None:
-            connection.take(size)
+            flow.take(size)
         else:
             self._take(size)
 
@@ -264,23 +257,21 @@ class H2Stream:
         self.state = AFTER_RECEIVED_END[self.state]
         if self.state == CLOSED:
             self.send_window = _NO_WINDOW
-            self.connection.forget(self)
+            self.connection.forget(self.id)
 
     def sent_end(self) -> None:
         self.state = AFTER_SENT_END[self.state]
         if self.state == CLOSED:
             self.send_window = _NO_WINDOW
-            self.connection.forget(self)
+            self.connection.forget(self.id)
 
     def has_unsent(self) -> bool:
         return self.queue is not None
 
     def has_more_to_come(self) -> bool:
-        """Neither closed nor ended on our side."""
-        return self.state == OPEN or self.state == REMOTE_ENDED
+        return self.state == OPEN or self.state == HALF_CLOSED_REMOTE
 
     def is_complete(self) -> bool:
-        """All of our message is known; only the peer keeps it from leaving."""
         return self.queue is not None and (self._queue_ends or self._trailers is not None)
 
     def discard(self) -> int:
@@ -296,9 +287,9 @@ class H2Stream:
 
     def _take(self, size: int) -> None:
         connection = self.connection
-        connection.take(size)
+        connection.flow.take(size)
         credit = self._credit
-        if credit is not None and self.state < REMOTE_ENDED:
+        if credit is not None and self.state < HALF_CLOSED_REMOTE:
             credit.taken += size
             if credit.taken >= credit.batch:
                 connection.wire.write(frame.window_update(self.id, credit.give_back()))
@@ -323,11 +314,5 @@ class H2Stream:
         """The stream ended with its connection, or by the peer's GOAWAY."""
         self.deliver_reset(reason, code)
 
-    def tell_blocked(self) -> None:
-        raise NotImplementedError
-
-    def tell_ready(self) -> None:
-        raise NotImplementedError
-
     def __repr__(self) -> str:
-        return f"{type(self).__name__}#{self.id} {STATES[self.state]} {self.exchange!r}"
+        return f"{type(self).__name__}#{self.id} {NAMES[self.state]} {self.exchange!r}"

@@ -1,0 +1,75 @@
+"""Carrier: what the streams of one HTTP/2 connection use of it.
+
+It knows what a stream has to send (`backlog.Sender`) and nothing else of streams: they know it, and `streams.py`,
+which keeps them, knows both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from proxy.core.codec import Wire
+from proxy.core.reactor import Clock
+from proxy.core.timers import Wheel
+from proxy.http.h2.backlog import Backlog, Sender
+from proxy.http.h2.floods import Floods
+from proxy.http.h2.flow import Flow
+from proxy.http.h2.hpack_encoder import Encoder
+from proxy.http.h2.settings import H2Settings
+
+
+class Carrier:
+    __slots__ = ("wire", "settings", "flow", "backlog", "floods", "encoder", "_clock", "_waits_for_turn")
+
+    def __init__(
+        self,
+        wire: Wire,
+        settings: H2Settings,
+        wheel: Wheel | None,
+        clock: Clock | None,
+        streams: Mapping[int, Sender],
+    ) -> None:
+        self.wire = wire
+        self.settings = settings
+        self.flow = Flow(wire, settings)
+        self.backlog = Backlog(self.flow, streams, wheel)
+        self._clock: Clock | None = wheel.now if clock is None and wheel is not None else clock
+        self.floods = Floods(self.flow, self.backlog, self._clock, settings.max_early_resets)
+        self.encoder = Encoder()
+        self._waits_for_turn = False
+
+    def now(self) -> float:
+        clock = self._clock
+        return clock() if clock is not None else 0.0
+
+    # ---- turns
+
+    def pump_waiting(self) -> None:
+        """Send a share of what waits, and the rest in later turns."""
+        if not self.backlog.pump_waiting():
+            self.wait_turn()
+
+    def wait_turn(self) -> None:
+        """More is at hand than one turn's share: everyone else comes first."""
+        if not self._waits_for_turn:
+            self._waits_for_turn = True
+            self.wire.pause_reading()
+            self.wire.ask_turn(self)
+
+    def step(self) -> None:
+        """Of the line of turns."""
+        raise NotImplementedError
+
+    # ---- what becomes of a stream, and of the connection
+
+    def note_reset(self, stream_id: int) -> None:
+        """We reset this stream: frames of it may still come."""
+        raise NotImplementedError
+
+    def forget(self, stream_id: int) -> None:
+        """The stream is closed."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Shut down gracefully."""
+        raise NotImplementedError
