@@ -3,7 +3,7 @@
 Only the chosen command's file is imported, so that a sidecar pays for nothing
 that it does not run, and the small commands start as fast as Python does. A
 command's file has `add_arguments(parser)` and `run(arguments) -> int`, whose
-result is the exit status; its name and its line of help stand here, its examples
+result is the exit status; its name and its line of help stand in commands.py, its examples
 and statuses in guide.py. What ends a command is turned into a status by guard.py.
 """
 
@@ -13,34 +13,14 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from keyword import iskeyword
-from typing import Final, Protocol
 
 from proxy import __version__
-
-COMMANDS: Final = {
-    "run": "run the proxy of one workload, configured by LINKERD2_PROXY_* variables",
-    "mesh": "serve a control plane from a directory of manifests, and set up workloads for it",
-    "demo": "a whole mesh on this machine, with traffic and a live table",
-    "up": "run one app in a mesh: sidecar, manifest and control plane in one command",
-    "inject": "add the sidecar to Kubernetes manifests",
-    "redirect": "send an application's connections to its sidecar: install, show or remove the kernel's rules",
-    "await": "wait until the proxy is ready, then run a command",
-    "validate-network": "check that connections are redirected, before the proxy is there",
-    "bench": "what the proxy costs beside others (in a checkout of the project)",
-    "completion": "print what makes bash, zsh or fish complete this command line",
-}
-HELP: Final = "help"
-
-
-class Command(Protocol):
-    """The shape of a command's module."""
-
-    __doc__: str | None
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int]
+from proxy.cli.commands import COMMANDS as COMMANDS
+from proxy.cli.commands import HELP as HELP
+from proxy.cli.commands import Command
+from proxy.cli.commands import module_of as module_of
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -61,12 +41,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             signal.SIGINT, signal.SIG_IGN
         )  # it is ending: Ctrl-C in the interpreter's own end would show a traceback
     raise SystemExit(status)
-
-
-def module_of(words: Sequence[str]) -> str:
-    """Of a command, or of an action of one. `await` is a word of Python's, and a module's name has no hyphen."""
-    names = [word.replace("-", "_") for word in words]
-    return ".".join(("proxy.cli", *(f"{name}_" if iskeyword(name) else name for name in names)))
 
 
 def _run(given: Sequence[str]) -> int:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import argcomplete
 from argcomplete.shell_integration import shellcode
 
-from proxy.cli import COMMANDS, HELP, module_of
+from proxy.cli.commands import COMMANDS, HELP, module_of
 
 SHELLS: Final = ("bash", "zsh", "fish")
 

@@ -10,11 +10,14 @@ says nothing more to it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from google.protobuf.message import DecodeError, Message
 
+from proxy.api.services import Method
+from proxy.control.member import Member
 from proxy.core.errors import ProtocolError
+from proxy.core.reactor import Clock
 from proxy.core.reason import Reason
 from proxy.http import grpc
 from proxy.http.exchange import Exchange
@@ -22,14 +25,25 @@ from proxy.http.grpc import Status
 from proxy.http.head import UNKNOWN, RequestHead, ResponseHead
 from proxy.http.headers import Field, field
 
-if TYPE_CHECKING:
-    from proxy.api.services import Method
-    from proxy.control.channel import Channel
-    from proxy.control.member import Member
-
 _CONTENT_TYPE: Final = field(b"content-type", grpc.CONTENT_TYPE)
 _USER_AGENT: Final = field(b"user-agent", b"sponson")
 _NOT_BEGUN: Final = frozenset({Reason.CONNECT_FAILED, Reason.CONNECT_TIMEOUT, Reason.PEER_REFUSED})
+
+
+class Calls(Protocol):
+    """What a call uses of the channel that keeps it."""
+
+    @property
+    def authority(self) -> bytes: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def enqueue(self, call: Call) -> None:
+        """Send it when an address can take it."""
+
+    def forget(self, call: Call) -> None:
+        """It is over."""
 
 
 class Call:
@@ -39,7 +53,7 @@ class Call:
 
     def __init__(
         self,
-        channel: Channel,
+        channel: Calls,
         method: Method[Any, Any],
         request: Message,
         on_message: Callable[[Any], None],

@@ -10,8 +10,7 @@ Source: docs/linkerd/balancing.md, section 9; docs/linkerd/configuration.md, sec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
@@ -19,31 +18,20 @@ from proxy.api.services import Method
 from proxy.balance.p2c import P2c
 from proxy.control.call import Call
 from proxy.control.member import CallScope, Member
+from proxy.control.settings import LINE_CALLS, ChannelSettings, Dial
 from proxy.core.addr import Addr
 from proxy.core.backoff import Backoff
-from proxy.core.codec import Codec, Wire
 from proxy.core.control_addr import ControlAddr
-from proxy.core.dial import DialOptions
 from proxy.core.drain import Closes
 from proxy.core.log import logger
 from proxy.core.reactor import Reactor
 from proxy.http import grpc
 from proxy.http.grpc import Status
-from proxy.http.h2.settings import H2Settings
 
 _log: Final = logger(__name__)
 
-LINE_CALLS: Final = 1000
-LINE_WAIT_S: Final = 30.0
-"""The line of a control client, and how long one may stand in it (docs/linkerd/configuration.md, section 4.6)."""
-
 Q = TypeVar("Q", bound=Message)
 A = TypeVar("A", bound=Message)
-
-
-class Dial(Protocol):
-    def __call__(self, addr: Addr, make_codec: Callable[[Wire], Codec], options: DialOptions, /) -> Codec:
-        """Begin a connection (plain or TLS) and return its codec; a failure is the codec's `lost`."""
 
 
 class Names(Protocol):
@@ -55,28 +43,14 @@ class Names(Protocol):
         """Tell the addresses now or later, and whenever they change, until the returned lookup is closed."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelSettings:
-    client: str
-    """Whose channel it is, for logs and metrics: `destination`, `policy`, `identity`."""
-    target: ControlAddr
-    backoff: Backoff
-    """Between attempts to connect to one address, and to resolve the name."""
-    dial: DialOptions = DialOptions()
-    http2: H2Settings = H2Settings()
-    line_wait_s: float = LINE_WAIT_S
-
-
 class Channel:
     def __init__(
         self, reactor: Reactor, settings: ChannelSettings, dial: Dial, names: Names, scope: CallScope | None = None
     ) -> None:
         self.settings: Final = settings
         self.authority: Final = settings.target.authority.encode()
-        self.loop: Final[Any] = reactor.loop
+        self.reactor: Final = reactor
         self.clock: Final = reactor.clock
-        self.wheel: Final = reactor.wheel
-        self.turns: Final = reactor.turns
         self.dial: Final = dial
         self.scope: Final = scope
         self._members: dict[Addr, Member] = {}
@@ -113,7 +87,7 @@ class Channel:
         call = Call(self, method, request, on_message, on_end)
         self._calls[call] = None
         if self._is_closed:
-            self.loop.call_soon(call.end, Status(grpc.UNAVAILABLE, "the channel is closed"))
+            self.reactor.loop.call_soon(call.end, Status(grpc.UNAVAILABLE, "the channel is closed"))
         else:
             self.enqueue(call)
         return call
@@ -131,13 +105,15 @@ class Channel:
     def enqueue(self, call: Call) -> None:
         """Send it when an address can take it; at once if one can now, but never within the caller's call."""
         if len(self._line) >= LINE_CALLS:
-            self.loop.call_soon(call.end, Status(grpc.RESOURCE_EXHAUSTED, "too many calls wait for the controller"))
+            self.reactor.loop.call_soon(
+                call.end, Status(grpc.RESOURCE_EXHAUSTED, "too many calls wait for the controller")
+            )
             return
         if not self._line:
-            self.loop.call_soon(self._send_line)
+            self.reactor.loop.call_soon(self._send_line)
         self._line[call] = None
         wait_s = call.began_waiting_at + self.settings.line_wait_s - self.clock()
-        call.timer = self.loop.call_later(max(wait_s, 0.0), self._on_waited, call)
+        call.timer = self.reactor.loop.call_later(max(wait_s, 0.0), self._on_waited, call)
 
     def _send_line(self) -> None:
         """To the addresses that can be asked now; the rest stay."""

@@ -37,7 +37,7 @@ class Destinations:
         self._channel = channel
         self._settings = settings
         self._context_token = context_token
-        self.turns: Final = channel.turns
+        self.turns: Final = channel.reactor.turns
 
     def endpoints(self, path: str) -> Watch[Resolution[EndpointMeta]]:
         """Of `name:port`; PENDING until the first answer, FAILED if the question is refused. `close()` cancels the stream."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from proxy.control.channel import Dial
+from proxy.control.settings import Dial
 from proxy.core.addr import Addr
 from proxy.core.codec import Codec, Wire
 from proxy.core.control_addr import ControlAddr

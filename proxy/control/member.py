@@ -7,20 +7,19 @@ step and is not picked meanwhile; connecting starts the steps anew.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from proxy.balance.ewma import PeakEwma
+from proxy.control.settings import ChannelSettings, Dial
 from proxy.core.addr import Addr
 from proxy.core.codec import Wire
 from proxy.core.log import logger
+from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
 from proxy.http import grpc
 from proxy.http.grpc import Status
 from proxy.http.h2.client import H2Client
 from proxy.http.pool import ClientConnection, Pool
-
-if TYPE_CHECKING:
-    from proxy.control.channel import Channel
 
 _log: Final = logger(__name__)
 
@@ -38,13 +37,35 @@ class CallScope(Protocol):
     def ended(self, status: int, is_success: bool, grpc_status: str, error: str) -> None: ...
 
 
+class Controller(Protocol):
+    """What a member uses of its channel."""
+
+    @property
+    def settings(self) -> ChannelSettings: ...
+
+    @property
+    def reactor(self) -> Reactor: ...
+
+    @property
+    def dial(self) -> Dial: ...
+
+    @property
+    def scope(self) -> CallScope | None: ...
+
+    def is_reached(self) -> None:
+        """A connection was made."""
+
+    def is_lost(self, why: str) -> None:
+        """This address could not be connected to."""
+
+
 class Member:
     __slots__ = ("addr", "pool", "load", "_channel", "_on_ready", "_failures", "_timer", "_is_gone", "_trouble")
 
-    def __init__(self, channel: Channel, addr: Addr, on_ready: Callable[[Member, bool], None]) -> None:
+    def __init__(self, channel: Controller, addr: Addr, on_ready: Callable[[Member, bool], None]) -> None:
         self.addr = addr
         self.pool = Pool(self._dial)
-        self.load = PeakEwma(_DEFAULT_RTT_S, _DECAY_S, channel.clock())
+        self.load = PeakEwma(_DEFAULT_RTT_S, _DECAY_S, channel.reactor.clock())
         self._channel = channel
         self._on_ready = on_ready
         self._failures = 0
@@ -60,7 +81,7 @@ class Member:
         options = settings.dial._replace(on_connected=self.succeeded, on_failed=self._say_why)
 
         def make_codec(wire: Wire) -> H2Client:
-            return H2Client(wire, pool, settings.http2, channel.wheel)
+            return H2Client(wire, pool, settings.http2, channel.reactor.wheel)
 
         return cast(H2Client, channel.dial(self.addr, make_codec, options))
 
@@ -77,7 +98,7 @@ class Member:
         if self._timer is None and not self._is_gone:
             wait_s = self._channel.settings.backoff.wait_s(self._failures)
             self._failures += 1
-            self._timer = self._channel.loop.call_later(wait_s, self._on_backoff_over)
+            self._timer = self._channel.reactor.loop.call_later(wait_s, self._on_backoff_over)
             self._on_ready(self, False)
             self._channel.is_lost(self._trouble)
 
@@ -102,14 +123,14 @@ class Member:
             scope.request()
 
     def answered(self, sent_at: float) -> None:
-        now = self._channel.clock()
+        now = self._channel.reactor.clock()
         self.load.pending -= 1
         self.load.observe(now - sent_at, now)
 
     def count_began(self, http_status: int, sent_at: float) -> None:
         scope = self._channel.scope
         if scope is not None:
-            scope.response_began(http_status, self._channel.clock() - sent_at)
+            scope.response_began(http_status, self._channel.reactor.clock() - sent_at)
 
     def count_end(self, http_status: int, status: Status) -> None:
         scope = self._channel.scope

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from proxy.config import Config
 from proxy.control.anchors import Anchors
-from proxy.control.channel import Channel, ChannelSettings
+from proxy.control.channel import Channel
 from proxy.control.destination import Destinations
 from proxy.control.dial import dial_to
 from proxy.control.identity import Identity, IdentitySettings
@@ -20,6 +20,7 @@ from proxy.control.inbound_policy import InboundPolicies
 from proxy.control.member import CallScope
 from proxy.control.outbound_policy import OutboundPolicies
 from proxy.control.resolve import Names
+from proxy.control.settings import ChannelSettings
 from proxy.control.subscription import StreamLimits, StreamSettings
 from proxy.core.control_addr import ControlAddr
 from proxy.core.dial import DialOptions

@@ -118,7 +118,7 @@ class Subscription(Generic[A]):
     def _on_began(self) -> None:
         lifetime_s = self._settings.limits.lifetime_s
         if lifetime_s is not None:
-            self._lifetime = self._channel.loop.call_later(lifetime_s, self._on_lifetime)
+            self._lifetime = self._channel.reactor.loop.call_later(lifetime_s, self._on_lifetime)
 
     def _receive_message(self, message: A) -> None:
         is_first = not self._has_message
@@ -138,7 +138,7 @@ class Subscription(Generic[A]):
             self._receive.cancel()
             self._receive = None
         if wait_s is not None and not self.is_over:
-            self._receive = self._channel.loop.call_later(wait_s, self._on_receive_late)
+            self._receive = self._channel.reactor.loop.call_later(wait_s, self._on_receive_late)
 
     def _on_receive_late(self) -> None:
         if self._has_message:
@@ -173,7 +173,7 @@ class Subscription(Generic[A]):
         self._told = status
         level = logging.WARNING if is_news else logging.DEBUG
         _log.log(level, "%s: %s ended (%s); asking again in %.3gs", self._channel, self._method.path, status, wait_s)
-        self._retry = self._channel.loop.call_later(wait_s, self._ask)
+        self._retry = self._channel.reactor.loop.call_later(wait_s, self._ask)
 
     def _wait_s(self) -> float:
         backoff = self._settings.backoff

@@ -44,6 +44,7 @@ def test_they_import_nothing_that_a_sidecar_needs(module: str) -> None:
     assert of_ours <= {
         "proxy",
         "proxy.cli",
+        "proxy.cli.commands",
         "proxy.cli.span",
         module,
         "proxy.redirect",

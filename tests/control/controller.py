@@ -14,8 +14,9 @@ import uvloop
 from google.protobuf.message import Message
 
 from proxy.api.services import METHODS, Method
-from proxy.control.channel import Channel, ChannelSettings
+from proxy.control.channel import Channel
 from proxy.control.resolve import Names
+from proxy.control.settings import ChannelSettings
 from proxy.core.backoff import Backoff
 from proxy.core.control_addr import ControlAddr
 from proxy.core.reactor import Reactor

@@ -17,10 +17,11 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from proxy.api import identity_pb2, services
-from proxy.control.channel import Channel, ChannelSettings
+from proxy.control.channel import Channel
 from proxy.control.dial import dial_to
 from proxy.control.identity import Identity, IdentitySettings
 from proxy.control.resolve import Names
+from proxy.control.settings import ChannelSettings
 from proxy.core.addr import Addr
 from proxy.core.codec import Codec, Wire
 from proxy.core.control_addr import ControlAddr

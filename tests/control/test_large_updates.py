@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from types import SimpleNamespace
 from typing import Any
 
 from proxy.api import destination_pb2
@@ -49,8 +50,7 @@ class Asked:
     """A channel whose stream the test speaks for."""
 
     def __init__(self, turns: Turns) -> None:
-        self.turns = turns
-        self.loop: Any = None
+        self.reactor: Any = SimpleNamespace(turns=turns, loop=None)
         self.cancelled = False
 
     def clock(self) -> float:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from proxy.api import destination_pb2, identity_pb2, services
-from proxy.control.channel import Channel, ChannelSettings
+from proxy.control.channel import Channel
+from proxy.control.settings import ChannelSettings
 from proxy.core.addr import Addr
 from proxy.core.backoff import Backoff
 from proxy.core.control_addr import ControlAddr

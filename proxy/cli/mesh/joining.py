@@ -9,9 +9,10 @@ from google.protobuf.message import Message
 
 from proxy.api import join_pb2
 from proxy.api.services import JOIN, Method
-from proxy.control.channel import Channel, ChannelSettings
+from proxy.control.channel import Channel
 from proxy.control.dial import dial_to
 from proxy.control.resolve import Names
+from proxy.control.settings import ChannelSettings
 from proxy.core.addr import Addr
 from proxy.core.backoff import Backoff
 from proxy.core.control_addr import ControlAddr

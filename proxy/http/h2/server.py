@@ -57,7 +57,7 @@ class H2Server(H2Connection):
 
     def ask_to_leave(self) -> None:
         """A client that has asked for nothing yet may do so first: a GOAWAY before its first request would be a refusal."""
-        if self.last_id:
+        if self.ids.last:
             self.close()
 
     def close(self) -> None:

@@ -1,0 +1,36 @@
+"""The commands of `sponson`: their names, their lines of help, and the modules that they are in."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from keyword import iskeyword
+from typing import Final, Protocol
+
+COMMANDS: Final = {
+    "run": "run the proxy of one workload, configured by LINKERD2_PROXY_* variables",
+    "mesh": "serve a control plane from a directory of manifests, and set up workloads for it",
+    "demo": "a whole mesh on this machine, with traffic and a live table",
+    "up": "run one app in a mesh: sidecar, manifest and control plane in one command",
+    "inject": "add the sidecar to Kubernetes manifests",
+    "redirect": "send an application's connections to its sidecar: install, show or remove the kernel's rules",
+    "await": "wait until the proxy is ready, then run a command",
+    "validate-network": "check that connections are redirected, before the proxy is there",
+    "bench": "what the proxy costs beside others (in a checkout of the project)",
+    "completion": "print what makes bash, zsh or fish complete this command line",
+}
+HELP: Final = "help"
+
+
+class Command(Protocol):
+    """The shape of a command's module."""
+
+    __doc__: str | None
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+def module_of(words: Sequence[str]) -> str:
+    """Of a command, or of an action of one. `await` is a word of Python's, and a module's name has no hyphen."""
+    names = [word.replace("-", "_") for word in words]
+    return ".".join(("proxy.cli", *(f"{name}_" if iskeyword(name) else name for name in names)))

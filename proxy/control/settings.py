@@ -1,0 +1,35 @@
+"""What a channel to a controller is made with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from proxy.core.addr import Addr
+from proxy.core.backoff import Backoff
+from proxy.core.codec import Codec, Wire
+from proxy.core.control_addr import ControlAddr
+from proxy.core.dial import DialOptions
+from proxy.http.h2.settings import H2Settings
+
+LINE_CALLS: Final = 1000
+LINE_WAIT_S: Final = 30.0
+"""The line of a control client, and how long one may stand in it (docs/linkerd/configuration.md, section 4.6)."""
+
+
+class Dial(Protocol):
+    def __call__(self, addr: Addr, make_codec: Callable[[Wire], Codec], options: DialOptions, /) -> Codec:
+        """Begin a connection (plain or TLS) and return its codec; a failure is the codec's `lost`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSettings:
+    client: str
+    """Whose channel it is, for logs and metrics: `destination`, `policy`, `identity`."""
+    target: ControlAddr
+    backoff: Backoff
+    """Between attempts to connect to one address, and to resolve the name."""
+    dial: DialOptions = DialOptions()
+    http2: H2Settings = H2Settings()
+    line_wait_s: float = LINE_WAIT_S
