@@ -50,6 +50,7 @@ def test_what_is_offered(line: str, some: list[str], home: dict[str, str]) -> No
         assert found == some
 
 
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_bash_completes(home: dict[str, str]) -> None:
     script = """
         source <(sponson completion bash)

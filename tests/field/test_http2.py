@@ -165,7 +165,8 @@ def test_a_header_block_of_the_app_without_an_end(stage: Stage) -> None:
 @pytest.mark.parametrize("kind", ["indexed", "literal-names", "huffman"], ids=lambda one: f"row53-{one}")
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_a_header_list_that_is_much_longer_decoded(stage: Stage, kind: str) -> None:
-    """16 kB of references to a 4 kB entry would be 64 MB: 431 or a reset, at once, and the connection serves on."""
+    """16 kB of references to a 4 kB entry would be 64 MB. A list of few fields gets 431 or a reset, and the connection serves
+    on; one of thousands ends the connection, as decoding it to its end is work in itself. Both at once."""
     app = Serving()
     stage.play(app)
     client = Http2(stage.connect())
@@ -182,6 +183,12 @@ def test_a_header_list_that_is_much_longer_decoded(stage: Stage, kind: str) -> N
     pieces = [bomb[i : i + 16384] for i in range(0, len(bomb), 16384)]
     for index, piece in enumerate(pieces):
         client.send(CONTINUATION, END_HEADERS if index == len(pieces) - 1 else 0, 1, piece)
+    if kind != "huffman":
+        end = client.end()
+        assert perf_counter() - began < 1
+        assert end is not None and end[1] == ENHANCE_YOUR_CALM
+        assert app.requests == [] and stage.connect()
+        return
     got = client.finish(client.stream(1))
     assert perf_counter() - began < 1
     assert got.status == 431 or got.reset is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from datetime import UTC, datetime, timedelta
 from multiprocessing import get_context
@@ -80,6 +81,7 @@ def test_a_leaf_chains_to_the_anchors_and_carries_one_name(tmp_path: Path) -> No
     assert issuer.extensions.get_extension_for_class(x509.BasicConstraints).value.path_length == 0
 
 
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 def test_openssl_accepts_the_chain_for_both_ends(tmp_path: Path) -> None:
     authority = open_ca(State(tmp_path))
     signed = authority.sign(csr(WEB), WEB)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
@@ -138,6 +139,7 @@ def verdict(directory: Path, authority: CertificateAuthority, signed: Signed) ->
     return done.stdout + done.stderr
 
 
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 def test_openssl_takes_the_list(tmp_path: Path) -> None:
     state = State(tmp_path)
     authority = open_ca(state)
