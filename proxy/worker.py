@@ -21,10 +21,12 @@ from proxy import __version__
 from proxy.app import App
 from proxy.config import Config
 from proxy.config.workers import available_cpus, worker_count
+from proxy.core import limits
 from proxy.core.flusher import Flusher
 from proxy.core.log import Logging, event, logger
 from proxy.core.reactor import Reactor
-from proxy.core.timers import Wheel
+from proxy.core.timers import Turning, Wheel
+from proxy.core.watch import Watch
 from proxy.upkeep import Memory, Upkeep
 
 _TICK_S: Final = 0.02
@@ -65,9 +67,11 @@ class _Worker:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
 
+        turning = Turning(wheel, monotonic)
+
         def turn() -> None:
             loop.call_later(_TICK_S, turn)
-            wheel.advance(monotonic())
+            turning.turn()
 
         turn()
         self._tell(app)
@@ -126,6 +130,9 @@ class _Worker:
                 _log.warning("Waiting for identity to be initialized...")
         app.credentials.is_ready.unsubscribe(on_ready)
         _log.info("Certified identity", extra=event(id=self._config.identity_server_id))
+        config = self._config
+        ports = frozenset(config.inbound_ports) - {config.admin_listen_addr.port}  # the admin port is served already
+        await policies_are_known(app.control.inbound_policies.unanswered, ports)
         app.open_gates()
 
     # ---- end
@@ -155,6 +162,28 @@ class _Worker:
             _log.warning("Graceful shutdown did not complete in %gs, terminating now", grace_s)
         # What was written last (an answer, a GOAWAY) leaves at the end of this iteration.
         await asyncio.sleep(0)
+
+
+async def policies_are_known(
+    unanswered: Watch[frozenset[int]], ports: frozenset[int], timeout_s: float = limits.POLICY_S
+) -> None:
+    """Until the policies of these ports are known, or would keep traffic out for too long."""
+    change = asyncio.Event()
+
+    def on_change(_: frozenset[int]) -> None:
+        change.set()
+
+    unanswered.subscribe(on_change)
+    try:
+        async with asyncio.timeout(timeout_s):
+            while unanswered.value & ports:
+                await change.wait()
+                change.clear()
+    except TimeoutError:
+        missing = ", ".join(map(str, sorted(unanswered.value & ports)))
+        _log.warning("no policy is known yet of port %s: the default policy holds until one is", missing)
+    finally:
+        unanswered.unsubscribe(on_change)
 
 
 def without_effect(config: Config) -> list[str]:

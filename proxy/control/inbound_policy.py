@@ -31,6 +31,8 @@ class InboundPolicies:
         detect_timeout_s: float,
         lets_localhost_in: bool = True,
     ) -> None:
+        self.unanswered: Final = Watch(frozenset[int]())
+        """The ports that were asked about and of which nothing has been said yet."""
         self._lets_localhost_in = lets_localhost_in
         self._channel = channel
         self._settings = settings
@@ -39,9 +41,16 @@ class InboundPolicies:
 
     def watch(self, port: int, initial: ServerPolicy) -> Watch[ServerPolicy]:
         """`initial` holds until the first message. `close()` cancels the stream."""
-        watch = Watch(initial, lambda: subscription.close())
+
+        def on_close() -> None:
+            subscription.close()
+            self._answered(port)
+
+        watch = Watch(initial, on_close)
 
         def on_message(message: inbound_pb2.Server, is_first: bool) -> None:
+            if is_first:
+                self._answered(port)
             try:
                 watch.set(server_policy_of(message, self._lets_localhost_in))
             except InvalidMessageError as error:
@@ -50,6 +59,7 @@ class InboundPolicies:
 
         def on_refused(status: Status) -> None:
             _log.warning("the policy of port %d stays as it is: %s", port, status)
+            self._answered(port)
 
         subscription = Subscription(
             self._channel,
@@ -59,5 +69,9 @@ class InboundPolicies:
             on_message,
             on_refused,
         )
+        self.unanswered.set(self.unanswered.value | {port})
         subscription.open()
         return watch
+
+    def _answered(self, port: int) -> None:
+        self.unanswered.set(self.unanswered.value - {port})

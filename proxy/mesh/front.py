@@ -19,7 +19,7 @@ from proxy.core.codec import Codec
 from proxy.core.flusher import Flusher
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
-from proxy.core.timers import Wheel
+from proxy.core.timers import Turning, Wheel
 from proxy.mesh.callers import Caller, Callers
 from proxy.mesh.crowd import Crowd, Visit
 from proxy.mesh.identity.authority import CertificateAuthority
@@ -51,7 +51,7 @@ _USER_TIMEOUT_S: Final = 30.0
 
 class Front:
     __slots__ = ("_loop", "_reactor", "_authority", "_name", "_key_and_csr", "_credentials", "_inside", "_listener",
-                 "_ticking", "_renewing", "_callers", "_crowd")  # fmt: skip
+                 "_turning", "_ticking", "_renewing", "_callers", "_crowd")  # fmt: skip
 
     def __init__(
         self,
@@ -76,6 +76,7 @@ class Front:
         self._renew()
         options = ListenOptions(keepalive_s=_KEEPALIVE_S, user_timeout_s=_USER_TIMEOUT_S)
         self._listener = Listener(self._reactor, at, self._on_accept, options)
+        self._turning = Turning(self._reactor.wheel, loop.time)
         self._ticking = loop.call_later(_TICK_S, self._tick)
 
     @property
@@ -115,7 +116,7 @@ class Front:
         self._renewing = self._loop.call_later(self._authority.leaf_life_s * _RENEW_SHARE, self._renew)
 
     def _tick(self) -> None:
-        self._reactor.wheel.advance(self._loop.time())
+        self._turning.turn()
         self._ticking = self._loop.call_later(_TICK_S, self._tick)
 
     def _on_accept(self, sock: socket.socket, peer: Addr) -> None:

@@ -77,6 +77,7 @@ class PlainConnection:
 
     def _on_connected(self, sock: socket.socket) -> None:
         self._connecting = None
+        self._disarm()  # what is left to do is ours, and no fault of the peer's if it takes long
         self.adopt(sock)
 
     def adopt(self, sock: socket.socket) -> None:

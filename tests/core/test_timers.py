@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.timers import Timer, Wheel
+from proxy.core.timers import Timer, Turning, Wheel
 
 TICK_S = 0.02
 
@@ -127,3 +127,31 @@ def test_now_is_the_time_in_whole_ticks() -> None:
     assert wheel.now() == pytest.approx(1.0)
     wheel.advance(2.039)
     assert wheel.now() == pytest.approx(2.02)
+
+
+def test_after_a_stall_what_has_come_is_served_before_deadlines_fire() -> None:
+    now = [0.0]
+    wheel = Wheel(TICK_S, 0.0)
+    turning = Turning(wheel, lambda: now[0])
+    target = Target()
+    wheel.after(0.1, target.expired)
+    heard = []
+    for moment in (0.5, 0.52):
+        now[0] = moment
+        turning.turn()
+        heard.append(target.heard)
+    assert heard == [0, 1]
+
+
+def test_a_wheel_that_is_always_turned_late_turns_at_every_second_turn() -> None:
+    now = [0.0]
+    wheel = Wheel(TICK_S, 0.0)
+    turning = Turning(wheel, lambda: now[0])
+    target = Target()
+    wheel.after(0.1, target.expired)
+    heard = []
+    for _ in range(4):
+        now[0] += 0.2
+        turning.turn()
+        heard.append(target.heard)
+    assert heard == [0, 1, 1, 1]

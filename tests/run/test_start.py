@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import resource
@@ -9,11 +10,17 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 
+from proxy.api import inbound_pb2, services
 from proxy.config import available_cpus
+from proxy.core.watch import Watch
+from proxy.worker import policies_are_known
 from tests.kit.certificates import credentials
 from tests.kit.controlplane import DEADLINE_S, ROOT, App, ControlPlane, read_all, read_until, sidecar, wait_for
 from tests.kit.environment import NAME, environment
@@ -75,6 +82,36 @@ def test_a_crash_writes_no_key(control: ControlPlane, tmp_path: Path) -> None:
         hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
         assert limits[4:6] == (["0", "0"] if hard == 0 else ["1", "1"])
         assert int((process / "coredump_filter").read_text(), 16) == 0
+
+
+def test_no_traffic_comes_in_before_the_policies_of_its_ports_are_known(control: ControlPlane, tmp_path: Path) -> None:
+    """The default policy may let in whom the policy does not: it must not hold for whoever is quick."""
+    asked: list[int] = []
+    may_tell = {8080: threading.Event(), 8081: threading.Event()}
+
+    def policy(request: inbound_pb2.PortSpec, context: grpc.ServicerContext) -> Iterator[inbound_pb2.Server]:
+        if request.port == 0:  # where the admin port is configured to be
+            context.abort(grpc.StatusCode.NOT_FOUND, "no such port")
+        asked.append(request.port)
+        while not may_tell[request.port].wait(0.05):
+            if not context.is_active():
+                return
+        yield inbound_pb2.Server(protocol=inbound_pb2.ProxyProtocol(opaque=inbound_pb2.ProxyProtocol.Opaque()))
+
+    control.controller.on(services.INBOUND_WATCH_PORT, policy)
+    with sidecar(control, tmp_path, is_ready=False, INBOUND_PORTS="8080,8081") as proxy:
+        control.may_certify.set()
+        wait_for(lambda: len(asked) == 2 and "Certified identity" in proxy.text, proxy)
+        may_tell[8080].set()
+        wait_for(lambda: asked.count(8080) > 1, proxy)
+        assert proxy.admin("/ready")[0] == 503, "the other port's policy is not known"
+        may_tell[8081].set()
+        wait_for(lambda: proxy.admin("/ready")[0] == 200, proxy)
+
+
+def test_policies_that_nobody_tells_keep_traffic_out_for_a_while_only(caplog: pytest.LogCaptureFixture) -> None:
+    asyncio.run(policies_are_known(Watch(frozenset({8081, 8080, 4191})), frozenset({8080, 8081, 9}), 0.01))
+    assert "no policy is known yet of port 8080, 8081: the default policy holds until one is" in caplog.text
 
 
 def test_what_is_not_built_yet_is_warned_of_by_its_variable(control: ControlPlane, tmp_path: Path) -> None:
