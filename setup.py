@@ -25,6 +25,7 @@ HOT = (
     "proxy/policy/pattern.py",
     "proxy/policy/reading.py",
     "proxy/policy/redirect.py",
+    "proxy/policy/table.py",
     "proxy/transport/*.py",
     "proxy/tls/*.py",
     "proxy/inbound/arrived.py",

@@ -10,9 +10,9 @@ from typing import Final
 
 from proxy.http.head import RequestHead
 from proxy.policy.filter import Filters, compile_filters
-from proxy.policy.match import Found, RouteTable
 from proxy.policy.ratelimit import RateLimiter
 from proxy.policy.server import ServerPolicy, ServerRoute
+from proxy.policy.table import Found, RouteTable
 
 
 class Router:
@@ -33,11 +33,7 @@ class Router:
 
     def find_as(self, request: RequestHead, path: bytes) -> Found | None:
         """What the request would find with another path."""
-        written = request.path
-        request.path = path
-        found = self._table.find(request)
-        request.path = written
-        return found
+        return self._table.find_as(request, path)
 
     def route(self, found: Found) -> ServerRoute:
         return self.policy.routes[found.route]

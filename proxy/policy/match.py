@@ -1,110 +1,131 @@
-"""Which rule of which route a request takes (docs/linkerd/outbound.md, section 7; docs/linkerd/inbound.md, section 6).
+"""Whether a request fits a match, and how well (docs/linkerd/outbound.md, section 7; docs/linkerd/inbound.md, section 6).
 
-Pure. What does not depend on the request is made ready when a RouteTable
-is built; a table whose one rule matches everything answers without a look at
-the request. The best score wins, and among equal scores the earliest.
+What does not depend on the request is made ready when a policy arrives: a match becomes a Matcher, which scores requests.
+Scores are compared lexicographically; which rule of which route has the best one is table.py's to find.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from proxy.http.head import RequestHead
 from proxy.http.headers import Field
+from proxy.policy.pattern import Pattern
 from proxy.policy.route import GrpcMatch, HostMatch, HttpMatch, PathMatch, ValueMatch
 
 Score = tuple[int, ...]
-"""Compared lexicographically. HTTP: path length, header matches, query matches, method match; gRPC: service length,
-method length, header matches."""
+"""HTTP: path length, header matches, query matches, method match; gRPC: service length, method length, header matches."""
 
-_NO_HOST: Final[Score] = (0, 0)
 _EXACT: Final = 2
 _SUFFIX: Final = 1
 
 
-class Rule(Protocol):
+class Asked:
+    """The parts of one request that matches look at, while it is matched."""
+
+    __slots__ = ("method", "path", "fields", "_query", "_pairs", "_rpc")
+
+    def __init__(self, request: RequestHead, path: bytes) -> None:
+        """`path` has the query; it may be another one than the request's."""
+        self.method: Final = request.method
+        self.fields: Final = request.fields
+        self.path, _, self._query = path.partition(b"?")
+        self._pairs: list[tuple[bytes, bytes]] | None = None
+        self._rpc: tuple[bytes, bytes] | None = None
+
     @property
-    def matches(self) -> tuple[HttpMatch | GrpcMatch, ...]: ...
-
-
-class Route(Protocol):
-    @property
-    def hosts(self) -> tuple[HostMatch, ...]: ...
-
-    @property
-    def rules(self) -> Sequence[Rule]: ...
+    def pairs(self) -> list[tuple[bytes, bytes]]:
+        """Names and values of the query."""
+        if self._pairs is None:
+            self._pairs = query_pairs(self._query)
+        return self._pairs
 
     @property
-    def is_grpc(self) -> bool: ...
+    def rpc(self) -> tuple[bytes, bytes] | None:
+        """Service and method of a gRPC call; None if the request is none."""
+        if self._rpc is None and self.method == b"POST":
+            parts = self.path.split(b"/", 3)
+            # Behind `/service/method` more segments are not looked at, as upstream.
+            if len(parts) >= 3 and not parts[0]:
+                self._rpc = parts[1], parts[2]
+        return self._rpc
+
+    def values(self, name: bytes) -> list[bytes]:
+        """Of the header of this name, in lower case."""
+        return [field.value for field in self.fields if field.name == name]
 
 
-class Found(NamedTuple):
-    """Where the rule stands, and which of its matches was the best; None if it has none and so matches everything."""
+class Matcher:
+    """One match of a rule."""
 
-    route: int
-    rule: int
-    match: HttpMatch | GrpcMatch | None
+    __slots__ = ()
 
-
-class RouteTable:
-    """All routes of one policy; made anew with each policy."""
-
-    __slots__ = ("only", "_routes")
-
-    def __init__(self, routes: Sequence[Route]) -> None:
-        self._routes: list[tuple[tuple[HostMatch, ...], list[tuple[Sequence[HttpMatch | GrpcMatch], bool]]]] = [
-            (route.hosts, [(rule.matches, route.is_grpc) for rule in route.rules]) for route in routes
-        ]
-        self.only: Found | None = None
-        """What every request finds, whatever it says; None if it depends on the request."""
-        if len(routes) == 1 and not routes[0].hosts and len(routes[0].rules) == 1:
-            self.only = _universal(routes[0].rules[0].matches)
-
-    def find(self, request: RequestHead) -> Found | None:
-        """The best rule; None if no route matches."""
-        if self.only is not None:
-            return self.only
-        best: Found | None = None
-        best_score: Score = ()
-        for place, (hosts, rules) in enumerate(self._routes):
-            host_score = _NO_HOST
-            if hosts:
-                found_host = best_host(hosts, host_of(request.authority))
-                if found_host is None:
-                    continue
-                host_score = found_host
-            for rule, (matches, is_grpc) in enumerate(rules):
-                found = _best_match(matches, is_grpc, request)
-                if found is not None:
-                    score = host_score + found[0]
-                    if best is None or score > best_score:
-                        best = Found(place, rule, found[1])
-                        best_score = score
-        return best
+    def score(self, asked: Asked) -> Score | None:
+        """None if the request does not fit."""
+        raise NotImplementedError
 
 
-def _universal(matches: Sequence[HttpMatch | GrpcMatch]) -> Found | None:
-    if not matches:
-        return Found(0, 0, None)
-    for match in matches:
-        if match == HttpMatch():
-            return Found(0, 0, match) if len(matches) == 1 else None
-    return None
+class Everything(Matcher):
+    """What a rule without matches has: the score of the least that its kind of route can match."""
+
+    __slots__ = ("_score",)
+
+    def __init__(self, is_grpc: bool) -> None:
+        self._score: Final[Score] = (0, 0, 0) if is_grpc else (1, 0, 0, 0)
+
+    def score(self, asked: Asked) -> Score | None:
+        return self._score
 
 
-def _best_match(
-    matches: Sequence[HttpMatch | GrpcMatch], is_grpc: bool, request: RequestHead
-) -> tuple[Score, HttpMatch | GrpcMatch | None] | None:
-    if not matches:
-        return ((0, 0, 0) if is_grpc else (1, 0, 0, 0)), None
-    best: tuple[Score, HttpMatch | GrpcMatch | None] | None = None
-    for match in matches:
-        score = match_grpc(match, request) if isinstance(match, GrpcMatch) else match_http(match, request)
-        if score is not None and (best is None or score > best[0]):
-            best = score, match
-    return best
+class HttpMatcher(Matcher):
+    __slots__ = ("_method", "_path", "_headers", "_params")
+
+    def __init__(self, match: HttpMatch) -> None:
+        self._method: Final = match.method.encode()
+        self._path: Final = PathMatcher(match.path)
+        self._headers: Final = [ValueMatcher(one.name.lower(), one) for one in match.headers]
+        self._params: Final = [ValueMatcher(one.name, one) for one in match.query_params]
+
+    def score(self, asked: Asked) -> Score | None:
+        if self._method and self._method != asked.method:
+            return None
+        length = self._path.length(asked.path)
+        if length < 0:
+            return None
+        for header in self._headers:
+            if not header.fits_field(asked.fields):
+                return None
+        for param in self._params:
+            if not param.fits_pair(asked.pairs):
+                return None
+        return length, len(self._headers), len(self._params), 1 if self._method else 0
+
+
+class GrpcMatcher(Matcher):
+    __slots__ = ("_service", "_method", "_headers")
+
+    def __init__(self, match: GrpcMatch) -> None:
+        self._service: Final = match.service.encode()
+        self._method: Final = match.method.encode()
+        self._headers: Final = [ValueMatcher(one.name.lower(), one) for one in match.headers]
+
+    def score(self, asked: Asked) -> Score | None:
+        rpc = asked.rpc
+        if rpc is None:
+            return None
+        service, method = self._service, self._method
+        if (service and service != rpc[0]) or (method and method != rpc[1]):
+            return None
+        for header in self._headers:
+            if not header.fits_field(asked.fields):
+                return None
+        return len(service), len(method), len(self._headers)
+
+
+def matcher(match: HttpMatch | GrpcMatch) -> Matcher:
+    return HttpMatcher(match) if isinstance(match, HttpMatch) else GrpcMatcher(match)
 
 
 # ---- hosts
@@ -118,68 +139,106 @@ def host_of(authority: bytes) -> str:
     return text.partition(":")[0]
 
 
+class HostMatcher:
+    """Exact before suffix, longer before shorter: the score is the pattern's own."""
+
+    __slots__ = ("text", "is_suffix", "score", "_is_absolute", "_end")
+
+    def __init__(self, pattern: HostMatch) -> None:
+        self.text: Final = pattern.text.lower()
+        self.is_suffix: Final = pattern.is_suffix
+        self.score: Final[Score] = (_SUFFIX, len(self.text) + 1) if pattern.is_suffix else (_EXACT, len(self.text))
+        self._is_absolute: Final = self.text.endswith(".")
+        self._end: Final = "." + self.text
+
+    def fits(self, host: str) -> bool:
+        """`host` is in lower case; empty never fits. A trailing dot of it counts only where the pattern has one."""
+        if not host:
+            return False
+        if not self._is_absolute and host[-1] == ".":
+            host = host[:-1]
+        return host.endswith(self._end) if self.is_suffix else host == self.text
+
+
 def best_host(hosts: Sequence[HostMatch], host: str) -> Score | None:
-    """The best (kind, length) by which a host matches; exact before suffix, longer before shorter."""
-    scores = [score for pattern in hosts if (score := match_host(pattern, host)) is not None]
+    """The best score by which a host matches; None if none does."""
+    scores = [one.score for one in map(HostMatcher, hosts) if one.fits(host)]
     return max(scores) if scores else None
 
 
-def match_host(pattern: HostMatch, host: str) -> Score | None:
-    """`host` is in lower case; empty never matches. A trailing dot of it counts only where the pattern has one."""
-    text = pattern.text.lower()
-    if not host:
-        return None
-    if not text.endswith("."):
-        host = host.removesuffix(".")
-    if not pattern.is_suffix:
-        return (_EXACT, len(text)) if host == text else None
-    return (_SUFFIX, len(text) + 1) if host.endswith("." + text) else None
+# ---- paths
 
 
-# ---- HTTP
+class PathMatcher:
+    __slots__ = ("exact", "prefix", "regex")
 
+    def __init__(self, match: PathMatch) -> None:
+        """At most one of the three is set; with none the path is not looked at, as with the prefix `/`."""
+        self.exact: bytes | None = None
+        self.prefix: bytes | None = None
+        """Without the slashes at its end."""
+        self.regex: Pattern | None = None
+        if match.exact is not None:
+            self.exact = match.exact.encode()
+        elif match.regex is not None:
+            self.regex = match.regex
+        elif match.prefix is not None and match.prefix != "/":
+            self.prefix = match.prefix.encode().rstrip(b"/")
 
-def match_http(match: HttpMatch, request: RequestHead) -> Score | None:
-    if match.method and match.method.encode() != request.method:
-        return None
-    path, _, query = request.path.partition(b"?")
-    length = match_path(match.path, path)
-    if length is None or not all(match_header(header, request.fields) for header in match.headers):
-        return None
-    if match.query_params:
-        pairs = query_pairs(query)
-        if not all(match_query(param, pairs) for param in match.query_params):
-            return None
-    return length, len(match.headers), len(match.query_params), 1 if match.method else 0
-
-
-def match_path(match: PathMatch, path: bytes) -> int | None:
-    """How many characters of the path (without its query) matched; None if it does not."""
-    if match.exact is not None:
-        return len(path) if match.exact.encode() == path else None
-    if match.regex is not None:
-        return len(path) if match.regex.covers(path) else None
-    prefix = match.prefix
-    if prefix is None or prefix == "/":
+    def length(self, path: bytes) -> int:
+        """How many characters of the path (without its query) matched; -1 if it does not."""
+        exact = self.exact
+        if exact is not None:
+            return len(path) if exact == path else -1
+        prefix = self.prefix
+        if prefix is not None:
+            size = len(prefix)
+            if not path.startswith(prefix):
+                return -1
+            # Whole segments: what follows is a slash, or nothing but slashes.
+            return size if len(path) == size or path[size] == _SLASH else -1
+        regex = self.regex
+        if regex is not None:
+            return len(path) if regex.covers(path) else -1
         return 1
-    start = prefix.encode().rstrip(b"/")
-    trimmed = path.rstrip(b"/")
-    if trimmed == start or trimmed.startswith(start + b"/"):
-        return len(start)
-    return None
 
 
-def match_header(match: ValueMatch, fields: Sequence[Field]) -> bool:
-    """Some value of that header fits; an expression sees visible ASCII only."""
-    name = match.name.lower().encode()
-    for field in fields:
-        if field.name == name:
-            if match.regex is None:
-                if field.value == match.exact:
+_SLASH: Final = 0x2F
+
+
+# ---- headers and query parameters
+
+
+class ValueMatcher:
+    __slots__ = ("name", "exact", "regex")
+
+    def __init__(self, name: str, match: ValueMatch) -> None:
+        self.name: Final = name.encode()
+        self.exact: Final = match.exact
+        self.regex: Final = match.regex
+
+    def fits_field(self, fields: Sequence[Field]) -> bool:
+        """Some value of that header fits; an expression sees visible ASCII only."""
+        name = self.name
+        for field in fields:
+            if field.name == name:
+                regex = self.regex
+                if regex is None:
+                    if field.value == self.exact:
+                        return True
+                elif field.value.isascii() and regex.covers(field.value):
                     return True
-            elif field.value.isascii() and match.regex.covers(field.value):
-                return True
-    return False
+        return False
+
+    def fits_pair(self, pairs: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Some value of that query parameter fits."""
+        name = self.name
+        for one, value in pairs:
+            if one == name:
+                regex = self.regex
+                if value == self.exact if regex is None else regex.covers(value):
+                    return True
+        return False
 
 
 def query_pairs(query: bytes) -> list[tuple[bytes, bytes]]:
@@ -190,28 +249,3 @@ def query_pairs(query: bytes) -> list[tuple[bytes, bytes]]:
             name, _, value = part.replace(b"+", b" ").partition(b"=")
             pairs.append((unquote_to_bytes(name), unquote_to_bytes(value)))
     return pairs
-
-
-def match_query(match: ValueMatch, pairs: Sequence[tuple[bytes, bytes]]) -> bool:
-    name = match.name.encode()
-    if match.regex is None:
-        return (name, match.exact) in pairs
-    return any(one == name and match.regex.covers(value) for one, value in pairs)
-
-
-# ---- gRPC
-
-
-def match_grpc(match: GrpcMatch, request: RequestHead) -> Score | None:
-    if request.method != b"POST":
-        return None
-    parts = request.path.partition(b"?")[0].split(b"/")
-    # Behind `/service/method` more segments are not looked at, as upstream.
-    if len(parts) < 3 or parts[0]:
-        return None
-    service, method = match.service.encode(), match.method.encode()
-    if (service and service != parts[1]) or (method and method != parts[2]):
-        return None
-    if not all(match_header(header, request.fields) for header in match.headers):
-        return None
-    return len(service), len(method), len(match.headers)

@@ -24,9 +24,14 @@ from proxy.http.h2.client import H2Client
 from proxy.http.h2.hpack import Decoder
 from proxy.http.h2.hpack_encoder import Encoder
 from proxy.http.h2.server import H2Server
+from proxy.http.head import RequestHead
 from proxy.http.headers import Field, field
 from proxy.http.pool import Pool
 from proxy.metrics.scope import RequestScope
+from proxy.policy.client import EMPTY, ClientRoute, ClientRule, Distribution
+from proxy.policy.meta import default_meta
+from proxy.policy.route import HttpMatch, PathMatch
+from proxy.policy.table import RouteTable
 from tests.kit import Clock, ListWire
 
 Measure = Callable[..., Any]
@@ -181,6 +186,20 @@ def test_pick(benchmark: Measure, count: int) -> None:
         return picked
 
     assert benchmark(pick) is not None
+
+
+def http_route(number: int) -> ClientRoute:
+    match = HttpMatch(PathMatch(prefix=f"/service-{number}"))
+    return ClientRoute(default_meta("r"), (), (ClientRule((match,), (), Distribution(EMPTY)),))
+
+
+@pytest.mark.parametrize("count", [1, 10, 100])
+def test_route(benchmark: Measure, count: int) -> None:
+    """The same for one route as for a hundred."""
+    table = RouteTable([http_route(number) for number in range(count)])
+    request = RequestHead(b"GET", b"http", b"web", b"/service-%d/users/7?page=2" % (count // 2), [], 0)
+    found = benchmark(table.find, request)
+    assert found is not None and found.route == count // 2
 
 
 def test_scope(benchmark: Measure) -> None:

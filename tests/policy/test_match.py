@@ -5,24 +5,26 @@ from __future__ import annotations
 import pytest
 
 from proxy.http.head import RequestHead
-from proxy.http.headers import field
+from proxy.http.headers import Field, field
 from proxy.policy.client import ClientRoute as Route
 from proxy.policy.client import ClientRule as Rule
 from proxy.policy.client import Distribution
 from proxy.policy.match import (
-    RouteTable,
+    Asked,
+    GrpcMatcher,
+    HostMatcher,
+    HttpMatcher,
+    PathMatcher,
+    Score,
+    ValueMatcher,
+    best_host,
     host_of,
-    match_grpc,
-    match_header,
-    match_host,
-    match_http,
-    match_path,
-    match_query,
     query_pairs,
 )
 from proxy.policy.meta import default_meta
 from proxy.policy.pattern import Pattern
 from proxy.policy.route import GrpcMatch, HostMatch, HttpMatch, PathMatch, ValueMatch
+from proxy.policy.table import RouteTable
 
 NOWHERE = Distribution("empty")
 
@@ -41,6 +43,32 @@ def route(*rules: tuple[HttpMatch | GrpcMatch, ...], hosts: tuple[HostMatch, ...
 def find(routes: list[Route], asked: RequestHead) -> tuple[int, int] | None:
     found = RouteTable(routes).find(asked)
     return (found.route, found.rule) if found is not None else None
+
+
+def match_http(match: HttpMatch, asked: RequestHead) -> Score | None:
+    return HttpMatcher(match).score(Asked(asked, asked.path))
+
+
+def match_grpc(match: GrpcMatch, asked: RequestHead) -> Score | None:
+    return GrpcMatcher(match).score(Asked(asked, asked.path))
+
+
+def match_path(match: PathMatch, path: bytes) -> int | None:
+    length = PathMatcher(match).length(path)
+    return length if length >= 0 else None
+
+
+def match_host(pattern: HostMatch, host: str) -> Score | None:
+    matcher = HostMatcher(pattern)
+    return matcher.score if matcher.fits(host) else None
+
+
+def match_header(match: ValueMatch, fields: list[Field]) -> bool:
+    return ValueMatcher(match.name.lower(), match).fits_field(fields)
+
+
+def match_query(match: ValueMatch, pairs: list[tuple[bytes, bytes]]) -> bool:
+    return ValueMatcher(match.name, match).fits_pair(pairs)
 
 
 def suffix(text: str) -> HostMatch:
@@ -148,6 +176,7 @@ def test_hosts() -> None:
         assert match_host(exact, host_of(authority)) == (2, 11)
     assert match_host(suffix("Example.com"), host_of(b"FOO.example.COM:80")) == (1, 12)
     assert host_of(b"[::1]:80") == "[::1]" and host_of(b"[::1]") == "[::1]"
+    assert best_host((wild, exact), "example.com") == (2, 11) and best_host((wild,), "example.com") is None
     scores = [match_host(one, "foo.bar.com") for one in (HostMatch("foo.bar.com"), suffix("bar.com"), suffix("com"))]
     assert None not in scores and scores == sorted(scores, reverse=True)  # type: ignore[type-var]
 

@@ -26,8 +26,8 @@ from proxy.inbound.http.rescue import DENIED, NO_ROUTE, RATE_LIMITED, InboundRes
 from proxy.inbound.router import Router
 from proxy.metrics import HttpMetrics, RequestScope
 from proxy.policy.classify import classify
-from proxy.policy.match import Found
 from proxy.policy.reading import has_readings, other_readings
+from proxy.policy.table import Found
 
 
 class InFlight:

@@ -33,8 +33,8 @@ from proxy.policy.client import (
 )
 from proxy.policy.distribution import Chooser, compile_distribution
 from proxy.policy.filter import RequestFilter, ResponseFilter, compile_filters, response_chain
-from proxy.policy.match import RouteTable
 from proxy.policy.redirect import Match
+from proxy.policy.table import RouteTable
 
 
 class RuleStage(Protocol):

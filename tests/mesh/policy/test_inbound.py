@@ -15,8 +15,8 @@ from proxy.mesh.kinds.catalog import CATALOG
 from proxy.mesh.store.manifests import Rules, load
 from proxy.mesh.store.snapshot import Snapshot, View
 from proxy.policy.authz import Client, find_authorization
-from proxy.policy.match import RouteTable
 from proxy.policy.server import ServerPolicy
+from proxy.policy.table import RouteTable
 from tests.mesh.kit import readable
 from tests.policy.test_match import request
 

@@ -1,0 +1,284 @@
+"""Which rule of which route a request takes (docs/linkerd/outbound.md, section 7; docs/linkerd/inbound.md, section 6).
+
+The best score wins: host, then what Score says; among equals the earliest route, then rule, then match. Scores are match.py's.
+A RouteTable is an index that says which matches are worth scoring, so that a hundred routes cost no more than one: it may
+name too many, never too few. Only expressions, which no index knows, are tried one by one; and so are matches that nothing
+but query parameters tells apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from proxy.http.head import RequestHead
+from proxy.policy.match import Asked, Everything, HostMatcher, Matcher, PathMatcher, Score, host_of, matcher
+from proxy.policy.route import GrpcMatch, HostMatch, HttpMatch
+
+_FEW: Final = 4
+"""So many matches are scored sooner than looked up."""
+
+
+class Rule(Protocol):
+    @property
+    def matches(self) -> tuple[HttpMatch | GrpcMatch, ...]: ...
+
+
+class Route(Protocol):
+    @property
+    def hosts(self) -> tuple[HostMatch, ...]: ...
+
+    @property
+    def rules(self) -> Sequence[Rule]: ...
+
+    @property
+    def is_grpc(self) -> bool: ...
+
+
+class Found(NamedTuple):
+    """Where the rule stands, and which of its matches was the best; None if it has none and so matches everything."""
+
+    route: int
+    rule: int
+    match: HttpMatch | GrpcMatch | None
+
+
+class Candidate:
+    """One match of one rule."""
+
+    __slots__ = ("found", "matcher", "order")
+
+    def __init__(self, found: Found, matcher_: Matcher, order: int) -> None:
+        self.found: Final = found
+        self.matcher: Final = matcher_
+        self.order: Final = order
+        """Its place in the table: of equals the first counts."""
+
+
+class RouteTable:
+    """All routes of one policy; made anew with each policy."""
+
+    __slots__ = ("only", "_hosts", "_anywhere")
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self.only: Final = _universal(routes)
+        """What every request finds, whatever it says; None if it depends on the request."""
+        by_host: dict[HostMatch, list[Candidate]] = {}
+        anywhere: list[Candidate] = []
+        order = 0
+        for place, route in enumerate(routes):
+            candidates = _candidates(place, route, order)
+            order += len(candidates)
+            for host in route.hosts:
+                by_host.setdefault(HostMatch(host.text.lower(), host.is_suffix), []).extend(candidates)
+            if not route.hosts:
+                anywhere += candidates
+        self._hosts: Final = Hosts(by_host) if by_host else None
+        self._anywhere: Final = Paths(anywhere)
+
+    def find(self, request: RequestHead) -> Found | None:
+        """The best rule; None if no route matches."""
+        return self.only or self.find_as(request, request.path)
+
+    def find_as(self, request: RequestHead, path: bytes) -> Found | None:
+        """What the request would find with this path and query."""
+        if self.only is not None:
+            return self.only
+        asked = Asked(request, path)
+        if self._hosts is not None:
+            best = self._hosts.best(asked, host_of(request.authority))
+            if best is not None:
+                return best.found
+        scored = self._anywhere.best(asked)
+        return scored.candidate.found if scored is not None else None
+
+
+def _universal(routes: Sequence[Route]) -> Found | None:
+    if len(routes) != 1 or routes[0].hosts or len(routes[0].rules) != 1:
+        return None
+    matches = routes[0].rules[0].matches
+    if not matches:
+        return Found(0, 0, None)
+    return Found(0, 0, matches[0]) if len(matches) == 1 and matches[0] == HttpMatch() else None
+
+
+def _candidates(place: int, route: Route, order: int) -> list[Candidate]:
+    """`order` is that of the first."""
+    found: list[Candidate] = []
+    for rule, one in enumerate(route.rules):
+        if not one.matches:
+            everything = Everything(route.is_grpc)
+            found.append(Candidate(Found(place, rule, None), everything, order + len(found)))
+        for match in one.matches:
+            found.append(Candidate(Found(place, rule, match), matcher(match), order + len(found)))
+    return found
+
+
+class Scored(NamedTuple):
+    score: Score
+    candidate: Candidate
+
+
+def _better(one: Scored | None, other: Scored | None) -> Scored | None:
+    if one is None or other is None:
+        return one or other
+    if one.score != other.score:
+        return one if one.score > other.score else other
+    return one if one.candidate.order <= other.candidate.order else other
+
+
+def _best(candidates: Iterable[Candidate], asked: Asked) -> Scored | None:
+    best: Candidate | None = None
+    best_score: Score = ()
+    for one in candidates:
+        score = one.matcher.score(asked)
+        if score is not None:
+            if best is None or score > best_score or (score == best_score and one.order < best.order):
+                best = one
+                best_score = score
+    return Scored(best_score, best) if best is not None else None
+
+
+class Host:
+    """One host that routes name, and their matches."""
+
+    __slots__ = ("matcher", "paths")
+
+    def __init__(self, pattern: HostMatch, candidates: Sequence[Candidate]) -> None:
+        self.matcher: Final = HostMatcher(pattern)
+        self.paths: Final = Paths(candidates)
+
+
+class Hosts:
+    """Routes by the hosts that they name."""
+
+    __slots__ = ("_few", "_exact", "_suffixes", "_lengths")
+
+    def __init__(self, by_host: dict[HostMatch, list[Candidate]]) -> None:
+        hosts = [Host(pattern, candidates) for pattern, candidates in by_host.items()]
+        self._few: Final = hosts if len(hosts) <= _FEW else None
+        self._exact: Final = {one.matcher.text: one for one in hosts if not one.matcher.is_suffix}
+        self._suffixes: Final = {one.matcher.text: one for one in hosts if one.matcher.is_suffix}
+        self._lengths: Final = sorted({len(text) for text in self._suffixes})
+
+    def best(self, asked: Asked, host: str) -> Candidate | None:
+        """Of the routes whose hosts the request's matches."""
+        best: Scored | None = None
+        best_score: Score = ()
+        for one in self._few or self._likely(host):
+            score = one.matcher.score
+            if score >= best_score and one.matcher.fits(host):
+                found = one.paths.best(asked)
+                if found is not None:
+                    best = found if score > best_score else _better(best, found)
+                    best_score = score
+        return best.candidate if best is not None else None
+
+    def _likely(self, host: str) -> list[Host]:
+        """Those that the host may match: all that it does are among them."""
+        names = (host, host[:-1]) if host.endswith(".") else (host,)
+        likely: list[Host] = []
+        for name in names:
+            exact = self._exact.get(name)
+            if exact is not None:
+                likely.append(exact)
+            for length in self._lengths:
+                if length >= len(name):
+                    break
+                suffix = self._suffixes.get(name[len(name) - length :])
+                if suffix is not None:
+                    likely.append(suffix)
+        return likely
+
+
+class Paths:
+    """Matches of one host by their paths, or by service and method."""
+
+    __slots__ = ("_few", "_others", "_exact", "_prefixes", "_lengths", "_calls")
+
+    def __init__(self, candidates: Sequence[Candidate]) -> None:
+        self._few: Final = candidates if len(candidates) <= _FEW else None
+        others: list[Candidate] = []
+        exact: dict[bytes, list[Candidate]] = {}
+        prefixes: dict[bytes, list[Candidate]] = {}
+        calls: dict[tuple[bytes, bytes], list[Candidate]] = {}
+        for one in candidates:
+            match = one.found.match
+            if isinstance(match, GrpcMatch):
+                calls.setdefault((match.service.encode(), match.method.encode()), []).append(one)
+                continue
+            path = PathMatcher(match.path) if match is not None else None
+            if path is not None and path.exact is not None:
+                exact.setdefault(path.exact, []).append(one)
+            elif path is not None and path.prefix is not None:
+                prefixes.setdefault(path.prefix, []).append(one)
+            else:
+                others.append(one)
+        self._others: Final = Choices(others)
+        """Of any path, or of those that an expression covers."""
+        self._exact: Final = {path: Choices(of) for path, of in exact.items()}
+        self._prefixes: Final = {path: Choices(of) for path, of in prefixes.items()}
+        self._lengths: Final = sorted({len(path) for path in prefixes})
+        self._calls: Final = {call: Choices(of) for call, of in calls.items()}
+
+    def best(self, asked: Asked) -> Scored | None:
+        if self._few is not None:
+            return _best(self._few, asked)
+        best = self._others.best(asked)
+        path = asked.path
+        exact = self._exact.get(path)
+        if exact is not None:
+            best = _better(best, exact.best(asked))
+        for length in self._lengths:
+            if length > len(path):
+                break
+            prefix = self._prefixes.get(path[:length])
+            if prefix is not None:
+                best = _better(best, prefix.best(asked))
+        if self._calls:
+            best = _better(best, self._best_call(asked))
+        return best
+
+    def _best_call(self, asked: Asked) -> Scored | None:
+        rpc = asked.rpc
+        if rpc is None:
+            return None
+        best: Scored | None = None
+        for call in {rpc, (rpc[0], b""), (b"", rpc[1]), (b"", b"")}:
+            found = self._calls.get(call)
+            if found is not None:
+                best = _better(best, found.best(asked))
+        return best
+
+
+class Choices:
+    """Matches that only headers, the method and query parameters tell apart."""
+
+    __slots__ = ("_all", "_others", "_methods", "_headers")
+
+    def __init__(self, candidates: Sequence[Candidate]) -> None:
+        self._all: Final = candidates if len(candidates) <= _FEW else None
+        self._others: Final[list[Candidate]] = []
+        self._methods: Final[dict[bytes, list[Candidate]]] = {}
+        self._headers: Final[dict[bytes, dict[bytes, list[Candidate]]]] = {}
+        """By the name and the value of the first header that a match wants to be exact."""
+        for one in candidates if self._all is None else ():
+            match = one.found.match
+            header = next((header for header in match.headers if header.exact is not None), None) if match else None
+            if header is not None and header.exact is not None:
+                values = self._headers.setdefault(header.name.lower().encode(), {})
+                values.setdefault(header.exact, []).append(one)
+            elif isinstance(match, HttpMatch) and match.method:
+                self._methods.setdefault(match.method.encode(), []).append(one)
+            else:
+                self._others.append(one)
+
+    def best(self, asked: Asked) -> Scored | None:
+        if self._all is not None:
+            return _best(self._all, asked)
+        best = _best(self._others, asked)
+        best = _better(best, _best(self._methods.get(asked.method, ()), asked))
+        for name, values in self._headers.items():
+            for value in asked.values(name):
+                best = _better(best, _best(values.get(value, ()), asked))
+        return best
