@@ -9,12 +9,16 @@ import pytest
 
 from proxy.core.reason import Reason
 from proxy.http import headers
+from proxy.http.exchange import Exchange
 from proxy.http.h1.head import write_request
-from proxy.http.headers import DROPPED, L5D, PLAIN, field_of_line, is_authority
+from proxy.http.h1.server import H1Server
+from proxy.http.head import ResponseHead
+from proxy.http.headers import DROPPED, L5D, PLAIN, field, field_of_line, is_authority
 from proxy.http.upgrades import is_asked_for, names_http
 from tests.http.h2kit import GET as H2_GET
 from tests.http.h2kit import Client, raw, reset_codes
 from tests.http.test_h1_playbooks import GET, OK, play
+from tests.kit import ListWire
 from tests.kit.compare import dechunked
 from tests.kit.playbook import Matcher
 
@@ -48,6 +52,20 @@ def test_no_connection_that_carried_a_connect_is_used_again(status: bytes) -> No
             answer = b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\n"
             it.feed("app", answer + b"\r\n").ended("app")
             it.expect("client", answer + b"Connection: close\r\n\r\n").ended("client")
+
+
+def test_what_follows_a_connect_that_is_refused_at_once_is_no_request() -> None:
+    asked: list[bytes] = []
+
+    class Refusing:
+        def dispatch(self, exchange: Exchange) -> None:
+            asked.append(exchange.request.method)
+            exchange.reply(ResponseHead(403, [field(b"content-length", b"0")], 0), Reason.COMPLETE)
+
+    wire = ListWire()
+    H1Server(wire, Refusing(), lambda: 0.0).feed(CONNECT + b"\r\n" + SMUGGLED)
+    assert asked == [b"CONNECT"]
+    assert wire.take().endswith(b"\r\nConnection: close\r\n\r\n")
 
 
 def test_a_101_is_no_answer_to_a_connect() -> None:

@@ -47,9 +47,9 @@ def test_a_listener_of_ours_is_refused_by_every_name(host: str) -> None:
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)
         at = network.start()
-        answer = await exchange(at, GET % (host.encode(), at.port))
+        answer = await exchange(at, GET % (host.encode(), at.port), ends=True)
         assert answer.startswith(b"HTTP/1.1 403 Forbidden\r\n") and b"listener of this proxy" in answer
-        answer = await exchange(at, b"CONNECT %b:%d HTTP/1.1\r\nHost: x\r\n\r\n" % (host.encode(), at.port))
+        answer = await exchange(at, b"CONNECT %b:%d HTTP/1.1\r\nHost: x\r\n\r\n" % (host.encode(), at.port), ends=True)
         assert answer.startswith(b"HTTP/1.1 403 Forbidden\r\n") and b"listener of this proxy" in answer
         network.close()
 

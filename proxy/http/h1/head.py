@@ -113,7 +113,7 @@ def read_request(start_line: bytes, block: HeaderBlock) -> tuple[RequestHead, bo
     elif size == UNKNOWN:
         size = 0
     is_http_1_1 = minor == b"1"
-    if authority is None and is_http_1_1:
+    if authority is None and is_http_1_1 and method != b"CONNECT":
         raise ProtocolError("no host")
     head = RequestHead(method, b"http", authority or b"", target, [], size)
     head.has_host = authority is not None
@@ -141,12 +141,14 @@ def _read_target(head: RequestHead, target: bytes) -> bool:
     """A target that is no path."""
     head.target = target
     if head.method == b"CONNECT":
+        has_host = head.has_host
         if target.lower().startswith(head.authority.lower() + b":"):
             head.authority = target  # many clients say the host alone in Host
         else:
             head.take_authority(target)
         head.path = b""
-        return is_authority(target) is not None and target != b"*" and head.version != HTTP_1_0
+        is_whole = has_host and head.version != HTTP_1_0
+        return is_whole and is_authority(target) is not None and target != b"*"
     match = _absolute(target)
     if match is None:
         head.target = b""

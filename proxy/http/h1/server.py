@@ -43,7 +43,7 @@ class H1Server:
     __slots__ = (
         "_wire", "_stage", "_clock", "_wheel", "_state", "_held", "_exchange", "_body", "_is_head", "_is_http_1_0",
         "_closes", "_is_chunked", "_ends_by_close", "_is_sending", "_has_eof", "_is_writable", "_pauses", "_is_advancing",
-        "_drained", "_faults", "_slow_head", "_is_leaving", "head_timeout_s",
+        "_drained", "_faults", "_slow_head", "_is_leaving", "head_timeout_s", "bad_target",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +69,7 @@ class H1Server:
         self._slow_head: Timer | None = None
         """Armed while a head has begun and not ended; a client that is idle is ended only when descriptors are short."""
         self.head_timeout_s = limits.HEAD_S
+        self.bad_target = BAD_TARGET  # of a stage that understands some of these, in its place
 
     # ---- Codec
 
@@ -108,8 +109,7 @@ class H1Server:
 
     def lost(self, reason: Reason) -> None:
         self._become_closed()
-        exchange = self._exchange
-        self._exchange = None
+        exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.request_reset(reason)
 
@@ -270,9 +270,13 @@ class H1Server:
             self._body.begin(size, size == UNKNOWN)
         else:
             self._state = _WAIT
+        stage = self._stage if is_good else self.bad_target
+        rest = data[end + 4 :]
+        if rest and head.method == b"CONNECT" and stage is not BAD_TARGET:
+            self._held, rest = rest, b""  # for the tunnel, or for nobody: never the next request
         exchange = self._exchange = Exchange(self, head, self._clock())
-        exchange.request_head(self._stage if is_good else BAD_TARGET, not size)
-        return data[end + 4 :]
+        exchange.request_head(stage, not size)
+        return rest
 
     def _partial_head(self, data: bytes) -> bytes:
         better = repaired(data)
@@ -363,16 +367,13 @@ class H1Server:
         self.resume_reading(READ_AHEAD)
         held, self._held = self._held, b""
         exchange = self._exchange
-        if exchange is not None and held:
-            exchange.request_data(held, False)
-        if exchange is not None and self._has_eof:
-            exchange.request_data(b"", True)
+        if exchange is not None and (held or self._has_eof):
+            exchange.request_data(held, self._has_eof)
 
     def _finish(self) -> None:
         """Our last word is written: the wire belongs to Linger, until the client hangs up."""
-        faults = self._faults
-        if faults is not None and self._held and self._state == _HEAD:
-            faults.count_as("incomplete_head")
+        if self._faults is not None and self._held and self._state == _HEAD:
+            self._faults.count_as("incomplete_head")
         self._become_closed()
         if self._has_eof:
             self._wire.end()

@@ -1,31 +1,31 @@
-"""CONNECT to us: from the refusal or the 200 to the bytes of the tunnel (docs/design.md, section 6).
+"""CONNECT to us: from the request to the refusal, or to the 200 and the bytes of the tunnel (docs/design.md, section 6).
 
-The client reads nothing of a tunnel whose destination is not known yet,
-and we read no more of it than tells us that it is still there. After the 200 its bytes are treated like those of a
-redirected connection: detected, routed, balanced.
+It is a request like any other on its connection: it waits for its turn behind pipelined ones, and after a refusal the
+next one may follow. The client reads nothing of a tunnel whose destination is not known yet. After the 200 its bytes are
+treated like those of a redirected connection: detected, routed, balanced.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from proxy.core import limits
 from proxy.core.addr import Addr
-from proxy.core.codec import Wire, hand_over
+from proxy.core.codec import Connection, hand_over
 from proxy.core.reason import Reason
-from proxy.core.timers import Timer
 from proxy.core.watch import Absent
-from proxy.http.linger import Linger
+from proxy.http.exchange import Exchange
+from proxy.http.head import HTTP_2, TUNNEL, RequestHead, ResponseHead
+from proxy.http.headers import Field
 from proxy.outbound.discover import Destination
-from proxy.outbound.given import Given
-from proxy.outbound.http.rescue import NOT_DISCOVERED, NOT_HEARD_OF, Failure
+from proxy.outbound.explicit.stream_wire import StreamWire
+from proxy.outbound.http.rescue import NOT_DISCOVERED, Failure
 from proxy.outbound.protocol import Protocols
 from proxy.policy.client import ClientPolicy
 
 _log: Final = logging.getLogger(__name__)
-
-_STATUS_LINES: Final = {400: b"400 Bad Request", 403: b"403 Forbidden", 504: b"504 Gateway Timeout"}
 
 
 class RefusedError(Exception):
@@ -36,68 +36,117 @@ class RefusedError(Exception):
         self.failure: Final = failure
 
 
-class Connecting:
-    """The codec of a CONNECT while its destination is being discovered; then the wire is that destination's."""
+class Tunnels:
+    """The CONNECTs of one explicit connection."""
 
-    __slots__ = ("_wire", "_protocols", "_destination", "_held", "_has_eof", "_is_over", "_deadline")
+    __slots__ = ("_protocols", "_connection", "_streams")
 
-    def __init__(self, wire: Wire, protocols: Protocols, destination: Destination, held: bytes) -> None:
-        self._wire = wire
-        self._protocols = protocols
-        self._destination = destination
-        self._held = held
-        self._has_eof = False
-        self._is_over = False
-        self._deadline: Timer = protocols.given.reactor.wheel.after(limits.DISCOVERY_S, self._not_heard_of)
-
-    def begin(self) -> None:
-        if self._held:
-            self._wire.pause_reading()
-        self._destination.when_known(self._known)
-
-    def feed(self, data: bytes) -> None:
-        self._held += data
-        self._wire.pause_reading()
-
-    def eof(self) -> None:
-        self._has_eof = True
-
-    def writable(self, is_writable: bool) -> None:
-        """Nothing is written before the destination is known."""
-
-    def lost(self, reason: Reason) -> None:
-        self._over()
-        self._destination.forget(self._known)
+    def __init__(self, protocols: Protocols, connection: Connection) -> None:
+        self._protocols: Final = protocols
+        self._connection: Final = connection
+        self._streams: Final[dict[StreamWire, None]] = {}
+        """Those that are streams of an HTTP/2 connection."""
 
     def close(self) -> None:
-        """It was asked for: it is answered, or its deadline passes."""
+        """Shutting down: what runs inside finishes, as it would on a connection of its own."""
+        for stream in list(self._streams):
+            stream.codec.close()
 
-    def _not_heard_of(self) -> None:
-        """Nobody says what the destination is."""
-        self._over()
-        self._destination.forget(self._known)
-        self._wire.resume_reading()
-        refuse_connect(self._wire, self._protocols.given, RefusedError(NOT_HEARD_OF, not_heard_of(self._destination)))
+    def refuse(self, exchange: Exchange, failure: Failure, text: str) -> None:
+        self._protocols.given.registry.faults("outbound").count_as("connect_refused")
+        _log.info("CONNECT refused: %s", text)
+        self._protocols.rescue.fail(exchange, failure, text)
 
-    def _over(self) -> None:
-        self._is_over = True
-        self._deadline.cancel()
-
-    def _known(self) -> None:
-        if self._is_over:
+    def open(self, exchange: Exchange, destination: Destination) -> None:
+        """What the destination is has become known."""
+        if not isinstance(destination.effective.value, ClientPolicy):
+            self.refuse(exchange, NOT_DISCOVERED, not_served(destination))
             return
-        self._over()
-        wire, destination = self._wire, self._destination
-        wire.resume_reading()
-        policy = destination.effective.value
-        if not isinstance(policy, ClientPolicy):
-            refuse_connect(wire, self._protocols.given, RefusedError(NOT_DISCOVERED, not_served(destination)))
-            return
-        wire.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        target = destination.target
-        label = target if isinstance(target, Addr) else Addr("0.0.0.0", int(target.rpartition(":")[2]))
-        codec = self._protocols.codec(wire, destination, label)
-        hand_over(wire, codec, self._held, self._has_eof)
+        # In a turn of its own: until the codec has read its CONNECT to the end it cannot give its connection away.
+        self._protocols.given.reactor.turns.ask(_Open(exchange, destination, self._take))
+
+    def _take(self, exchange: Exchange, destination: Destination) -> None:
+        if exchange.request.version == HTTP_2:
+            self._take_stream(exchange, destination)
+        else:
+            self._take_connection(exchange, destination)
+
+    def _take_connection(self, exchange: Exchange, destination: Destination) -> None:
+        """Over HTTP/1 the whole connection becomes the tunnel; its codec hears that it has lost it."""
+        connection = self._connection
+        http1 = connection.codec
+        early = _Early()
+        exchange.attach(early)
+        exchange.response_head(_established(), False)
+        http1.lost(Reason.COMPLETE)
+        codec = self._protocols.codec(connection, destination, _label(destination))
+        hand_over(connection, codec, b"".join(early.data), early.has_eof)
+
+    def _take_stream(self, exchange: Exchange, destination: Destination) -> None:
+        has_eof = exchange.request_ended
+        stream = StreamWire(self._protocols.given.reactor, exchange, self._forget)
+        self._streams[stream] = None
+        stream.hand_over(self._protocols.codec(stream, destination, _label(destination)))
+        stream.attach()
+        exchange.response_head(_established(), False)
+        if has_eof:
+            exchange.request_data(b"", True)
+
+    def _forget(self, stream: StreamWire) -> None:
+        self._streams.pop(stream, None)
+
+
+class _Open:
+    """A step of the line of turns."""
+
+    __slots__ = ("_exchange", "_destination", "_then")
+
+    def __init__(
+        self, exchange: Exchange, destination: Destination, then: Callable[[Exchange, Destination], None]
+    ) -> None:
+        self._exchange = exchange
+        self._destination = destination
+        self._then = then
+
+    def step(self) -> None:
+        if self._exchange.reason is None:
+            self._then(self._exchange, self._destination)
+
+
+class _Early:
+    """The ClientStream that collects what the client sent behind its CONNECT, and was read with it."""
+
+    __slots__ = ("data", "has_eof")
+
+    def __init__(self) -> None:
+        self.data: list[bytes] = []
+        self.has_eof = False
+
+    def send_head(self, head: RequestHead, end: bool) -> None: ...
+
+    def send_data(self, data: bytes, end: bool) -> None:
+        self.data.append(data)
+        self.has_eof = self.has_eof or end
+
+    def send_trailers(self, fields: list[Field]) -> None: ...
+
+    def reset(self, reason: Reason) -> None: ...
+
+    def pause_reading(self, cause: int) -> None: ...
+
+    def resume_reading(self, cause: int) -> None: ...
+
+
+def _established() -> ResponseHead:
+    head = ResponseHead(200, [], TUNNEL)
+    head.phrase = b"Connection established"
+    return head
+
+
+def _label(destination: Destination) -> Addr:
+    """The target that metrics name."""
+    target = destination.target
+    return target if isinstance(target, Addr) else Addr("0.0.0.0", int(target.rpartition(":")[2]))
 
 
 def not_served(destination: Destination) -> str:
@@ -111,17 +160,3 @@ def not_heard_of(destination: Destination) -> str:
     """Who did not answer in time."""
     silent = "the name servers" if destination.is_outside else "the control plane"
     return f"{destination.logical} is not known: {silent} did not answer in {limits.DISCOVERY_S:g}s"
-
-
-def refuse_connect(wire: Wire, given: Given, error: RefusedError) -> None:
-    """Answer a CONNECT and end its connection."""
-    given.registry.faults("outbound").count_as("connect_refused")
-    text = str(error)
-    said = text if text.isascii() and text.isprintable() else "unexpected error"
-    status = _STATUS_LINES.get(error.failure.status, b"502 Bad Gateway")
-    _log.info("CONNECT refused: %s", text)
-    wire.write(
-        b"HTTP/1.1 %b\r\nl5d-proxy-error: %b\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-        % (status, said.encode())
-    )
-    Linger(wire, given.reactor.wheel, True)

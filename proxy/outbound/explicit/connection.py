@@ -3,22 +3,20 @@
 A name of the mesh goes the way of any destination, discovered by its
 name; another name only for a client on loopback, resolved by the system and
 reached without TLS. Requests become what the app's server expects: origin-form
-with Host. CONNECT, first on its connection, opens a tunnel whose bytes are
-then treated like those of a redirected connection.
+with Host. CONNECT opens a tunnel whose bytes are then treated like those of a
+redirected connection (connect.py).
 """
 
 from __future__ import annotations
 
-import re
 import socket
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from proxy.core import limits
 from proxy.core.addr import Addr, addr
-from proxy.core.codec import Codec, Wire
+from proxy.core.codec import Codec, Connection, Wire
 from proxy.core.drain import ask_to_leave
-from proxy.core.errors import ProtocolError
 from proxy.core.idle import end_if_idle
 from proxy.core.names import dns_name, searched
 from proxy.core.reactor import Reactor
@@ -26,16 +24,17 @@ from proxy.core.reason import Reason
 from proxy.core.timers import Timer
 from proxy.core.watch import Absent, Watch
 from proxy.http.exchange import Exchange
-from proxy.http.h1.block import header_block
-from proxy.http.head import HTTP_2, UNKNOWN, RequestHead
+from proxy.http.h1.refusal import BAD_TARGET
+from proxy.http.h1.server import H1Server
+from proxy.http.head import HTTP_2, RequestHead
 from proxy.http.normalize import split_authority
 from proxy.metrics.transport import TransportMetrics
 from proxy.outbound import labels
 from proxy.outbound.discover import Destination, Discovery, Target
-from proxy.outbound.explicit.connect import Connecting, RefusedError, not_heard_of, not_served, refuse_connect
-from proxy.outbound.explicit.first_bytes import EXPLICIT, ConnectHead, NoConnect
+from proxy.outbound.explicit.connect import RefusedError, Tunnels, not_heard_of, not_served
+from proxy.outbound.explicit.first_bytes import EXPLICIT, Beginning
 from proxy.outbound.http.logical import HttpRouter
-from proxy.outbound.http.rescue import BAD_REQUEST, FORBIDDEN, NOT_DISCOVERED, NOT_HEARD_OF, Rescue
+from proxy.outbound.http.rescue import BAD_REQUEST, FORBIDDEN, NOT_DISCOVERED, NOT_HEARD_OF, Failure
 from proxy.outbound.protocol import Protocols
 from proxy.policy.client import OPAQUE, TLS, ClientPolicy
 from proxy.transport.connection import serve_plain
@@ -44,13 +43,11 @@ from proxy.transport.first_bytes import FirstBytes, Opened
 _HELD_DESTINATIONS: Final = 64
 """Of one connection: a browser talks to fewer hosts at once, and idle ones only cost their watches."""
 
-_connect_line: Final = re.compile(rb"CONNECT ([\x21-\x7e]+) HTTP/1\.[01]").fullmatch
-
 
 class ExplicitConnection:
     """One accepted connection and the destinations that it used. A member of Drain until it is gone."""
 
-    __slots__ = ("protocols", "_discovery", "_sock", "_is_local", "_judged", "_held", "_connection", "_own")
+    __slots__ = ("protocols", "_discovery", "_sock", "_is_local", "_judged", "_held", "_connection", "_tunnels", "_own")
 
     def __init__(self, protocols: Protocols, discovery: Discovery, sock: socket.socket, peer: Addr) -> None:
         self.protocols: Final = protocols
@@ -61,25 +58,32 @@ class ExplicitConnection:
         self._judged: dict[tuple[bytes, int], tuple[Target, bool]] = {}
         """What an authority and a default port stand for, and whether that is outside of the mesh."""
         self._held: dict[tuple[Target, bool], Destination] = {}
-        self._connection: Any = None
+        self._connection: Connection | None = None
+        self._tunnels: Tunnels | None = None
 
     def begin(self) -> None:
         given = self.protocols.given
         meter = TransportMetrics(given.registry).meter(labels.accepted(self._own))
         connection = serve_plain(given.reactor, self._sock, self._make_codec, meter)
         self._connection = connection
+        self._tunnels = Tunnels(self.protocols, connection)
         connection.on_lost = self._end
         given.drain.enter(self)
 
     def ask_to_leave(self) -> None:
-        ask_to_leave(self._connection.codec)
+        if self._connection is not None:
+            ask_to_leave(self._connection.codec)
 
     def close(self) -> None:
-        self._connection.codec.close()
+        if self._tunnels is not None:
+            self._tunnels.close()
+        if self._connection is not None:
+            self._connection.codec.close()
 
     def end_if_idle(self) -> bool:
         """There are no descriptors left, and nothing is under way here."""
-        return end_if_idle(self._connection, self.protocols.given.registry.faults("outbound"))
+        connection = self._connection
+        return connection is not None and end_if_idle(connection, self.protocols.given.registry.faults("outbound"))
 
     def destination(self, authority: bytes, default_port: int) -> Destination:
         """What is (going to be) known about an authority, held until this connection ends. RefusedError if it may not be asked for."""
@@ -104,34 +108,22 @@ class ExplicitConnection:
         given = self.protocols.given
         faults = given.registry.faults("outbound")
 
-        def spoke(found: ConnectHead | NoConnect, first: bytes) -> Opened | Reason | None:
-            if isinstance(found, ConnectHead):
-                self._connect(wire, found)
-                return None
-            if found is NoConnect.TIMEOUT:
+        def spoke(found: Beginning, first: bytes) -> Opened | Reason:
+            if found is Beginning.TIMEOUT:
                 faults.count_as("detection_timeout")
                 return Reason.CANCELLED
-            if found is NoConnect.ENDED:
+            if found is Beginning.ENDED:
                 if first:
                     faults.count_as("incomplete_head")
                 return Reason.COMPLETE
-            if found is NoConnect.TOO_LONG:
-                refuse_connect(wire, given, RefusedError(BAD_REQUEST, found.value))
-                return None
-            return Opened(self.protocols.http_codec(wire, ExplicitStage(self), found is NoConnect.HTTP_2), first)
+            stage = ExplicitStage(self)
+            codec = self.protocols.http_codec(wire, stage, found is Beginning.HTTP_2)
+            if isinstance(codec, H1Server):
+                codec.bad_target = OddConnect(stage)
+            return Opened(codec, first)
 
         # A client that has nothing to ask holds no descriptor for longer than the timeout.
         return FirstBytes(wire, given.reactor.wheel, EXPLICIT, given.config.outbound_detect_timeout_s, spoke)
-
-    def _connect(self, wire: Wire, asked: ConnectHead) -> None:
-        try:
-            destination = self.destination(connect_authority(asked.head), 443)
-        except RefusedError as error:
-            refuse_connect(wire, self.protocols.given, error)
-            return
-        tunnel = Connecting(wire, self.protocols, destination, asked.rest)
-        wire.hand_over(tunnel)
-        tunnel.begin()
 
     def _judge(self, authority: bytes, default_port: int) -> tuple[Target, bool]:
         try:
@@ -166,29 +158,19 @@ class ExplicitConnection:
     def _oldest(self) -> Destination:
         return self._held.pop(next(iter(self._held)))
 
+    @property
+    def tunnels(self) -> Tunnels:
+        """Of the connection that has begun."""
+        tunnels = self._tunnels
+        assert tunnels is not None
+        return tunnels
+
     def _end(self) -> None:
+        self._connection = self._tunnels = None
         for destination in self._held.values():
             destination.release()
         self._held.clear()
         self.protocols.given.drain.leave(self)
-
-
-def connect_authority(head: bytes) -> bytes:
-    """What the head of a CONNECT asks for; RefusedError if it is none, or promises a body, which CONNECT has not.
-
-    Also of HTTP/1.0, in which Python's http.client asked until 3.11.
-    """
-    start_line, _, text = head.partition(b"\r\n")
-    match = _connect_line(start_line)
-    if match is None:
-        raise RefusedError(BAD_REQUEST, "not a CONNECT request line")
-    try:
-        block = header_block(text)
-    except ProtocolError as error:
-        raise RefusedError(BAD_REQUEST, str(error)) from None
-    if block.transfer is not None or block.length != UNKNOWN:
-        raise RefusedError(BAD_REQUEST, "CONNECT with content-length or transfer-encoding")
-    return match[1]
 
 
 class ExplicitStage:
@@ -224,6 +206,9 @@ class ExplicitStage:
     def _dispatch_anew(self, exchange: Exchange, request: RequestHead) -> None:
         self._effective = None
         exchange.rescue = self._protocols.rescue
+        if request.method == b"CONNECT":
+            self._connect(exchange, request)
+            return
         try:
             destination = self._judge(request)
         except RefusedError as error:
@@ -239,11 +224,23 @@ class ExplicitStage:
         elif policy is not None:
             self._route(exchange, destination)
         else:
-            Parked(exchange, destination, self._route, self._protocols.rescue, self._protocols.given.reactor).wait()
+            Parked(
+                exchange, destination, self._route, self._protocols.rescue.fail, self._protocols.given.reactor
+            ).wait()
+
+    def _connect(self, exchange: Exchange, request: RequestHead) -> None:
+        tunnels = self._connection.tunnels
+        try:
+            destination = self._connection.destination(request.authority, 443)
+        except RefusedError as error:
+            tunnels.refuse(exchange, error.failure, str(error))
+            return
+        if destination.effective.value is not None:
+            tunnels.open(exchange, destination)
+        else:
+            Parked(exchange, destination, tunnels.open, tunnels.refuse, self._protocols.given.reactor).wait()
 
     def _judge(self, request: RequestHead) -> Destination:
-        if request.method == b"CONNECT":
-            raise RefusedError(BAD_REQUEST, "CONNECT must come first on its connection")
         if request.scheme == b"https" and request.version != HTTP_2:
             raise RefusedError(BAD_REQUEST, "https is reached through CONNECT (curl --proxytunnel)")
         if not request.authority:
@@ -265,23 +262,42 @@ class ExplicitStage:
             self._protocols.http_router(destination, exchange.request.version == HTTP_2).dispatch(exchange)
 
 
+class OddConnect:
+    """CONNECT as some clients say it to a proxy: over HTTP/1.0, as Python's http.client until 3.11, or without Host.
+
+    The stage of requests whose target their method cannot have; all others get what such a request gets elsewhere.
+    """
+
+    __slots__ = ("_stage",)
+
+    def __init__(self, stage: ExplicitStage) -> None:
+        self._stage = stage
+
+    def dispatch(self, exchange: Exchange) -> None:
+        request = exchange.request
+        if request.method == b"CONNECT" and request.target and not request.body_size:
+            self._stage.dispatch(exchange)
+        else:
+            BAD_TARGET.dispatch(exchange)
+
+
 class Parked:
     """An exchange whose destination is being discovered; its observer until then, to learn if the client gives up."""
 
-    __slots__ = ("_exchange", "_destination", "_then", "_rescue", "_reactor", "_deadline")
+    __slots__ = ("_exchange", "_destination", "_then", "_fail", "_reactor", "_deadline")
 
     def __init__(
         self,
         exchange: Exchange,
         destination: Destination,
         then: Callable[[Exchange, Destination], None],
-        rescue: Rescue,
+        fail: Callable[[Exchange, Failure, str], None],
         reactor: Reactor,
     ) -> None:
         self._exchange = exchange
         self._destination = destination
         self._then = then
-        self._rescue = rescue
+        self._fail = fail
         self._reactor = reactor
         self._deadline: Timer = reactor.wheel.after(limits.DISCOVERY_S, self._not_heard_of)
 
@@ -293,7 +309,7 @@ class Parked:
         """Nobody says what the destination is."""
         self._destination.forget(self._known)
         self._exchange.observer = None
-        self._rescue.fail(self._exchange, NOT_HEARD_OF, not_heard_of(self._destination))
+        self._fail(self._exchange, NOT_HEARD_OF, not_heard_of(self._destination))
 
     def _known(self) -> None:
         self._deadline.cancel()

@@ -39,9 +39,9 @@ NOT_DISCOVERED: Final = Failure(502, grpc.UNAVAILABLE, False, "unexpected")
 """Ours: an explicit client named what nobody serves."""
 NOT_HEARD_OF: Final = Failure(504, grpc.DEADLINE_EXCEEDED, False, "unexpected")
 """Ours: nobody says in time what an explicit client's destination is."""
-BAD_REQUEST: Final = Failure(400, grpc.INVALID_ARGUMENT, True, "unexpected")
+BAD_REQUEST: Final = Failure(400, grpc.INVALID_ARGUMENT, False, "unexpected")
 """Ours: what an explicit client says cannot be understood."""
-FORBIDDEN: Final = Failure(403, grpc.PERMISSION_DENIED, True, "unexpected")
+FORBIDDEN: Final = Failure(403, grpc.PERMISSION_DENIED, False, "unexpected")
 """Ours: an explicit client that is not on loopback named what is not the mesh's."""
 
 _BAD_GATEWAY: Final = Failure(502, grpc.UNAVAILABLE, True, "")
