@@ -54,7 +54,7 @@ class Child:
         self.name: Final = name
         self._log = log
         prepare = None if outlives_parent else dying_with_parent(signal.SIGKILL, become)
-        with log.open("wb") as output:
+        with log.open("ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "proxy", *arguments],
                 env=environment,

@@ -10,6 +10,7 @@ import os
 import resource
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 INTERRUPTED: Final = 130
@@ -34,7 +35,8 @@ def guarded(name: str, command: Callable[[], int]) -> int:
         if _wants_traceback():
             raise
         _forget_stdout()
-        print(f"{name}: {explained(error)}", file=sys.stderr)
+        with suppress(OSError):  # a terminal that is gone takes no last word
+            print(f"{name}: {explained(error)}", file=sys.stderr)
         _drop(error)
         return 1
     return status

@@ -37,10 +37,12 @@ GUIDES: Final = {
     "demo": Guide(
         (
             ("demo", "until Ctrl-C"),
+            ("demo --kill 10s", "kill a replica now and then: it is taken out, and comes back"),
+            ("demo --explain --keep", "say what each part is, and keep its files"),
             ("demo --duration 10s --json", "for a script"),
             ("demo --transparent", "as root: apps that know of no proxy"),
         ),
-        ((1, "a request failed, or the mesh could not be set up"),),
+        ((1, "a request failed although no replica was killed, or the mesh could not be set up"),),
     ),
     "up": Guide(
         (

@@ -16,10 +16,12 @@ from typing import Final
 from rich.console import Console
 from rich.live import Live
 
+from proxy.cli.demo.explain import explained
 from proxy.cli.demo.facts import Facts, gather_facts
 from proxy.cli.demo.load import Load
 from proxy.cli.demo.mesh import AUTHORITY, DemoError, DemoMesh
 from proxy.cli.demo.pods import PodError, Pods
+from proxy.cli.demo.story import Story
 from proxy.cli.demo.view import intro, line, report, screen, summary
 
 _UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -42,6 +44,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="a network namespace for each app, and real redirection, so that no app knows of a proxy (needs root)",
     )
+    parser.add_argument(
+        "--kill",
+        type=_duration_s,
+        metavar="TIME",
+        help="kill a replica after that long, bring it back 8 s later, and so on: see it taken out and let in again",
+    )
+    parser.add_argument("--explain", action="store_true", help="say what each part is, and where to look")
+    parser.add_argument("--keep", action="store_true", help="keep keys, manifests and logs, and say where they are")
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end, progress on stderr")
 
 
@@ -50,44 +60,62 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _run(arguments: argparse.Namespace) -> int:
-    """The exit status: 1 if any request failed or the mesh could not be set up."""
+    """The exit status: 1 if any request failed (unless replicas were killed) or the mesh could not be set up."""
     console = Console(stderr=arguments.json)
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     console.print(_STARTING, highlight=False)
     try:
-        async with DemoMesh(stop, Pods() if arguments.transparent else None) as mesh:
+        async with DemoMesh(stop, Pods() if arguments.transparent else None, arguments.keep) as mesh:
             console.print(intro(mesh), highlight=False, markup=False, soft_wrap=True)
+            if arguments.explain:
+                console.print(explained(mesh), highlight=False, markup=False, soft_wrap=True)
             load = Load(mesh.target, AUTHORITY, arguments.rps, is_proxy=not mesh.is_transparent)
+            story = Story(mesh, arguments.kill)
             sending = asyncio.create_task(load.run(stop, arguments.duration))
-            facts = await _show(mesh, load, console, sending)
+            facts = await _show(mesh, load, story, console, sending, stop)
             result = report(mesh, load, facts)
     except (DemoError, PodError) as error:
         print(error, file=sys.stderr)
         return 1
+    if arguments.keep:
+        print(f"kept: {mesh.directory}", file=sys.stderr)
     print(json.dumps(result) if arguments.json else summary(result))
-    return 0 if result["successes"] == result["requests"] else 1
+    return 0 if story.kills or result["successes"] == result["requests"] else 1
 
 
-async def _show(mesh: DemoMesh, load: Load, console: Console, sending: asyncio.Task[None]) -> Facts:
+async def _show(
+    mesh: DemoMesh, load: Load, story: Story, console: Console, sending: asyncio.Task[None], stop: asyncio.Event
+) -> Facts:
     """Show the traffic until it ends; the facts at its end. DemoError if a part of the mesh ends by itself."""
     facts = Facts(False, None, None)
     rounds = 0
     is_live = console.is_terminal and not console.is_dumb_terminal
-    with Live(console=console, auto_refresh=False) if is_live else nullcontext() as live:
-        while not sending.done():
-            await asyncio.wait({sending}, timeout=_REFRESH_S)
-            dead = mesh.dead()
-            if dead is not None:
-                sending.cancel()
-                raise DemoError(dead.last_words())
-            facts = await _facts(mesh, facts)
-            rounds += 1
-            if live is not None:
-                live.update(screen(mesh, load, facts), refresh=True)
-            elif rounds % _LINE_EVERY == 0:
-                console.print(line(load), highlight=False)
+    telling = asyncio.create_task(story.run())
+    try:
+        # On a screen of its own: a terminal that shrinks would leave the remains of longer lines otherwise.
+        with Live(console=console, auto_refresh=False, screen=True) if is_live else nullcontext() as live:
+            while not sending.done():
+                await asyncio.wait({sending}, timeout=_REFRESH_S)
+                dead = mesh.dead()
+                if dead is not None:
+                    sending.cancel()
+                    raise DemoError(dead.last_words())
+                if telling.done():
+                    telling.result()
+                facts = await _facts(mesh, facts)
+                rounds += 1
+                if live is not None:
+                    columns, lines = console.size
+                    live.update(screen(mesh, load, facts, story, columns, lines), refresh=True)
+                elif rounds % _LINE_EVERY == 0:
+                    console.print(line(load, mesh), highlight=False)
+    except OSError:  # nobody takes what is shown: the terminal, or whoever read our output, is gone
+        stop.set()
+    finally:
+        if not telling.cancel() and not telling.cancelled():
+            telling.exception()  # a replica that was coming back when the demo ended
     await sending
     return facts
 
@@ -95,7 +123,8 @@ async def _show(mesh: DemoMesh, load: Load, console: Console, sending: asyncio.T
 async def _facts(mesh: DemoMesh, last: Facts) -> Facts:
     """What the proxies say now; what they last said if one does not answer."""
     try:
-        return await gather_facts(mesh.client.admin, [one.admin for one in mesh.servers], mesh.replicas)
+        servers = [one.admin for one in mesh.servers if one.name not in mesh.killed]
+        return await gather_facts(mesh.client.admin, servers, mesh.replicas)
     except (OSError, ValueError):
         return last
 

@@ -38,6 +38,7 @@ WINDOW_S: Final = 5.0
 class Outcome(NamedTuple):
     at: float
     latency_s: float
+    endpoint: str
 
 
 class Requests(Protocol):
@@ -72,6 +73,7 @@ class Load:
         self.protocols: Counter[str] = Counter({HTTP1: 0, HTTP2: 0})
         """Successful responses by the version that was spoken."""
         self.outcomes: deque[Outcome] = deque(maxlen=_KEPT)
+        self.failed_at: deque[float] = deque(maxlen=_KEPT)
 
     async def run(self, stop: asyncio.Event, duration_s: float | None) -> None:
         """Send until `stop` or the end of the duration, then wait for what is still under way."""
@@ -116,6 +118,18 @@ class Load:
         ended = self.successes + self.failures.total()
         return self.successes / ended if ended else 0.0
 
+    def recent_success_rate(self) -> float | None:
+        """Of the requests that ended in the last seconds; None while there are none."""
+        since = time.monotonic() - WINDOW_S
+        good = sum(1 for _ in self._since(since))
+        bad = sum(1 for _ in takewhile(lambda at: at >= since, reversed(self.failed_at)))
+        return good / (good + bad) if good + bad else None
+
+    def recent_answers(self) -> Counter[str]:
+        """Successful responses of the last seconds, by the address that made them."""
+        since = time.monotonic() - WINDOW_S
+        return Counter(outcome.endpoint for outcome in self._since(since))
+
     def _arrive(self, due: float) -> None:
         if len(self._running) >= _AT_ONCE:
             self.unsent += 1
@@ -130,16 +144,21 @@ class Load:
             async with asyncio.timeout(_TIMEOUT_S):
                 response = await self._clients[protocol].get(self._authority)
         except TimeoutError:
-            self.failures[f"no response within {_TIMEOUT_S:.0f} s"] += 1
+            self._failed(f"no response within {_TIMEOUT_S:.0f} s")
             return
         except (OSError, ValueError) as error:
-            self.failures[str(error) or type(error).__name__] += 1
+            self._failed(str(error) or type(error).__name__)
             return
         if response.status != 200:
-            self.failures[f"{response.status} {response.fields.get('l5d-proxy-error', '')}".strip()] += 1
+            self._failed(f"{response.status} {response.fields.get('l5d-proxy-error', '')}".strip())
             return
         self.successes += 1
         self.protocols[protocol] += 1
-        self.endpoints[response.fields.get(SERVED_BY, "unknown")] += 1
+        endpoint = response.fields.get(SERVED_BY, "unknown")
+        self.endpoints[endpoint] += 1
         now = time.monotonic()
-        self.outcomes.append(Outcome(now, now - due))
+        self.outcomes.append(Outcome(now, now - due, endpoint))
+
+    def _failed(self, why: str) -> None:
+        self.failures[why] += 1
+        self.failed_at.append(time.monotonic())

@@ -9,7 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import signal
+import socket
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -73,13 +76,17 @@ class Sidecar(NamedTuple):
 
 
 class DemoMesh:
-    def __init__(self, stop: asyncio.Event, pods: Pods | None = None) -> None:
+    def __init__(self, stop: asyncio.Event, pods: Pods | None = None, keeps_files: bool = False) -> None:
         """With `pods` each app has a network namespace with real redirection; without, all are on loopback."""
         self._stop = stop
         self._pods = pods
-        self._directory = _make_directory()
-        self._state = State(self._directory / "state")
-        self._manifests = self._directory / "manifests"
+        self._keeps_files = keeps_files
+        self.directory: Final = _make_directory()
+        """Keys, tokens, manifests and logs."""
+        self.killed: dict[str, float] = {}
+        """Replicas that were killed on purpose and are away, and since when (monotonic)."""
+        self._state = State(self.directory / "state")
+        self._manifests = self.directory / "manifests"
         self._claimed: list[str] = []
         """Who has four of the held ports each."""
         self.processes: dict[str, Child] = {}
@@ -122,7 +129,27 @@ class DemoMesh:
 
     def dead(self) -> Child | None:
         """A process of the mesh that has ended by itself."""
-        return next((child for child in self.processes.values() if child.has_ended), None)
+        others = (child for name, child in self.processes.items() if name not in self.killed)
+        return next((child for child in others if child.has_ended), None)
+
+    async def kill(self, index: int) -> None:
+        """A replica and its sidecar, at once, as when their machine loses its power."""
+        replica = self.replicas[index]
+        self.killed[replica.name] = time.monotonic()
+        child = self.processes[replica.name]
+        child.signal(signal.SIGKILL)
+        replica.stop()
+        await asyncio.to_thread(child.wait, _START_S)
+
+    async def revive(self, index: int) -> None:
+        """Start it again, where it was. DemoError if it is not ready in time."""
+        replica, sidecar = self.replicas[index], self.servers[index]
+        pod = sidecar.pod
+        listener = socket.create_server(replica.addr, backlog=1024) if pod is None else pod.listen(APP_PORT)
+        await replica.start(sidecar.ip, listener)
+        self._start_sidecar(sidecar)
+        del self.killed[replica.name]
+        await self._until_ready(sidecar)
 
     async def start_control_plane(self, addr: Addr) -> Addr:
         """Start it, also anew after it was killed; where it serves (port 0: anywhere)."""
@@ -147,15 +174,18 @@ class DemoMesh:
         self.write_manifests(self.servers)
         self.server = await self.start_control_plane(self.server)
         for sidecar in (*self.servers, self.client):
-            account = Account(sidecar.service_account, "default")
-            workload = Workload(account, sidecar.name, sidecar.ports, _TOKEN_TTL_S, own_ip=sidecar.ip)
-            become = None if sidecar.pod is None else sidecar.pod.for_sidecar()
-            self._spawn(sidecar.name, ("run",), workload_environment(self._state, self.server, workload), become)
+            self._start_sidecar(sidecar)
         if self.client.pod is not None:
             self.client.pod.enter()  # the load is the client's app
         for sidecar in (*self.servers, self.client):
             await self._until_ready(sidecar)
         self._held.release()
+
+    def _start_sidecar(self, sidecar: Sidecar) -> None:
+        account = Account(sidecar.service_account, "default")
+        workload = Workload(account, sidecar.name, sidecar.ports, _TOKEN_TTL_S, own_ip=sidecar.ip)
+        become = None if sidecar.pod is None else sidecar.pod.for_sidecar()
+        self._spawn(sidecar.name, ("run",), workload_environment(self._state, self.server, workload), become)
 
     def _spawn(
         self,
@@ -169,7 +199,7 @@ class DemoMesh:
             for name, value in os.environ.items()
             if name == "SPONSON_LOG" or not name.startswith(("LINKERD2_PROXY_", "SPONSON_"))
         }
-        log = self._directory / f"{name.replace(' ', '-')}.log"
+        log = self.directory / f"{name.replace(' ', '-')}.log"
         self.processes[name] = Child(name, arguments, {**inherited, **variables}, log, become=become)
 
     async def _until_ready(self, sidecar: Sidecar) -> None:
@@ -200,7 +230,8 @@ class DemoMesh:
             replica.stop()
         if self._pods is not None:
             self._pods.close()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        if not self._keeps_files:
+            shutil.rmtree(self.directory, ignore_errors=True)
 
 
 async def _is_ready(sidecar: Sidecar) -> bool:

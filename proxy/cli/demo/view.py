@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -16,10 +16,13 @@ from rich.text import Text
 from proxy.cli.demo.facts import Facts
 from proxy.cli.demo.load import HTTP1, HTTP2, WINDOW_S, Load
 from proxy.cli.demo.mesh import AUTHORITY, DemoMesh
+from proxy.cli.demo.story import Story
 
 _SHARES: Final = (0.50, 0.95, 0.99)
-_BAR_CELLS: Final = 20
+_BAR_CELLS: Final = 16
 _LINKS_A_LINE: Final = 2
+_WIDE_COLUMNS: Final = 76
+_NARROW_COLUMNS: Final = 48
 
 
 def report(mesh: DemoMesh, load: Load, facts: Facts) -> dict[str, Any]:
@@ -87,32 +90,63 @@ def intro(mesh: DemoMesh) -> str:
     )
 
 
-def line(load: Load) -> str:
+def line(load: Load, mesh: DemoMesh) -> str:
     """Progress in one line, where there is no terminal. Rate and latencies are those of the last seconds."""
     p50, _, p99 = load.percentiles_ms(_SHARES, WINDOW_S)
-    return (
-        f"{load.requests} requests, {load.recent_rps():.0f}/s, {_success(load)} successful, p50 {p50} ms, p99 {p99} ms"
-    )
+    killed = f", killed: {', '.join(mesh.killed)}" if mesh.killed else ""
+    latencies = f"p50 {p50} ms, p99 {p99} ms"
+    return f"{load.requests} requests, {load.recent_rps():.0f}/s, {_success(load)} successful, {latencies}{killed}"
 
 
-def screen(mesh: DemoMesh, load: Load, facts: Facts) -> RenderableType:
-    """The whole live view: below the intro it fits 80 columns and 24 lines. What a narrower terminal cannot hold is cut."""
-    return Group(
-        _title(f"Requests so far, from client to {AUTHORITY}"),
-        _totals(load),
-        _title(f"In the last {WINDOW_S:.0f} seconds: rate, and how long requests took"),
-        _recent(load),
-        _title("Replicas of web: the client's sidecar prefers those that answer sooner"),
-        _replicas(mesh, load),
-        _title("Between the sidecars"),
-        _identity(facts),
-        *_troubles(load),
-    )
+def screen(mesh: DemoMesh, load: Load, facts: Facts, story: Story, columns: int, lines: int) -> RenderableType:
+    """The whole live view, for a terminal of this size: what matters least is left out where it has not so many lines."""
+    wide = columns >= _WIDE_COLUMNS
+    blocks = [
+        _Block(0, _replicas_title(story, wide), _replicas(mesh, load, story, columns)),
+        _Block(1, _title(f"In the last {WINDOW_S:.0f} seconds"), _recent(load)),
+        _Block(3, _title(f"Requests so far, from client to {AUTHORITY}"), _totals(load, wide)),
+        _Block(2, _title("Between the sidecars"), _identity(facts)),
+        *(_Block(1, text, None) for text in _troubles(load)),
+        _Block(4, _title("Look closer, in another terminal"), _links(mesh)),
+    ]
+    shown: list[RenderableType] = []
+    for block in _fitting(blocks, lines - 1):
+        shown.append(block.title)
+        if block.body is not None:
+            shown.append(block.body)
+    shown.append(Text("Ctrl-C ends it", "dim", no_wrap=True))
+    return Group(*shown)
+
+
+class _Block(NamedTuple):
+    rank: int
+    """The highest are left out first."""
+    title: Text
+    body: Table | Text | None
+
+    @property
+    def lines(self) -> int:
+        if self.body is None:
+            return 1
+        if isinstance(self.body, Text):
+            return 2 + self.body.plain.count("\n")
+        return 1 + self.body.row_count + self.body.show_header
+
+
+def _fitting(blocks: list[_Block], lines: int) -> list[_Block]:
+    kept = list(blocks)
+    while len(kept) > 1 and sum(block.lines for block in kept) > lines:
+        kept.remove(max(kept, key=lambda block: block.rank))
+    return kept
 
 
 def _success(load: Load) -> str:
+    return _percent(load.success_rate)
+
+
+def _percent(share: float) -> str:
     """Rounded down: 100 % is said only of all."""
-    return f"{int(load.success_rate * 10_000) / 100:.2f}%"
+    return f"{int(share * 10_000) / 100:.2f}%"
 
 
 def _title(text: str) -> Text:
@@ -132,49 +166,73 @@ def _table() -> Table:
     return Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
 
 
-def _totals(load: Load) -> Table:
-    return _row_of_numbers(
-        {
-            "sent": str(load.requests),
-            "succeeded": Text(_success(load), "green" if load.success_rate == 1.0 else "red"),
-            "over HTTP/1.1": str(load.protocols[HTTP1]),
-            "over HTTP/2": str(load.protocols[HTTP2]),
-        },
-    )
+def _totals(load: Load, wide: bool) -> Table:
+    numbers: dict[str, str | Text] = {
+        "sent": str(load.requests),
+        "succeeded": Text(_success(load), "green" if load.success_rate == 1.0 else "red"),
+    }
+    by_version = {"over HTTP/1.1": str(load.protocols[HTTP1]), "over HTTP/2": str(load.protocols[HTTP2])}
+    return _row_of_numbers({**numbers, **by_version} if wide else numbers)
 
 
 def _recent(load: Load) -> Table:
-    p50, p95, p99 = (f"{latency_ms:.1f} ms" for latency_ms in load.percentiles_ms(_SHARES, WINDOW_S))
-    return _row_of_numbers(
-        {"per second": f"{load.recent_rps():.1f}", "p50": p50, "p95": p95, "p99": p99},
+    p50, _, p99 = (f"{latency_ms:.1f} ms" for latency_ms in load.percentiles_ms(_SHARES, WINDOW_S))
+    rate = load.recent_success_rate()
+    succeeded = Text("-") if rate is None else Text(_percent(rate), "green" if rate == 1.0 else "red")
+    return _row_of_numbers({"per second": f"{load.recent_rps():.1f}", "succeeded": succeeded, "p50": p50, "p99": p99})
+
+
+def _replicas_title(story: Story, wide: bool) -> Text:
+    if story.kills:
+        return _title("Replicas of web: one is killed now and then, and comes back")
+    return _title(
+        "Replicas of web: the client's sidecar prefers those that answer sooner" if wide else "Replicas of web"
     )
 
 
-def _replicas(mesh: DemoMesh, load: Load) -> Table:
+def _replicas(mesh: DemoMesh, load: Load, story: Story, columns: int) -> Table:
+    """Of the last seconds, so that it shows when one is taken out and when it is let in again."""
+    wide = columns >= _WIDE_COLUMNS
     table = _table()
-    for column in ("name", "app's address"):
-        table.add_column(column, no_wrap=True)
-    for column in ("app's delay", "answered", "share"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column(overflow="crop")
-    total = max(1, load.endpoints.total())
+    table.add_column("name", no_wrap=True, min_width=5)
+    if wide:
+        table.add_column("app's address", no_wrap=True)
+        table.add_column("delay", justify="right", no_wrap=True)
+    table.add_column("state", no_wrap=True, min_width=18)
+    if columns >= _NARROW_COLUMNS:
+        table.add_column("answered", justify="right", no_wrap=True)
+    table.add_column("share", overflow="crop", no_wrap=True)
+    recent = load.recent_answers()
+    total = max(1, recent.total())
     for replica in mesh.replicas:
-        count = load.endpoints[str(replica.addr)]
-        delay, share, bar = (
-            f"{replica.delay_s * 1000:.0f} ms",
-            f"{count / total:.1%}",
-            round(_BAR_CELLS * count / total),
-        )
-        table.add_row(replica.name, str(replica.addr), delay, str(count), share, "█" * bar)
+        count = recent[str(replica.addr)]
+        state = story.state_of(replica.name)
+        if state.startswith("killed") and not count:
+            state = f"{state}, out"
+        style = "red" if state.startswith("killed") else "green"
+        cells = [str(replica.addr), f"{replica.delay_s * 1000:.0f} ms"] if wide else []
+        bar = "█" * round(_BAR_CELLS * count / total)
+        answered = [str(load.endpoints[str(replica.addr)])] if columns >= _NARROW_COLUMNS else []
+        table.add_row(replica.name, *cells, Text(state, style), *answered, f"{count / total:>4.0%} {bar}")
     return table
+
+
+def _links(mesh: DemoMesh) -> Text:
+    if mesh.is_transparent:
+        return Text(f"  nsenter --net=/proc/{os.getpid()}/ns/net sh", no_wrap=True, overflow="ellipsis")
+    return Text(
+        f"  curl -x http://{mesh.client.outbound} http://{AUTHORITY}/\n  curl http://{mesh.client.admin}/metrics",
+        no_wrap=True,
+        overflow="ellipsis",
+    )
 
 
 def _identity(facts: Facts) -> Table:
     """The client's identity as the apps saw it, the server's as the client's proxy verified it."""
     table = _table()
     table.show_header = False
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="ellipsis")
+    table.add_column(no_wrap=True, min_width=10)
+    table.add_column(no_wrap=True, overflow="ellipsis")
     table.add_row("mutual TLS", Text("yes", "green") if facts.is_tls else Text("no", "red"))
     table.add_row("client is", facts.client_id or "-")
     table.add_row("server is", facts.server_id or "-")
