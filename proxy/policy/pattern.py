@@ -16,7 +16,7 @@ from typing import Any, Final
 PATTERN_BYTES: Final = 4096
 """The longest expression that is compiled, as long as the Gateway API lets a value be. RE2 bounds what matching may need (8 MiB)."""
 
-_options: Any = None
+_options: Any = None  # re2.Options, which has no types
 
 _FOREIGN: Final = re.compile(
     r"""
@@ -45,7 +45,7 @@ class Pattern:
     def __init__(self, text: str) -> None:
         """PatternError if the pattern is none, or one that RE2 does not read as Linkerd's engine does."""
         self.text: Final = text
-        self._search: Final[Any] = _compile(text).search
+        self._search: Final[Any] = _compile(text).search  # of re2, which has no types
 
     def covers(self, value: bytes) -> bool:
         """Whether the leftmost match is the whole value, which is how Linkerd uses its engine: `a|ab` does not cover `ab`."""
@@ -62,7 +62,7 @@ class Pattern:
         return f"Pattern({self.text!r})"
 
 
-def _compile(text: str) -> Any:
+def _compile(text: str) -> Any:  # a pattern of re2, which has no types
     if len(text.encode(errors="replace")) > PATTERN_BYTES:
         raise PatternError(f"the pattern is longer than {PATTERN_BYTES} bytes: {text[:60]!r}…")
     foreign = _foreign_part(text)

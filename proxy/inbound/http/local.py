@@ -9,7 +9,7 @@ with backoff, and requests wait for it at most the failfast time.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final
 
 from proxy.balance.reconnect import Reconnect
 from proxy.balance.waiting import Waiting
@@ -25,20 +25,11 @@ from proxy.http.h2.client import H2Client
 from proxy.http.head import HTTP_2
 from proxy.http.pool import Pool
 from proxy.inbound import labels
+from proxy.inbound.http.rescue import InboundRescue
 from proxy.inbound.parts import Parts
 from proxy.transport.connection import dial_plain
 
 _log: Final = logger(__name__)
-
-
-class TurnsAway(Protocol):
-    """Made per accepted connection: how a request is answered that waited too long, found the line full, or has no way."""
-
-    def unexpected(self, exchange: Exchange, text: str) -> None: ...
-
-    def fail_fast(self, exchange: Exchange) -> None: ...
-
-    def shed(self, exchange: Exchange) -> None: ...
 
 
 class Loop:
@@ -47,7 +38,7 @@ class Loop:
     __slots__ = ()
 
     def dispatch(self, exchange: Exchange) -> None:
-        _answerer(exchange).unexpected(exchange, "inbound connection must not target the proxy's own port")
+        _rescue_of(exchange).unexpected(exchange, "inbound connection must not target the proxy's own port")
 
 
 class Local:
@@ -176,7 +167,7 @@ class Http2App:
         if self._waiting.is_shut:
             self.turn_away(exchange)
         elif not self._waiting.is_ready:
-            _answerer(exchange).shed(exchange)
+            _rescue_of(exchange).shed(exchange)
             return
         else:
             self._waiting.join(exchange)
@@ -210,7 +201,7 @@ class Http2App:
 
     def turn_away(self, waiter: Exchange) -> None:
         if waiter.reason is None:
-            _answerer(waiter).fail_fast(waiter)
+            _rescue_of(waiter).fail_fast(waiter)
 
     # ---- connecting
 
@@ -225,9 +216,9 @@ class Http2App:
         def make_codec(wire: Wire) -> Codec:
             return H2Client(wire, pool, self._parts.http2_client, self._parts.reactor.wheel)
 
-        dialled: Any = dial_plain(self._parts.reactor, self._target, make_codec, self._options)
-        client: H2Client = dialled
-        return client
+        dialled = dial_plain(self._parts.reactor, self._target, make_codec, self._options)
+        assert isinstance(dialled, H2Client)
+        return dialled
 
     def _connected(self) -> None:
         self._is_ready = True
@@ -244,11 +235,11 @@ class Http2App:
             self._reconnect.lost()
 
 
-def _answerer(exchange: Exchange) -> TurnsAway:
-    """Every exchange of the inbound side has its connection's rescue, which knows these too."""
-    rescue: Any = exchange.rescue
-    answerer: TurnsAway = rescue
-    return answerer
+def _rescue_of(exchange: Exchange) -> InboundRescue:
+    """Every exchange of the inbound side has its connection's."""
+    rescue = exchange.rescue
+    assert isinstance(rescue, InboundRescue)
+    return rescue
 
 
 def _dials_http1(parts: Parts, target: Addr, options: DialOptions) -> Callable[[Pool], H1Client]:
@@ -256,9 +247,9 @@ def _dials_http1(parts: Parts, target: Addr, options: DialOptions) -> Callable[[
         def make_codec(wire: Wire) -> Codec:
             return H1Client(wire, pool)
 
-        dialled: Any = dial_plain(parts.reactor, target, make_codec, options)
-        client: H1Client = dialled
-        return client
+        dialled = dial_plain(parts.reactor, target, make_codec, options)
+        assert isinstance(dialled, H1Client)
+        return dialled
 
     return dial
 

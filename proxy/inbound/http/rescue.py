@@ -107,7 +107,7 @@ class InboundRescue:
             head.version = HTTP_2
         exchange.reply(head, Reason.COMPLETE)
 
-    # ---- local.TurnsAway
+    # ---- what local.py answers
 
     def fail_fast(self, exchange: Exchange) -> None:
         self.fail(exchange, FAILFAST, f"{self._service(exchange)}service in fail-fast")
