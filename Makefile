@@ -55,7 +55,7 @@ compile: $(COMPILED)/.ready  ## the hot packages by mypyc, as a wheel in .venv-c
 test-compiled: $(COMPILED)/.ready  ## the same tests on the compiled wheel, away from the sources, which would shadow it
 	rm -rf build/tested && mkdir -p build/tested
 	cp -r tests pyproject.toml build/tested/
-	cd build/tested && $(CURDIR)/$(COMPILED)/bin/python $(PYTEST) --ignore=tests/architecture --ignore=tests/image --ignore=tests/systemd --ignore=tests/tutorials $(PARALLEL) $(ARGS)
+	cd build/tested && $(CURDIR)/$(COMPILED)/bin/python $(PYTEST) --ignore=tests/architecture --ignore=tests/exercises --ignore=tests/image --ignore=tests/systemd --ignore=tests/tutorials $(PARALLEL) $(ARGS)
 
 coverage: $(VENV)/.ready  ## branch coverage of each package, processes that tests start included: make coverage VERBOSE=-v
 	rm -rf build/coverage && mkdir -p build/coverage
