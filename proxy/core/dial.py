@@ -95,6 +95,20 @@ def reset_on_close(sock: Any) -> None:
         pass  # the peer was faster
 
 
+_UNREAD_BYTES: Final = 262144
+
+
+def unread_of(sock: Any) -> bytes:
+    """What the peer sent before it broke the connection, which we heard of by a write that failed."""
+    data = b""
+    try:
+        while len(data) < _UNREAD_BYTES and (more := sock.recv(_UNREAD_BYTES)):
+            data += more
+    except OSError:
+        pass  # there is nothing more
+    return data
+
+
 def errno_name(error: BaseException | None) -> str:
     """`ECONNRESET` and the like; empty if there is no error, or one without a number."""
     number = error.errno if isinstance(error, OSError) else None

@@ -24,7 +24,7 @@ from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
 from proxy.core.timers import Timer
 from proxy.core.turns import Guarded, Steps
-from proxy.tls.context import is_cut, is_reset
+from proxy.tls.context import is_cut, is_reset, unread_of
 
 MakeCodec = Callable[[Wire], Codec]
 
@@ -77,12 +77,8 @@ class Session:
         self._deadline: Timer | None = None
         self._reason = Reason.COMPLETE
         self._errno = ""
-        self._is_marked = False
-        self._is_paused = False
-        self._is_ending = False
-        self._has_ended = False
-        self._has_eof = False
-        self._is_full = False
+        self._is_marked = self._is_paused = self._is_full = False
+        self._is_ending = self._has_ended = self._has_eof = False
 
     # ---- of the handshake
 
@@ -283,6 +279,9 @@ class Session:
             self._loop.add_writer(self._fd, self._on_writable)
             self._watch_level()
         except OSError as error:
+            self._write = None
+            if self._state == _OPEN and not (self._is_paused or self._has_eof):
+                self._deliver(unread_of(self._read, _view), False)
             self._fail(error)
 
     def _watch_level(self) -> None:

@@ -13,7 +13,7 @@ import os
 import socket
 import ssl
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -111,6 +111,17 @@ def is_reset(error: OSError) -> bool:
     """Whether it was no FIN that a read has met: CPython reports a broken connection as an end, its errno is gone by
     then, but for a true end OpenSSL 3 has a reason of its own."""
     return isinstance(error, ssl.SSLEOFError) and not ssl_reason(error) and ssl.OPENSSL_VERSION_INFO >= (3,)
+
+
+def unread_of(read: Callable[[int, memoryview], int], into: memoryview) -> int:
+    """How much there was of what the peer sent before it broke the connection, which we heard of by a write that failed."""
+    filled = 0
+    try:
+        while filled < len(into) and (count := read(len(into) - filled, into[filled:])):
+            filled += count
+    except OSError:
+        pass  # there is nothing more
+    return filled
 
 
 def ssl_reason(error: ssl.SSLError) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.codec import CLOSED, Codec, Wire
-from proxy.core.dial import Connecting, DialOptions, errno_name, reset_on_close
+from proxy.core.dial import Connecting, DialOptions, errno_name, reset_on_close, unread_of
 from proxy.core.errors import report_fault
 from proxy.core.meter import Meter
 from proxy.core.reactor import Reactor
@@ -58,13 +58,9 @@ class PlainConnection:
         self._reason: Reason | None = None
         """Set once the connection is gone, or is to be."""
         self._errno = ""
-        self._is_marked = False
-        self._is_full = False
-        self._is_paused = False
-        self._is_ending = False
-        self._has_eof = False
-        self._is_open = False
-        self._is_lost = False
+        self._is_marked = self._is_ending = False
+        self._is_full = self._is_paused = False
+        self._has_eof = self._is_open = self._is_lost = False
         self.codec = make_codec(self)
 
     # ---- beginning
@@ -177,8 +173,7 @@ class PlainConnection:
         if self._reason is Reason.CONNECTION_RESET:
             self._reset(transport)
             return
-        if self._output:
-            transport.write(b"".join(self._output))
+        transport.write(b"".join(self._output))
         self._close_gently(transport)
 
     def _reset(self, transport: Transport) -> None:
@@ -346,7 +341,12 @@ class PlainConnection:
         errno = errno_name(error) or self._errno
         if reason is None:
             reason = Reason.CONNECTION_RESET if errno in ("ECONNRESET", "EPIPE") else Reason.PEER_CLOSED
-            self._reason = reason
+            if reason is Reason.CONNECTION_RESET and self.is_idle_reader():
+                # A server that answers early resets us while we still write: its answer is there to read.
+                self._transport = None
+                if data := unread_of(self._sock):
+                    self.data_received(data)
+            reason = self._reason = self._reason or reason
         if self._is_open:
             self._is_open = False
             if self.meter is not None:

@@ -49,6 +49,7 @@ class Pair:
         self.client: Any = dial_tls(ticking.reactor, addr, target, Recorder, options)
         accepted, _ = self._listener.accept()
         accepted.setblocking(False)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as a listener does
         self._listener.close()
         context = server.server_context(self.is_direct)
         on_established = kinds.get("on_established", self._established)
@@ -110,6 +111,24 @@ def test_half_close_and_backpressure() -> None:
         assert served.read_bytes == dialled.written_bytes == len(b"the request")
         assert served.written_bytes == dialled.read_bytes == len(piece) * 160
         assert served.closed == dialled.closed == {"": 1}
+
+    run(story)
+
+
+def test_what_a_peer_said_before_it_reset_us_is_heard_when_a_write_tells_of_the_reset() -> None:
+    async def story(ticking: Ticking) -> None:
+        pair = Pair(ticking, credentials(SERVER), credentials(CLIENT))
+        await pair.open()
+        server, client = pair.server, pair.client
+        server.wire.write(b"begun, ")
+        await has_heard(client, b"begun, ")
+        server.wire.write(b"an early answer")
+        server.wire.flush()
+        server.wire.abort(Reason.CONNECTION_RESET)  # both before the loop looks at the client's socket again
+        client.wire.write(b"more of the request")
+        client.wire.flush()
+        await until(lambda: client.lost_for)
+        assert client.received == b"begun, an early answer" and client.lost_for == [Reason.CONNECTION_RESET]
 
     run(story)
 

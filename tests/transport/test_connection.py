@@ -150,6 +150,21 @@ def test_a_reset_is_told_apart_from_an_end() -> None:
     run(story)
 
 
+def test_what_a_peer_said_before_it_reset_us_is_heard_when_a_write_tells_of_the_reset() -> None:
+    async def story(ticking: Ticking) -> None:
+        client, server = served(ticking)
+        client.sendall(b"begun, ")
+        await until(lambda: server.received)
+        client.sendall(b"an early answer")
+        reset(client)  # both before the loop looks at the socket again
+        server.wire.write(b"more of the request")
+        server.wire.flush()
+        await until(lambda: server.lost_for)
+        assert server.received == b"begun, an early answer" and server.lost_for == [Reason.CONNECTION_RESET]
+
+    run(story)
+
+
 def test_a_reset_is_passed_on_as_one() -> None:
     async def story(ticking: Ticking) -> None:
         client, server = served(ticking)
