@@ -40,6 +40,9 @@ class GrpcAnswer:
         self._streams = exchange.request.path.endswith(b"/stream")
         self._has_head = False
 
+    def end_sending(self) -> bool:
+        return True
+
     def send_head(self, head: RequestHead, end: bool) -> None:
         if end:
             self._answer(True)

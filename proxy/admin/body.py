@@ -24,6 +24,9 @@ class BodyOf:
         self._chunks: Final[list[bytes]] = []
         self._size = 0
 
+    def end_sending(self) -> bool:
+        return True
+
     def send_head(self, head: RequestHead, end: bool) -> None:
         if end:
             self._tell(b"")

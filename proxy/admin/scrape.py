@@ -206,6 +206,9 @@ class Scrape:
 
     # ---- ClientStream
 
+    def end_sending(self) -> bool:
+        return True
+
     def send_head(self, head: RequestHead, end: bool) -> None: ...
 
     def send_data(self, data: bytes, end: bool) -> None: ...

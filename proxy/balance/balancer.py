@@ -1,20 +1,22 @@
 """Balancer: the endpoints of one name as they come and go, which of them are ready, and the line for when none is.
 
-Generic over endpoints and over what is dispatched to them. An address
+Generic over endpoints, their metadata, and what is dispatched to them. An address
 whose metadata stays equal keeps its endpoint; one that is evicted takes
 nothing new and finishes what it has. A resolution that was refused for good
-fails everyone, now and later (docs/linkerd/balancing.md, sections 1 to 4).
+fails everything, now and later (docs/linkerd/balancing.md, sections 1 to 4).
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from proxy.balance.endpoints import ABSENT, FAILED, PENDING, Resolution
-from proxy.balance.ewma import PeakEwma
+from proxy.balance.gate import Gate
+from proxy.balance.load import Load
 from proxy.balance.p2c import P2c
+from proxy.balance.picker import Picker
 from proxy.balance.waiting import Waiting
 from proxy.core import limits
 from proxy.core.addr import Addr
@@ -23,10 +25,11 @@ from proxy.core.watch import Watch
 
 
 class Endpoint(Protocol):
-    load: PeakEwma
+    @property
+    def load(self) -> Load: ...
 
-    def start(self, readiness: Any) -> None:
-        """Begin to be ready: `readiness.became_ready(self)`, now or later, and `became_pending(self)` when that ends."""
+    def start(self, gate: Gate[Self]) -> None:
+        """Begin to be ready: `gate.became_ready(self)`, now or later, and `became_pending(self)` when that ends."""
 
     def close(self) -> None:
         """Evicted: finish what runs, take nothing new."""
@@ -34,28 +37,31 @@ class Endpoint(Protocol):
 
 E = TypeVar("E", bound=Endpoint)
 M = TypeVar("M")
+W = TypeVar("W")
+E_contra = TypeVar("E_contra", contravariant=True)
+W_contra = TypeVar("W_contra", contravariant=True)
 
 
-class Served(Protocol):
-    """Whose balancer it is: gets every waiter back, with an endpoint or without."""
+class Served(Protocol[E_contra, W_contra]):
+    """The backend that has a balancer: gets every waiter back, with an endpoint or without."""
 
-    def dispatch_to(self, endpoint: Any, waiter: Any) -> None: ...
+    def dispatch_to(self, endpoint: E_contra, waiter: W_contra) -> None: ...
 
-    def fail_waiter(self, waiter: Any) -> None:
+    def fail_waiter(self, waiter: W_contra) -> None:
         """Failfast; or `balancer.error` says with what the resolution was refused."""
 
 
-class _Nobody:
-    """Whose a closed balancer is: it points at nobody, so that it and whoever made it are freed by their references."""
+class _Nothing:
+    """Behind a balancer that is closed, so that it and whoever made it are freed by their references."""
 
     __slots__ = ()
 
-    def dispatch_to(self, endpoint: Any, waiter: Any) -> None: ...
+    def dispatch_to(self, endpoint: object, waiter: object) -> None: ...
 
-    def fail_waiter(self, waiter: Any) -> None: ...
+    def fail_waiter(self, waiter: object) -> None: ...
 
 
-_NOBODY: Final = _Nobody()
+_NOTHING: Final = _Nothing()
 
 
 class LineLimits(NamedTuple):
@@ -63,11 +69,11 @@ class LineLimits(NamedTuple):
     failfast_s: float
 
 
-class Balancer(Generic[E, M]):
+class Balancer(Generic[E, M, W]):
     __slots__ = (
         "waiting",
         "error",
-        "p2c",
+        "ready",
         "_endpoints",
         "_served",
         "_make",
@@ -82,19 +88,21 @@ class Balancer(Generic[E, M]):
 
     def __init__(
         self,
-        served: Served,
+        served: Served[E, W],
         resolution: Watch[Resolution[M]],
         make: Callable[[Addr, M], E],
         reactor: Reactor,
         limits: LineLimits,
+        picker: Picker[E] | None = None,
     ) -> None:
-        self.waiting = Waiting(self, reactor.wheel, limits.capacity, limits.failfast_s)
+        """Without a picker, power of two choices."""
+        self.waiting: Waiting[W] = Waiting(self, reactor.wheel, limits.capacity, limits.failfast_s)
         self.error = ""
         """Why nothing will ever be dispatched again."""
-        self._endpoints: dict[Addr, tuple[M, E]] = {}
-        self.p2c: P2c[E] = P2c()
+        self._endpoints: dict[Addr, tuple[M, E, Gate[E]]] = {}
+        self.ready: Picker[E] = P2c() if picker is None else picker
         """Those that are ready: `pick` here, else join `waiting` if that is ready."""
-        self._served: Served = served
+        self._served: Served[E, W] = served
         self._make = make
         self._resolution = resolution
         self._clock = reactor.clock
@@ -114,7 +122,7 @@ class Balancer(Generic[E, M]):
     @property
     def is_ready(self) -> bool:
         """A distribution may choose it: an endpoint is ready, or one may wait for one. One that failed for good says so itself."""
-        return len(self.p2c) > 0 or self.waiting.is_ready or bool(self.error)
+        return len(self.ready) > 0 or self.waiting.is_ready or bool(self.error)
 
     def close(self) -> None:
         """Nobody dispatches any more: let go of the resolution and of every endpoint."""
@@ -124,32 +132,46 @@ class Balancer(Generic[E, M]):
         self._evict(list(self._endpoints))
         self._go_on()
         self.waiting.part()
-        self._served = _NOBODY
+        self._served = _NOTHING
 
     # ---- readiness of endpoints
 
     def became_ready(self, endpoint: E) -> None:
         if endpoint in self._leaving:
             return
-        self.p2c.add(endpoint)
+        self.ready.add(endpoint)
         self.waiting.became_ready()
 
     def became_pending(self, endpoint: E) -> None:
-        self.p2c.remove(endpoint)
+        self.ready.remove(endpoint)
 
-    # ---- the line's counter
+    def has_others(self, endpoint: E) -> bool:
+        return len(self.ready) > 1
+
+    def pick_other(self, endpoint: E, now: float) -> E | None:
+        """One that is ready and is not this one; None if there is none."""
+        ready = self.ready
+        count = len(ready)
+        ready.remove(endpoint)
+        if len(ready) == count:
+            return ready.pick(now)  # it is not ready itself
+        other = ready.pick(now)
+        ready.add(endpoint)
+        return other
+
+    # ---- whoever serves the line
 
     def has_ready(self) -> bool:
-        return len(self.p2c) > 0
+        return len(self.ready) > 0
 
-    def serve(self, waiter: Any) -> None:
-        endpoint = self.p2c.pick(self._clock())
+    def serve(self, waiter: W) -> None:
+        endpoint = self.ready.pick(self._clock())
         if endpoint is None:
             self._served.fail_waiter(waiter)
         else:
             self._served.dispatch_to(endpoint, waiter)
 
-    def turn_away(self, waiter: Any) -> None:
+    def turn_away(self, waiter: W) -> None:
         self._served.fail_waiter(waiter)
 
     # ---- the resolution
@@ -165,7 +187,9 @@ class Balancer(Generic[E, M]):
         wanted: Mapping[Addr, M] = {} if state == ABSENT else resolution.endpoints
         kept = self._endpoints
         # An unchanged address mostly has the very same metadata: comparing values costs two microseconds each.
-        self._evict([addr for addr, (meta, _) in kept.items() if (now := wanted.get(addr)) is not meta and now != meta])
+        self._evict(
+            [addr for addr, (meta, _, _) in kept.items() if (now := wanted.get(addr)) is not meta and now != meta]
+        )
         self._wanted = wanted
         self._coming = deque([addr for addr in wanted if addr not in kept])
         self._go_on()
@@ -173,8 +197,9 @@ class Balancer(Generic[E, M]):
     def _evict(self, addrs: list[Addr]) -> None:
         """They are picked no more from now on; closing them may take turns."""
         for addr in addrs:
-            _, endpoint = self._endpoints.pop(addr)
-            self.p2c.remove(endpoint)
+            _, endpoint, gate = self._endpoints.pop(addr)
+            gate.close()
+            self.ready.remove(endpoint)
             self._leaving[endpoint] = None
 
     # ---- an update may bring ten thousand endpoints: no turn of the loop does more than its share
@@ -203,5 +228,6 @@ class Balancer(Generic[E, M]):
         if addr in self._wanted and addr not in self._endpoints:
             meta = self._wanted[addr]
             endpoint = self._make(addr, meta)
-            self._endpoints[addr] = (meta, endpoint)
-            endpoint.start(self)
+            gate: Gate[E] = Gate(self)
+            self._endpoints[addr] = (meta, endpoint, gate)
+            endpoint.start(gate)

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import random
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
-from proxy.balance.ewma import PeakEwma
-
-
-class Loaded(Protocol):
-    load: PeakEwma
-
+from proxy.balance.picker import Loaded
 
 E = TypeVar("E", bound=Loaded)
 
 
 class P2c(Generic[E]):
+    """A Picker."""
+
     __slots__ = ("_ready", "_places")
 
     def __init__(self, endpoints: Sequence[E] = ()) -> None:
@@ -57,4 +54,4 @@ class P2c(Generic[E]):
         if second >= first:
             second += 1
         one, other = endpoints[first], endpoints[second]
-        return one if one.load.load(now) <= other.load.load(now) else other
+        return one if one.load.weight(now) <= other.load.weight(now) else other

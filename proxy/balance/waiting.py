@@ -1,4 +1,4 @@
-"""Waiting: the one bounded line of the proxy, and the failfast gate behind it (docs/linkerd/balancing.md, section 1).
+"""Waiting: a bounded line for whoever finds no endpoint ready, and the failfast gate behind it (docs/linkerd/balancing.md, section 1).
 
 Whoever finds no endpoint ready waits here, in order, for at most the
 failfast timeout. When that passes without one the gate shuts and everyone in
@@ -8,47 +8,50 @@ shut nobody may join: that is what `is_ready` tells a distribution.
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 from proxy.core.errors import report_fault
 from proxy.core.timers import Timer, Wheel
 
+W = TypeVar("W")
+W_contra = TypeVar("W_contra", contravariant=True)
 
-class Counter(Protocol):
-    """What stands behind the counter that the line leads to."""
+
+class Serves(Protocol[W_contra]):
+    """What takes those that wait out of the line."""
 
     def has_ready(self) -> bool:
         """An endpoint could be picked now."""
 
-    def serve(self, waiter: Any) -> None:
+    def serve(self, waiter: W_contra) -> None:
         """An endpoint is ready: pick it and dispatch. The waiter has left the line."""
 
-    def turn_away(self, waiter: Any) -> None:
+    def turn_away(self, waiter: W_contra) -> None:
         """Failfast. The waiter has left the line."""
 
 
-class _Nobody:
-    """The counter of a line that was parted from."""
+class _Nothing:
+    """Behind a line that was parted from."""
 
     __slots__ = ()
 
     def has_ready(self) -> bool:
         return False
 
-    def serve(self, waiter: Any) -> None: ...
+    def serve(self, waiter: object) -> None: ...
 
-    def turn_away(self, waiter: Any) -> None: ...
-
-
-_NOBODY: Final = _Nobody()
+    def turn_away(self, waiter: object) -> None: ...
 
 
-class Waiting:
+_NOTHING: Final = _Nothing()
+
+
+class Waiting(Generic[W]):
     __slots__ = (
         "is_shut",
         "opened",
         "shut",
-        "_counter",
+        "_serves",
         "_wheel",
         "_ticks",
         "_capacity",
@@ -57,16 +60,16 @@ class Waiting:
         "_is_serving",
     )
 
-    def __init__(self, counter: Counter, wheel: Wheel, capacity: int, failfast_s: float) -> None:
+    def __init__(self, serves: Serves[W], wheel: Wheel, capacity: int, failfast_s: float) -> None:
         self.is_shut = False
         self.opened = 1
         """How often the gate opened; being made counts as once."""
         self.shut = 0
-        self._counter: Counter = counter
+        self._serves: Serves[W] = serves
         self._wheel = wheel
         self._ticks = wheel.ticks(failfast_s)
-        self._capacity = capacity + 1  # one is at the counter already
-        self._line: dict[Any, None] = {}
+        self._capacity = capacity + 1  # one is being served already
+        self._line: dict[W, None] = {}
         self._timer: Timer | None = None
         self._is_serving = False
 
@@ -78,13 +81,13 @@ class Waiting:
         """One more may come: the gate is open and the line is not full."""
         return not self.is_shut and len(self._line) < self._capacity
 
-    def join(self, waiter: Any) -> None:
+    def join(self, waiter: W) -> None:
         """Wait; only when `is_ready`."""
         self._line[waiter] = None
         if self._timer is None:
             self._timer = self._wheel.arm(self._fail_fast, self._ticks)
 
-    def leave(self, waiter: Any) -> None:
+    def leave(self, waiter: W) -> None:
         """It waits no longer. The timer stays: that nobody was ready is still true."""
         self._line.pop(waiter, None)
 
@@ -98,11 +101,11 @@ class Waiting:
             return
         self._is_serving = True
         try:
-            while self._line and self._counter.has_ready():
+            while self._line and self._serves.has_ready():
                 waiter = next(iter(self._line))
                 del self._line[waiter]
                 try:
-                    self._counter.serve(waiter)
+                    self._serves.serve(waiter)
                 except Exception:
                     report_fault()  # one's fault must not cost the others their turn
         finally:
@@ -118,22 +121,22 @@ class Waiting:
         self._turn_all_away()
 
     def close(self) -> None:
-        """Nothing is behind the counter any more."""
+        """Nothing is behind the line any more."""
         self._disarm()
         self.is_shut = True
         self._turn_all_away()
 
     def part(self) -> None:
-        """Close, and let go of the counter."""
+        """Close, and let go of whoever serves it."""
         self.close()
-        self._counter = _NOBODY
+        self._serves = _NOTHING
 
     def _turn_all_away(self) -> None:
         line = self._line
         self._line = {}
         for waiter in line:
             try:
-                self._counter.turn_away(waiter)
+                self._serves.turn_away(waiter)
             except Exception:
                 report_fault()
 

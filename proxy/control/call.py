@@ -15,11 +15,13 @@ from typing import Any, Final, Protocol
 from google.protobuf.message import DecodeError, Message
 
 from proxy.api.services import Method
+from proxy.balance.load import ANSWERED, BROKEN, GIVEN_UP
 from proxy.control.member import Member
 from proxy.core.errors import ProtocolError
 from proxy.core.reactor import Clock
 from proxy.core.reason import Reason
 from proxy.http import grpc
+from proxy.http.attempt import Attempt as HttpAttempt
 from proxy.http.exchange import Exchange
 from proxy.http.grpc import Status
 from proxy.http.head import UNKNOWN, RequestHead, ResponseHead
@@ -146,13 +148,13 @@ class Attempt:
         head.takes_trailers = True
         exchange = self._exchange = Exchange(self, head, self._sent_at)
         exchange.rescue = self
-        exchange.observer = self
+        exchange.observers = (self,)
         self._member.sent()
         self._counts = True
         try:
-            self._member.pool.open(exchange)
+            self._member.pool.open(HttpAttempt(exchange, head))
         except OSError:
-            self._let_go()
+            self._let_go(BROKEN)
             raise
         exchange.request_data(body, True)
 
@@ -234,7 +236,7 @@ class Attempt:
             return
         if reason in _NOT_BEGUN:
             self._call = None
-            self._let_go()
+            self._let_go(BROKEN)
             self._member.failed()
             call.try_again()
         else:
@@ -252,16 +254,16 @@ class Attempt:
     def response_began(self, exchange: Exchange) -> None:
         if self._call is not None:
             self._count_began()
-        self._let_go()
+        self._let_go(ANSWERED)
 
     def exchange_ended(self, exchange: Exchange) -> None:
-        self._let_go()
+        self._let_go(GIVEN_UP if exchange.reason is Reason.CANCELLED else BROKEN)
         self._exchange = None  # it points back here: both are freed by their references
 
-    def _let_go(self) -> None:
+    def _let_go(self, outcome: int) -> None:
         if self._counts:
             self._counts = False
-            self._member.answered(self._sent_at)
+            self._member.answered(self._sent_at, outcome)
 
 
 def _is_grpc(head: ResponseHead) -> bool:

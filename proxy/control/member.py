@@ -117,15 +117,15 @@ class Member:
     # ---- load and counts
 
     def sent(self) -> None:
-        self.load.pending += 1
+        self.load.begin()
         scope = self._channel.scope
         if scope is not None:
             scope.request()
 
-    def answered(self, sent_at: float) -> None:
+    def answered(self, sent_at: float, outcome: int) -> None:
+        """`outcome` as a Load takes it."""
         now = self._channel.reactor.clock()
-        self.load.pending -= 1
-        self.load.observe(now - sent_at, now)
+        self.load.end(now - sent_at, now, outcome)
 
     def count_began(self, http_status: int, sent_at: float) -> None:
         scope = self._channel.scope

@@ -30,6 +30,12 @@ class Wire(Protocol):
     def abort(self, reason: Reason) -> None:
         """Close now; `lost` follows, once, after the current callback."""
 
+    def is_stale(self) -> bool:
+        """Of a connection on which nothing is expected: the kernel has the peer's end, or bytes, that no codec has seen yet.
+
+        False also where it cannot be known (TLS, whose records need not be data).
+        """
+
     def ask_turn(self, target: Steps) -> None:
         """Call `target.step` in a later turn of the loop, when others have had theirs; also if the wire is lost by then.
 

@@ -109,6 +109,17 @@ def unread_of(sock: Any) -> bytes:
     return data
 
 
+def has_anything(sock: socket.socket) -> bool:
+    """The kernel has bytes of the peer, its end, or an error: nothing that is sent now would be answered in order."""
+    try:
+        sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def errno_name(error: BaseException | None) -> str:
     """`ECONNRESET` and the like; empty if there is no error, or one without a number."""
     number = error.errno if isinstance(error, OSError) else None

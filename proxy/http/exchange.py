@@ -1,59 +1,62 @@
-"""Exchange: one request and its response; the only object that both sides share.
+"""Exchange: the client's side of one request: the request as it came, its answer, and the facts about both.
 
-Streams call `request_*` and `response_*`, stages call `attach`, `reply`
-and `cancel`, and it ends exactly once. It forwards and keeps the books; it
-never parses, never writes, never reads a clock that it was not given.
+Server streams call `request_*`; whoever answers calls `response_*`: an Attempt
+at an endpoint (attempt.py), or a stage itself. Stages call `attach`, `reply`
+and `cancel`. It ends exactly once. It forwards and keeps the facts; it never
+parses, never writes, and never reads a clock that it was not given.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from proxy.core.errors import report_fault
 from proxy.core.reactor import Clock as Clock
 from proxy.core.reason import Reason
-from proxy.core.timers import Timer
+from proxy.http.endings import ENDINGS
 from proxy.http.head import TUNNEL, RequestHead, ResponseHead
 from proxy.http.headers import Field
+from proxy.http.held import Held
+from proxy.http.place import Place
 from proxy.http.replies import answer, grpc_trailers, is_grpc
-from proxy.http.stream import OTHER_SIDE_FULL, WAITING, ClientStream, ServerStream, keep
-
-_ANSWERS: Final[dict[Reason, tuple[int, int]]] = {
-    Reason.CONNECT_TIMEOUT: (504, 4),
-    Reason.RESPONSE_TIMEOUT: (504, 4),
-    Reason.OVER_LIMIT: (431, 8),
-    Reason.PEER_TRAILERS_LIMIT: (431, 8),
-    Reason.RESPONSE_HEAD_LIMIT: (502, 8),
-    Reason.TRAILERS_LIMIT: (502, 8),
-    Reason.SHUTDOWN: (503, 14),
-    Reason.PEER_REFUSED: (503, 14),
-    Reason.INTERNAL: (500, 13),
-}
-"""HTTP and gRPC status for a client whose request ends before its response began and whom no rescue answers; else 502 and 14."""
-
+from proxy.http.stream import OTHER_SIDE_FULL, WAITING, ClientStream, ServerStream
 
 _FORWARDED: Final = (Reason.PEER_RESET, Reason.PEER_REFUSED)
 """What an endpoint said about one stream reaches the client as it was said."""
 
 
 class Observer(Protocol):
-    """Built once per target by a stage; told twice per exchange."""
+    """Built once per target by a stage, and put into `Exchange.observers`; told of two events of each exchange."""
 
     def response_began(self, exchange: Exchange) -> None:
-        """The first body bytes, trailers, or the end of a response without a body; at most once.
+        """The first body bytes, trailers, or the end of a response without a body; at most once, at `exchange.answered_at`.
 
-        Where Linkerd stops the latency clock and lets go of an endpoint's load (docs/linkerd/balancing.md, section 3.1).
-        Not said of an exchange that ends without a response.
+        Where Linkerd stops the latency clock (docs/linkerd/balancing.md, section 3.1). Not said of an exchange that ends
+        without a response.
         """
 
     def exchange_ended(self, exchange: Exchange) -> None: ...
 
 
-class ResponseEditor(Protocol):
-    """Built once per route or endpoint by a stage: what changes about a response's head on its way back."""
+class RunningAttempt(Protocol):
+    """What an exchange tells the attempt that runs for it: an Attempt."""
 
-    def edit_response(self, exchange: Exchange, head: ResponseHead) -> None:
-        """Called once, before the head goes to the server stream; not for answers that a stage makes (`reply`)."""
+    def answered(self) -> None:
+        """With `Observer.response_began`, before the observers."""
+
+    def end(self, reason: Reason) -> None:
+        """The exchange has ended. Idempotent."""
+
+
+class ResponseEditor(Protocol):
+    """Built once per route by a stage: what changes about a response's head on its way back."""
+
+    def edit_response(self, exchange: Exchange, head: ResponseHead) -> ResponseHead:
+        """Called once, before the head goes to the server stream; not for answers that a stage makes (`reply`).
+
+        Returns the head that the client gets; never edits the one that it was given.
+        """
 
 
 class Rescue(Protocol):
@@ -62,7 +65,7 @@ class Rescue(Protocol):
     def rescue(self, exchange: Exchange, reason: Reason) -> None:
         """Called when an exchange fails before its response began: reply (or `server.reset`) and return.
 
-        `exchange.context` names what failed; `exchange.client` is gone already. If it does neither, a plain answer is given.
+        `exchange.context()` names what failed; `exchange.client` is gone already. If it does neither, a plain answer is given.
         """
 
 
@@ -74,40 +77,61 @@ class Stage(Protocol):
 
 class Exchange:
     __slots__ = (
-        "server", "client", "request", "response", "request_ended", "response_ended", "reason",
-        "started_at", "sent_at", "observer", "editor", "rescue", "context", "reset_code", "deadline", "has_begun", "trailers",
-        "_held", "_held_trailers", "_is_server_full",
+        "server", "client", "request", "response", "request_ended", "response_ended", "reason", "trailers", "reset_code",
+        "accepted_at", "dispatched_at", "answered_at", "ended_at", "request_bytes", "response_bytes", "is_body_sent", "attempts",
+        "attempt", "route", "backend", "endpoint", "observers", "editor", "rescue", "has_begun",
+        "_clock", "_on_gone", "_held", "_has_left", "_is_server_full",
     )  # fmt: skip
 
-    def __init__(self, server: ServerStream, request: RequestHead, started_at: float) -> None:
+    def __init__(self, server: ServerStream, request: RequestHead, now: float, clock: Clock | None = None) -> None:
+        """`now` is when the request's head was read; without a clock the later times stay at that."""
         self.server = server
         self.client: ClientStream | None = None
         self.request = request
+        """As it came. A stage may put another head here while it reads what the request means (`l5d-orig-proto`, absolute
+        form); the head itself is never edited, so that any number of attempts begin with the same."""
         self.response: ResponseHead | None = None
         self.request_ended = False
         self.response_ended = False
         self.reason: Reason | None = None
         """Why it ended; None while it runs."""
-        self.started_at = started_at
-        self.sent_at = started_at
-        """When it was given to an endpoint: later than `started_at` if it waited in a line."""
-        self.observer: Observer | None = None
-        self.editor: ResponseEditor | None = None
-        self.rescue: Rescue | None = None
-        self.context = ""
-        """What the exchange was given to last, for texts: `endpoint 10.0.0.1:8080`."""
-        self.reset_code = 0
-        """The HTTP/2 error code that the endpoint reset its stream with, when the reason is PEER_RESET or PEER_REFUSED."""
-        self.has_begun = False
-        """`response_began` was told to the observer."""
         self.trailers: list[Field] | None = None
         """The response's, once they have come: where gRPC says how the call went."""
-        self.deadline: Timer | None = None
-        """While a stage wants a response head in time."""
-        self._held: list[bytes] | None = None
-        self._held_trailers: list[Field] | None = None
+        self.reset_code = 0
+        """The HTTP/2 error code that the endpoint reset its stream with, when the reason is PEER_RESET or PEER_REFUSED."""
+        self.accepted_at = now
+        self.dispatched_at = now
+        """When stages could begin to route it: later than `accepted_at` if its destination had to be found out."""
+        self.answered_at = now
+        """When `has_begun` became true."""
+        self.ended_at = now
+        self.request_bytes = 0
+        self.response_bytes = 0
+        """Of the bodies, as they came."""
+        self.is_body_sent = False
+        """Some of the request's body or its trailers has gone to a client stream, and cannot go to another."""
+        self.attempts = 0
+        self.attempt: RunningAttempt | None = None
+        """The one that runs."""
+        self.route: Place | None = None
+        self.backend: Place | None = None
+        self.endpoint: Place | None = None
+        self.observers: tuple[Observer, ...] = ()
+        self.editor: ResponseEditor | None = None
+        self.rescue: Rescue | None = None
+        self.has_begun = False
+        """`response_began` was told to the observers."""
+        self._clock = clock
+        self._on_gone: Callable[[], None] | None = None
+        self._held: Held | None = None
+        self._has_left = False
         self._is_server_full = False
         """The client's side takes no more, which an endpoint that is attached late must hear too."""
+
+    def context(self) -> str:
+        """The names of what the request was given to last, for texts; empty before a route took it."""
+        place = self.endpoint or self.backend or self.route
+        return place.context if place is not None else ""
 
     # ---- the server stream
 
@@ -123,24 +147,44 @@ class Exchange:
 
     def request_data(self, data: bytes, end: bool) -> None:
         self.request_ended = end
+        self.request_bytes += len(data)
         client = self.client
         if client is not None:
+            if data:
+                self.is_body_sent = True
             client.send_data(data, end)
             if end and self.response_ended:
                 self._end(Reason.COMPLETE)  # a tunnel, whose other way ended first
         elif self.reason is None:
-            # At most what one read or one window brought, since reading is paused.
-            if self._held is None:
-                self._held = []
-            keep(self._held, data)
+            # Reading is paused by now.
+            held = self._held
+            if held is None:
+                held = self._held = Held()
+            held.add(data)
 
     def request_trailers(self, fields: list[Field]) -> None:
         self.request_ended = True
         client = self.client
         if client is not None:
+            self.is_body_sent = True
             client.send_trailers(fields)
-        else:
-            self._held_trailers = fields
+        elif self.reason is None:
+            held = self._held
+            if held is None:
+                held = self._held = Held()
+            held.end_with(fields)
+
+    def request_left(self) -> None:
+        """The client of a request that is all here has ended its side of the connection: it has gone, or only says no more.
+
+        An endpoint behind an HTTP/1 connection hears just that, and answers one that only says no more. HTTP/2 cannot say
+        it of a stream: there the client is taken to have gone.
+        """
+        self._has_left = True
+        client = self.client
+        if client is not None and not client.end_sending():
+            self.server.reset(Reason.PEER_CLOSED)
+            self._end(Reason.PEER_CLOSED)
 
     def request_reset(self, reason: Reason) -> None:
         """The client gave up, or broke the rules; its stream is gone already."""
@@ -154,23 +198,19 @@ class Exchange:
             self.server.reset(Reason.BAD_REQUEST)
             self._end(Reason.BAD_REQUEST)
 
-    # ---- the client stream
+    # ---- whoever answers: an attempt, or a stage itself
 
     def response_informational(self, head: ResponseHead) -> None:
         self.server.send_informational(head)
 
     def response_head(self, head: ResponseHead, end: bool) -> None:
         self.response = head
-        deadline = self.deadline
-        if deadline is not None:
-            deadline.cancel()
-            self.deadline = None
         self.response_ended = end
         if head.body_size == TUNNEL:
             self.request_ended = False  # from here on its bytes are the tunnel's
         editor = self.editor
         if editor is not None:
-            editor.edit_response(self, head)
+            head = self.response = editor.edit_response(self, head)
         self.server.send_head(head, end)
         if end:
             self._begin_response()
@@ -178,11 +218,9 @@ class Exchange:
 
     def response_data(self, data: bytes, end: bool) -> None:
         self.response_ended = end
+        self.response_bytes += len(data)
         if not self.has_begun:
-            self.has_begun = True
-            observer = self.observer
-            if observer is not None:
-                observer.response_began(self)
+            self._begin_response()
         self.server.send_data(data, end)
         if end:
             if self.request_ended:
@@ -208,30 +246,45 @@ class Exchange:
 
     # ---- stages
 
-    def attach(self, client: ClientStream) -> None:
-        """Send the request over this stream, and what was held for it. A stream that comes too late is reset."""
+    def attach(self, client: ClientStream, head: RequestHead | None = None) -> None:
+        """Send the request, or `head` in its place, over this stream, and what was held for it.
+
+        A stream that comes too late is reset.
+        """
         if self.reason is not None:
             client.reset(Reason.CANCELLED)
             return
         self.client = client
+        self._on_gone = None
+        if head is None:
+            head = self.request
         if self._is_server_full:
             client.pause_reading(OTHER_SIDE_FULL)
         held = self._held
-        trailers = self._held_trailers
-        if held is None and trailers is None:
-            client.send_head(self.request, self.request_ended)
-            if not self.request_ended:
-                self.server.resume_reading(WAITING)
-            return
-        client.send_head(self.request, False)
-        self._held = self._held_trailers = None
-        if held is not None:
-            last = len(held) - 1
-            for index, data in enumerate(held):
-                client.send_data(data, index == last and self.request_ended and trailers is None)
-        if trailers is not None:
-            client.send_trailers(trailers)
-        self.server.resume_reading(WAITING)
+        if held is None:
+            client.send_head(head, self.request_ended)
+        else:
+            self._held = None
+            self.is_body_sent = True
+            client.send_head(head, False)
+            held.send(client, self.request_ended)
+        if not self.request_ended or held is not None:
+            self.server.resume_reading(WAITING)
+        if self._has_left:
+            self.request_left()
+
+    def detach(self) -> None:
+        """The client stream is gone, and the request is to go to another one."""
+        self.client = None
+        if not self.request_ended:
+            self.server.pause_reading(WAITING)
+
+    def park(self, on_gone: Callable[[], None]) -> None:
+        """It waits for something outside of it; `on_gone` is called if it ends before `attach` or `unpark`."""
+        self._on_gone = on_gone
+
+    def unpark(self) -> None:
+        self._on_gone = None
 
     def reply(self, head: ResponseHead, reason: Reason, closes: bool = False, body: bytes = b"") -> None:
         """Answer from here; `head` carries its content-length. The request, if it still comes, is the server stream's to swallow.
@@ -253,7 +306,7 @@ class Exchange:
     def cancel(self, reason: Reason) -> None:
         self._fail(reason)
 
-    # ---- both sides: backpressure, deadline
+    # ---- both sides: backpressure
 
     # A direction that has ended pauses nobody: its connection may carry another exchange already.
 
@@ -276,16 +329,17 @@ class Exchange:
         if client is not None and not self.response_ended:
             client.resume_reading(OTHER_SIDE_FULL)
 
-    def response_too_late(self) -> None:
-        self.deadline = None
-        self._fail(Reason.RESPONSE_TIMEOUT)
-
     # ---- the end
 
     def _begin_response(self) -> None:
         self.has_begun = True
-        observer = self.observer
-        if observer is not None:
+        clock = self._clock
+        if clock is not None:
+            self.answered_at = clock()
+        attempt = self.attempt
+        if attempt is not None:
+            attempt.answered()
+        for observer in self.observers:
             observer.response_began(self)
 
     def _fail(self, reason: Reason) -> None:
@@ -303,30 +357,35 @@ class Exchange:
         if rescue is not None:
             rescue.rescue(self, reason)
         # Not `if self.reason is None`: mypyc believes the check above for ever. After a rescue, `reply` does nothing.
-        status, code = _ANSWERS.get(reason, (502, 14))
-        self.reply(answer(self.request, status, code, reason.value, False, False), reason)
+        failure = ENDINGS[reason].failure
+        self.reply(answer(self.request, failure.status, failure.grpc_code, reason.value, False, False), reason)
 
     def _end_call(self, reason: Reason) -> None:
         """A gRPC call that is cut off ends with a status that says so: what a reset says is for transports, and reads as
         CANCELLED to most clients (gRPC HTTP/2 mapping, section "Errors")."""
-        code = _ANSWERS.get(reason, (502, 14))[1]
-        self.server.send_trailers(grpc_trailers(code, reason.value))
+        self.server.send_trailers(grpc_trailers(ENDINGS[reason].failure.grpc_code, reason.value))
         self._end(reason)
 
     def _end(self, reason: Reason) -> None:
         if self.reason is not None:
             return
         self.reason = reason
-        deadline = self.deadline
-        if deadline is not None:
-            deadline.cancel()
-            self.deadline = None
+        clock = self._clock
+        if clock is not None:
+            self.ended_at = clock()
         client = self.client
         self.client = None
         if client is not None and reason is not Reason.COMPLETE:
             client.reset(reason)
-        observer = self.observer
-        if observer is not None:
+        attempt = self.attempt
+        if attempt is not None:
+            self.attempt = None  # it points back here: both are freed by their references
+            attempt.end(reason)
+        on_gone = self._on_gone
+        if on_gone is not None:
+            self._on_gone = None
+            on_gone()
+        for observer in self.observers:
             observer.exchange_ended(self)
 
     def __repr__(self) -> str:

@@ -1,8 +1,10 @@
 """RequestHead and ResponseHead: what stages read and edit, in no version's terms.
 
 Framing is a fact for codecs (`body_size`), never a field for stages to
-interpret; hop-by-hop fields do not get this far. A head belongs to one
-exchange: codecs that remember heads hand out copies.
+interpret; hop-by-hop fields do not get this far. Once a codec has handed a
+head to an exchange, nobody edits it or its list of fields: the same head may be
+dispatched twice, and codecs that remember heads may hand out the same one
+again. Whoever wants another head makes one with `with_fields` or `copy`.
 """
 
 from __future__ import annotations
@@ -74,36 +76,48 @@ class RequestHead:
             self.fields = [host if one.kind == HOST else one for one in self.fields]
         self.authority = authority
 
-    def rename(self, authority: bytes) -> None:
-        """Address another authority: Host and a target in absolute-form follow."""
-        self.authority = authority
-        self.target = b""
-        if self.has_host:
-            self.has_host = False
-            self.fields = [one for one in self.fields if one.kind != HOST]
+    def renamed(self, authority: bytes) -> RequestHead:
+        """The same request to another authority: Host and a target in absolute-form follow."""
+        head = self.copy()
+        head.authority = authority
+        head.target = b""
+        if head.has_host:
+            head.has_host = False
+            head.fields = [one for one in head.fields if one.kind != HOST]
+        return head
+
+    def in_origin_form(self) -> RequestHead:
+        """The same request as a server expects it from a client: the authority is in Host alone (RFC 9112 section 3.2.1)."""
+        head = self.copy()
+        head.is_absolute = False
+        head.target = b""
+        return head
 
     def absolute_form(self) -> bytes:
         """The target of a request to a forward proxy; the path `*` is written as none (RFC 9112 section 3.2.4)."""
         return b"%b://%b%b" % (self.scheme, self.authority, b"" if self.path == b"*" else self.path)
 
-    def join_crumbs(self) -> None:
-        """One cookie field, in the place of the first crumb (RFC 9113 section 8.2.3)."""
+    def with_one_cookie(self) -> RequestHead:
+        """The same request with one cookie field, in the place of the first crumb (RFC 9113 section 8.2.3)."""
         crumbs = [one.value for one in self.fields if one.name == b"cookie"]
         joined = Field(b"cookie", b"; ".join(crumbs), PLAIN, False, b"", b"")
         fields: list[Field] = []
+        has_cookie = False
         for one in self.fields:
             if one.name != b"cookie":
                 fields.append(one)
-            elif self.has_crumbs:
-                self.has_crumbs = False
+            elif not has_cookie:
+                has_cookie = True
                 fields.append(joined)
-        self.fields = fields
+        head = self.with_fields(fields)
+        head.has_crumbs = False
+        return head
 
     def copy(self) -> RequestHead:
         return self.with_fields(self.fields.copy())
 
     def with_fields(self, fields: list[Field]) -> RequestHead:
-        """A copy that has these fields; whoever adds or removes Host or fields of the mesh sets `has_host`, `has_l5d`."""
+        """The same request with other fields, a list that is the new head's from now on; whoever adds or removes Host or fields of the mesh sets `has_host`, `has_l5d`."""
         head = RequestHead(self.method, self.scheme, self.authority, self.path, fields, self.body_size)
         head.target = self.target
         head.upgrade = self.upgrade
@@ -144,7 +158,7 @@ class ResponseHead:
         return self.with_fields(self.fields.copy())
 
     def with_fields(self, fields: list[Field]) -> ResponseHead:
-        """A copy that has these fields."""
+        """The same response with other fields; the list is the new head's from now on."""
         head = ResponseHead(self.status, fields, self.body_size)
         head.phrase = self.phrase
         head.upgrade = self.upgrade

@@ -2,7 +2,7 @@
 
 Pure functions on heads. The client's proxy marks a request (`upgrade`) and
 leaves its version as the client spoke it; the app's proxy makes it an HTTP/1
-request again (`take_marks`), if the client's proxy proved to be one of the
+request again (`without_marks`), if the client's proxy proved to be one of the
 mesh. Of responses the codecs take care: an HTTP/2 server stream whose request
 is HTTP/1 marks its response, and an HTTP/2 client never lets the mark through
 (`version_of`).
@@ -41,16 +41,21 @@ def is_carried(request: RequestHead) -> bool:
     return request.has_l5d and any(one.name == NAME and one.value in _FORMS for one in request.fields)
 
 
-def upgrade(request: RequestHead) -> None:
-    """Mark an HTTP/1 request for its way over HTTP/2. A mark that the client brought itself is replaced."""
+def upgrade(request: RequestHead) -> RequestHead:
+    """An HTTP/1 request, marked for its way over HTTP/2. A mark that the client brought itself is replaced."""
+    mark = _MARKS[request.version, request.is_absolute]
     if request.has_l5d:
-        request.fields = [one for one in request.fields if one.name != NAME]
-    request.fields.append(_MARKS[request.version, request.is_absolute])
-    request.has_l5d = True
+        fields = [one for one in request.fields if one.name != NAME]
+        fields.append(mark)
+    else:
+        fields = [*request.fields, mark]
+    head = request.with_fields(fields)
+    head.has_l5d = True
+    return head
 
 
-def take_marks(request: RequestHead, is_meshed: bool) -> None:
-    """Take out what a request may not say in the mesh's name, and believe its version if a proxy of the mesh said it.
+def without_marks(request: RequestHead, is_meshed: bool) -> RequestHead:
+    """The request without what it may not say in the mesh's name, and of the version that a proxy of the mesh said.
 
     The one place that judges these fields on their way to an app: from a client that did not prove its identity none
     passes; `l5d-client-id` is ours to set, whoever sent one; `l5d-orig-proto` counts over HTTP/2, in one of its forms,
@@ -69,14 +74,15 @@ def take_marks(request: RequestHead, is_meshed: bool) -> None:
         elif is_meshed and one.name != CLIENT_ID:
             has_l5d = True
             kept.append(one)
-    request.fields = kept
-    request.has_l5d = has_l5d
+    head = request.with_fields(kept)
+    head.has_l5d = has_l5d
     if mark is not None and count == 1 and is_meshed and request.version == HTTP_2 and not request.wants_tunnel:
-        _believe(request, mark)
+        _believe(head, mark)
+    return head
 
 
 def _believe(request: RequestHead, mark: bytes) -> None:
-    """An unknown form leaves the request HTTP/2."""
+    """`request` is still ours alone. An unknown form leaves it HTTP/2."""
     form = _FORMS.get(mark)
     if form is None:
         return

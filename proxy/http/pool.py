@@ -1,12 +1,13 @@
 """Pool: the client connections to one endpoint, all alike (HTTP/2; for HTTP/1 see h1/pool.py).
 
-Hands out a stream at once and never scans: a connection is in `_ready`
+Chooses a connection at once and never scans: a connection is in `_ready`
 exactly while it can take one more stream, and tells the pool when that
-changes. A connection that cannot be used again is never handed out.
+changes. A connection that cannot be used again is never chosen.
 
-A stream may be handed out on a connection that is still being made: its
-wire gathers, its codec's backpressure bounds what it gathers, and a failed
-connect resets the exchange like any other loss.
+An attempt may be given to a connection that is still being made. Over HTTP/1
+it is attached when the connection stands; over HTTP/2 at once: the wire
+gathers, its codec's backpressure bounds what it gathers, and a failed connect
+ends the attempt like any other loss.
 """
 
 from __future__ import annotations
@@ -15,15 +16,21 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from proxy.core.reason import Reason
-from proxy.http.exchange import Exchange
-from proxy.http.stream import ClientStream
+from proxy.http.attempt import Attempt
 
 _MOST_PATIENCE: Final = 64
 
 
 class ClientConnection(Protocol):
-    def open(self, exchange: Exchange) -> ClientStream:
-        """A new stream for this exchange; it was taken out of `ready` and puts itself back if it has more room."""
+    def open(self, attempt: Attempt) -> None:
+        """Attach the attempt to a new stream; it was taken out of `ready` and puts itself back if it has more room."""
+
+    def is_stale(self) -> bool:
+        """It can be seen that nothing sent here would be answered."""
+
+    @property
+    def keep_alive_s(self) -> float:
+        """How long its peer leaves it open while it is idle, as far as it has said; else 0."""
 
     def close(self) -> None:
         """Finish what runs, take nothing new."""
@@ -41,22 +48,16 @@ class Pool:
         self._ready: dict[ClientConnection, None] = {}
         self._all: set[ClientConnection] = set()
 
-    def open(self, exchange: Exchange) -> None:
-        """Attach the exchange to a stream: the most recently used connection's, or a new one's."""
-        if exchange.reason is not None:
+    def open(self, attempt: Attempt) -> None:
+        """Attach the attempt to a stream: the most recently used connection's, or a new one's."""
+        if attempt.is_over:
             return  # its client went while it waited
-        if self._ready:
+        if self._ready and not attempt.is_fresh:
             connection = self._ready.popitem()[0]
         else:
             connection = self._dial(self)
             self._all.add(connection)
-        exchange.attach(connection.open(exchange))
-
-    def open_fresh(self, exchange: Exchange) -> None:
-        """Attach the exchange to a stream of a connection that nobody has used."""
-        connection = self._dial(self)
-        self._all.add(connection)
-        exchange.attach(connection.open(exchange))
+        connection.open(attempt)
 
     def connect(self) -> None:
         """Dial one more connection, before any exchange needs it."""

@@ -63,3 +63,9 @@ class ServerStream(Stream, Protocol):
 
 class ClientStream(Stream, Protocol):
     def send_head(self, head: RequestHead, end: bool) -> None: ...
+
+    def end_sending(self) -> bool:
+        """The request has been sent, and its client will say no more on its connection: pass that on.
+
+        False if there is no way to say it without giving up the response.
+        """

@@ -122,6 +122,9 @@ class _Refused:
 
     def abort(self, reason: Reason) -> None: ...
 
+    def is_stale(self) -> bool:
+        return True
+
     def ask_turn(self, target: Steps) -> None:
         """Nothing is ever read here; what is left to be told at the end may be told at once."""
         target.step()

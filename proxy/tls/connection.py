@@ -62,8 +62,7 @@ class Session:
         self._reactor = reactor
         self._loop = reactor.loop
         self.meter = meter
-        self.on_lost: Callable[[], None] | None = None
-        """Told after the codec's `lost`: whoever keeps books of connections (Drain)."""
+        self.on_lost: Callable[[], None] | None = None  # called after the codec's `lost`, for Drain
         self.codec: Codec = cast("Codec", None)
         self._on_abandoned: Callable[[], None] | None = on_abandoned
         self._socket: ssl.SSLSocket | None = None
@@ -77,8 +76,8 @@ class Session:
         self._deadline: Timer | None = None
         self._reason = Reason.COMPLETE
         self._errno = ""
-        self._is_marked = self._is_paused = self._is_full = False
-        self._is_ending = self._has_ended = self._has_eof = False
+        self._is_marked = self._is_paused = self._is_ending = self._is_full = False
+        self._has_ended = self._has_eof = False
 
     # ---- of the handshake
 
@@ -167,6 +166,9 @@ class Session:
                 self._linger(reason)
             else:
                 self._close(reason)
+
+    def is_stale(self) -> bool:
+        return self._state != _OPEN or self._has_eof
 
     def ask_turn(self, target: Steps) -> None:
         self._reactor.turns.ask(Guarded(target, self.abort))

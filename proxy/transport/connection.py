@@ -16,7 +16,7 @@ from typing import Any, Final
 from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.codec import CLOSED, Codec, Wire
-from proxy.core.dial import Connecting, DialOptions, errno_name, reset_on_close, unread_of
+from proxy.core.dial import Connecting, DialOptions, errno_name, has_anything, reset_on_close, unread_of
 from proxy.core.errors import report_fault
 from proxy.core.meter import Meter
 from proxy.core.reactor import Reactor
@@ -53,13 +53,10 @@ class PlainConnection:
         self._on_failed: Callable[[str], None] | None = None
         self._deadline: Timer | None = None
         self._output: list[bytes] = []
-        self._missed: list[bytes] = []
-        """Came while reading was paused; empty bytes stand for the end."""
-        self._reason: Reason | None = None
-        """Set once the connection is gone, or is to be."""
+        self._missed: list[bytes] = []  # came while reading was paused; empty bytes stand for the end
+        self._reason: Reason | None = None  # set once the connection is gone, or is to be
         self._errno = ""
-        self._is_marked = self._is_ending = False
-        self._is_full = self._is_paused = False
+        self._is_marked = self._is_full = self._is_paused = self._is_ending = False
         self._has_eof = self._is_open = self._is_lost = False
         self.codec = make_codec(self)
 
@@ -182,6 +179,9 @@ class PlainConnection:
             reset_on_close(sock)
         transport.abort()
 
+    def is_stale(self) -> bool:
+        return self._sock is None or not self.is_idle_reader() or has_anything(self._sock)
+
     def ask_turn(self, target: Steps) -> None:
         self.reactor.turns.ask(Guarded(target, self.abort))
 
@@ -212,11 +212,11 @@ class PlainConnection:
                 self._end_now(transport)
 
     def _end_now(self, transport: Transport) -> None:
-        if self._has_eof:
-            self._reason = Reason.COMPLETE
-            transport.close()
-        else:
+        if not self._has_eof:
             transport.write_eof()
+            return
+        self._reason = Reason.COMPLETE
+        transport.close()
 
     # ---- of a splice
 

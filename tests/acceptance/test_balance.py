@@ -148,7 +148,7 @@ class OneAtATime:
         self.resolution: Watch[Resolution[str]] = Watch(Resolution())
         self.made: list[Endpoint] = []
         self.called: list[Addr] = []
-        self.balancer: Balancer[Endpoint, str] = Balancer(
+        self.balancer: Balancer[Endpoint, str, Any] = Balancer(
             self, self.resolution, self._make, Ticking().reactor, LineLimits(10, 1.0)
         )
 
@@ -164,7 +164,7 @@ class OneAtATime:
         raise AssertionError(f"{waiter} failed")
 
     def selected(self) -> Endpoint | None:
-        return self.balancer.p2c.pick(0.0)
+        return self.balancer.ready.pick(0.0)
 
 
 @pytest.mark.acceptance("P2C-04")
@@ -195,4 +195,4 @@ def test_readiness_of_a_pool() -> None:
 def test_a_zero_after_one_decay_period_leaves_its_share(value: float) -> None:
     load = PeakEwma(value, 10.0, 0.0)
     load.observe(0.0, 10.0)
-    assert load.load(10.0) == pytest.approx(value * exp(-1.0))
+    assert load.weight(10.0) == pytest.approx(value * exp(-1.0))

@@ -19,7 +19,7 @@ class Story:
         self.client = FakeClient()
         self.server = FakeServer()
         self.exchange = Exchange(self.server, request_head(), 0.0)
-        self.exchange.observer = observer
+        self.exchange.observers = (observer,)
         self.exchange.request_head(FakeStage(lambda exchange: exchange.attach(self.client)), True)
 
 

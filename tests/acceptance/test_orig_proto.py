@@ -160,6 +160,13 @@ def test_a_reset_of_the_peer_is_a_502_for_http_1(is_balanced: bool) -> None:
     run(story)
 
 
+class Named:
+    """A Place."""
+
+    def __init__(self, context: str) -> None:
+        self.context = context
+
+
 @pytest.mark.acceptance("ORIG-08", "ORIG-09")
 @pytest.mark.parametrize("context", ["", "endpoint 10.0.0.1:80", "logical web:80: endpoint 10.0.0.1:80"])
 def test_a_reset_is_found_under_whatever_it_happened_in(context: str) -> None:
@@ -170,7 +177,7 @@ def test_a_reset_is_found_under_whatever_it_happened_in(context: str) -> None:
         server = FakeServer()
         exchange = Exchange(server, request_head(), 0.0)
         exchange.rescue = Rescue(Registry(lambda: 0.0), False)
-        exchange.context = context
+        exchange.endpoint = Named(context)
         exchange.reset_code = code
         exchange.response_reset(reason)
         assert server.head is not None and server.head.status == 502

@@ -47,7 +47,7 @@ class Story:
         self.resolution: Watch[Resolution[str]] = Watch(Resolution(), self._cancel)
         self._are_ready = are_ready
         reactor = Reactor(None, Flusher(lambda flush: flush()), self.wheel, lambda: self.now)
-        self.balancer: Balancer[Endpoint, str] = Balancer(
+        self.balancer: Balancer[Endpoint, str, Any] = Balancer(
             self, self.resolution, self._make, reactor, LineLimits(10, 1.0)
         )
 
@@ -88,9 +88,9 @@ def test_equal_metadata_keeps_the_endpoint_and_its_load() -> None:
     assert [one.meta for one in story.made] == ["a", "b", "changed", "c"] and not first.is_closed
     story.resolution.set(remove(story.resolution.value, [A, C]))
     assert story.living() == {(B, "changed")} and first.is_closed
-    assert story.balancer.p2c.pick(0.0) is story.made[2]
+    assert story.balancer.ready.pick(0.0) is story.made[2]
     story.resolution.set(Resolution(ABSENT))
-    assert story.living() == set() and story.balancer.p2c.pick(0.0) is None
+    assert story.living() == set() and story.balancer.ready.pick(0.0) is None
 
 
 @pytest.mark.acceptance("QUEUE-03")
@@ -101,20 +101,20 @@ def test_updates_apply_while_one_waits_and_while_idle() -> None:
     assert story.dispatched == [(A, "waits")]
     story.resolution.set(reset({B: "b"}))
     assert story.living() == {(B, "b")}
-    picked = story.balancer.p2c.pick(0.0)
+    picked = story.balancer.ready.pick(0.0)
     assert picked is not None and picked.addr == B
 
 
 def test_only_ready_endpoints_are_picked() -> None:
     story = Story(are_ready=False)
     story.resolution.set(reset({A: "a", B: "b"}))
-    assert story.balancer.p2c.pick(0.0) is None and story.balancer.is_ready
+    assert story.balancer.ready.pick(0.0) is None and story.balancer.is_ready
     one, other = story.made
     story.balancer.became_ready(other)
-    assert all(story.balancer.p2c.pick(0.0) is other for _ in range(10))
+    assert all(story.balancer.ready.pick(0.0) is other for _ in range(10))
     story.balancer.became_ready(one)
     story.balancer.became_pending(other)
-    assert all(story.balancer.p2c.pick(0.0) is one for _ in range(10))
+    assert all(story.balancer.ready.pick(0.0) is one for _ in range(10))
 
 
 def test_a_refused_resolution_fails_those_who_wait_and_all_who_come() -> None:

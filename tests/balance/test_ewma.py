@@ -11,46 +11,46 @@ from proxy.balance.ewma import PeakEwma
 
 def test_worked_example() -> None:
     load = PeakEwma(0.020, 1.0, 0.0)
-    assert load.load(0.0) == pytest.approx(0.020)
+    assert load.weight(0.0) == pytest.approx(0.020)
     load.pending += 1
-    assert load.load(0.1) == pytest.approx(2 * 0.020 * exp(-0.1))
-    assert load.load(0.1) > 0.020
+    assert load.weight(0.1) == pytest.approx(2 * 0.020 * exp(-0.1))
+    assert load.weight(0.1) > 0.020
     load.pending += 1
     load.pending -= 1
     load.observe(0.200, 0.2)
-    assert load.load(0.2) == pytest.approx(0.400)
+    assert load.weight(0.2) == pytest.approx(0.400)
     load.pending -= 1
     load.observe(0.200, 0.3)
-    assert load.load(0.3) == pytest.approx(0.200)
-    assert load.load(1.3) < 0.100
+    assert load.weight(0.3) == pytest.approx(0.200)
+    assert load.weight(1.3) < 0.100
 
 
 def test_a_slow_answer_counts_at_once_and_fast_ones_slowly() -> None:
     load = PeakEwma(0.030, 10.0, 0.0)
     load.observe(1.0, 0.0)
-    assert load.load(0.0) == 1.0
+    assert load.weight(0.0) == 1.0
     load.observe(0.0, 10.0)
-    assert load.load(10.0) == pytest.approx(exp(-1.0))
-    load.observe(load.load(10.0), 20.0)
-    assert load.load(20.0) == pytest.approx(exp(-1.0)), "an equal sample changes nothing"
+    assert load.weight(10.0) == pytest.approx(exp(-1.0))
+    load.observe(load.weight(10.0), 20.0)
+    assert load.weight(20.0) == pytest.approx(exp(-1.0)), "an equal sample changes nothing"
 
 
 def test_looking_decays_and_stores() -> None:
     looked, unlooked = PeakEwma(0.1, 1.0, 0.0), PeakEwma(0.1, 1.0, 0.0)
     for now in (0.25, 0.5, 0.75):
-        looked.load(now)
-    assert looked.load(1.0) == pytest.approx(unlooked.load(1.0)) == pytest.approx(0.1 * exp(-1.0))
+        looked.weight(now)
+    assert looked.weight(1.0) == pytest.approx(unlooked.weight(1.0)) == pytest.approx(0.1 * exp(-1.0))
     # A clock that was read earlier than the last update neither grows nor shrinks anything.
-    assert looked.load(0.5) == pytest.approx(0.1 * exp(-1.0))
+    assert looked.weight(0.5) == pytest.approx(0.1 * exp(-1.0))
 
 
 def test_the_first_estimate_is_a_millisecond_at_least() -> None:
-    assert PeakEwma(0.0, 1.0, 0.0).load(0.0) == 0.001
+    assert PeakEwma(0.0, 1.0, 0.0).weight(0.0) == 0.001
 
 
 def test_a_decay_of_less_than_a_millisecond_is_one() -> None:
     for decay_s in (0.0, 0.0001):
         load = PeakEwma(1.0, decay_s, 0.0)
-        assert load.load(0.001) == pytest.approx(exp(-1.0))
+        assert load.weight(0.001) == pytest.approx(exp(-1.0))
         load.observe(0.0, 5.0)
-        assert load.load(5.0) == pytest.approx(0.0)
+        assert load.weight(5.0) == pytest.approx(0.0)

@@ -15,6 +15,7 @@ import pytest
 from proxy.balance.ewma import PeakEwma
 from proxy.balance.p2c import P2c
 from proxy.core.timers import Wheel
+from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.h1.client import H1Client
 from proxy.http.h1.pool import H1Pool
@@ -51,7 +52,7 @@ class ToPool:
         self._pool = pool
 
     def dispatch(self, exchange: Exchange) -> None:
-        self._pool.open(exchange)
+        self._pool.open(Attempt(exchange, exchange.request))
 
 
 class Ids:

@@ -98,7 +98,7 @@ def test_ten_thousand_endpoints_in_one_message() -> None:
             return made[-1]
 
         resolution: Any = found.watch
-        balancer: Balancer[One, EndpointMeta] = Balancer(
+        balancer: Balancer[One, EndpointMeta, Any] = Balancer(
             Nobody(), resolution, make, ticking.reactor, LineLimits(10, 1.0)
         )
         data = update(0, COUNT).SerializeToString()
@@ -110,7 +110,7 @@ def test_ten_thousand_endpoints_in_one_message() -> None:
         found.receive(removal(0, 5000), False)
         found.receive(update(0, 10), False)
         assert found.watch.value == Resolution(), "the first has only begun to be read"
-        await until(lambda: len(balancer) == COUNT - 4990 and len(balancer.p2c) == COUNT - 4990)
+        await until(lambda: len(balancer) == COUNT - 4990 and len(balancer.ready) == COUNT - 4990)
         await until(lambda: sum(one.is_closed for one in made) == len(made) - (COUNT - 4990))
         watch.stop()
         gc.enable()

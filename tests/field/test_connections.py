@@ -171,6 +171,11 @@ def test_an_answer_that_takes_minutes_reaches_its_client(stage: Stage, half_clos
     client.send(get().replace(b"HTTP/1.1", b"HTTP/" + version))
     if half_closes:
         client.half_close()
+    if half_closes and stage.is_pair:
+        # A stream of HTTP/2 cannot say that its client only says no more: the client is taken to have left.
+        assert client.rest() == b""
+        may_answer.set()
+        return
     until(lambda: b"\r\n\r\n" in app.saw, "the request reaches the app")
     sleep(0.02)
     stage.topology.pass_time(130)

@@ -27,6 +27,7 @@ from tests.fuzz.ends import Endpoints, Front, FuzzWire, has_ended_once
 from tests.fuzz.mutate import Shape, reframed
 from tests.fuzz.target import Target
 from tests.kit import Clock, undated
+from tests.kit.attempts import ToPoolAgain
 
 
 class Outcome(NamedTuple):
@@ -96,7 +97,7 @@ def play_h1_client(pieces: list[bytes]) -> Outcome:
     data = b"".join(pieces)
     method = _H1_ASKED[(data[0] if data else 0) % len(_H1_ASKED)]
     front = Front(asked(method))
-    pool.open(front.exchange)
+    ToPoolAgain(pool).send(front.exchange)
     client: Any = front.exchange.client
     wire.codec = client
     wire.take()
@@ -147,7 +148,7 @@ def play_h2_client(pieces: list[bytes]) -> Outcome:
     fronts = [Front(RequestHead(method, b"http", b"a", b"/", [], size)) for method, size in _H2_ASKED]
     for front, (_, size) in zip(fronts, _H2_ASKED, strict=True):
         front.exchange.request_ended = not size
-        pool.open(front.exchange)
+        ToPoolAgain(pool).send(front.exchange)
     ((wire, client),) = clients
     client.feed(frame.settings([]))
     is_whole = feed(client, wire, pieces)

@@ -21,8 +21,11 @@ class Endpoint(FakeClient):
         super().__init__()
         self.exchange = exchange
         self.observer = FakeObserver()
-        exchange.observer = self.observer
+        exchange.observers = (self.observer,)
         self.is_tunnel = False
+
+    def end_sending(self) -> bool:
+        return True
 
     def send_head(self, head: RequestHead, end: bool) -> None:
         super().send_head(head, end)
@@ -89,7 +92,7 @@ class Front(FakeServer):
         super().__init__()
         self.exchange = Exchange(self, head, 100.0)
         self.observer = FakeObserver()
-        self.exchange.observer = self.observer
+        self.exchange.observers = (self.observer,)
 
     def told(self) -> Told:
         head = self.head

@@ -34,6 +34,7 @@ from tests.fuzz.choices import SEEDS, Choices, decisions
 from tests.fuzz.ends import Front, FuzzWire
 from tests.fuzz.target import Target
 from tests.kit import Clock
+from tests.kit.attempts import ToPoolAgain
 
 SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: public\r\n\r\n"
 
@@ -140,11 +141,11 @@ class Judging:
     def dispatch(self, exchange: Exchange) -> None:
         request = exchange.request
         if request.has_l5d:
-            orig_proto.take_marks(request, self._is_meshed)
+            request = exchange.request = orig_proto.without_marks(request, self._is_meshed)
         target = request.authority if request.method == b"CONNECT" else request.path
         self.judged.append(Request(request.method, host_of(request.authority), without_fragment(target)))
         self.asked.append(exchange)
-        (self._http2 if request.version == HTTP_2 else self._http1).open(exchange)
+        ToPoolAgain(self._http2 if request.version == HTTP_2 else self._http1).send(exchange)
 
 
 # ---- what apps read
@@ -438,7 +439,7 @@ def run_responses(data: bytes) -> None:
     method = choices.of((b"GET", b"HEAD", b"POST"))
     first = Front(RequestHead(method, b"http", b"a", b"/", [], 0))
     first.exchange.request_ended = True
-    pool.open(first.exchange)
+    ToPoolAgain(pool).send(first.exchange)
     status = choices.of(STATUSES)
     lines = choices.some([*(b"Transfer-Encoding: " + one for one in CODINGS), *LINES], 3)
     space = choices.of((b"", b"", b" "))
@@ -452,7 +453,7 @@ def run_responses(data: bytes) -> None:
             client.feed(part)
     second = Front(RequestHead(b"GET", b"http", b"a", b"/second", [], 0))
     second.exchange.request_ended = True
-    pool.open(second.exchange)
+    ToPoolAgain(pool).send(second.exchange)
     for wire in wires:
         codec: Any = wire.codec
         if wire.aborted is None and len(wires) == 2 and wire is wires[0]:

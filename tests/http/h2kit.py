@@ -17,6 +17,7 @@ from proxy.http.head import RequestHead, ResponseHead
 from proxy.http.headers import Field, field
 from proxy.http.pool import Pool
 from tests.kit import Clock, ListWire
+from tests.kit.attempts import ToPoolAgain
 
 GET = [(b":method", b"GET"), (b":scheme", b"http"), (b":authority", b"svc"), (b":path", b"/x")]
 POST = [(b":method", b"POST"), *GET[1:]]
@@ -58,6 +59,9 @@ class Sink:
         self.trailers: list[Field] | None = None
         self.reset_for: Reason | None = None
         self.pauses = 0
+
+    def end_sending(self) -> bool:
+        return True
 
     def send_head(self, head: RequestHead, end: bool) -> None:
         self.head = head
@@ -181,7 +185,7 @@ class Server:
     def open(self, head: RequestHead, end: bool = True) -> Front:
         front = Front(head)
         front.exchange.request_ended = end
-        self.pool.open(front.exchange)
+        ToPoolAgain(self.pool).send(front.exchange)
         return front
 
     def send(self, data: bytes) -> list[Frame]:

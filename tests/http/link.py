@@ -47,7 +47,8 @@ class Link:
         return codec
 
     def _observe(self, exchange: Exchange) -> None:
-        observer = exchange.observer = FakeObserver()
+        observer = FakeObserver()
+        exchange.observers = (observer,)
         self.observers.append(observer)
 
     @property

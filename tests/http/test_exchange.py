@@ -6,6 +6,7 @@ import pytest
 
 from proxy.core.reason import Reason
 from proxy.core.timers import Wheel
+from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.head import TUNNEL, UNKNOWN
 from proxy.http.headers import field
@@ -16,7 +17,7 @@ from tests.kit.streams import FakeClient, FakeObserver, FakeServer, FakeStage, r
 def begun(has_body: bool = False) -> tuple[Exchange, FakeServer, FakeClient, FakeObserver]:
     server, client, observer = FakeServer(), FakeClient(), FakeObserver()
     exchange = Exchange(server, request_head(b"POST", UNKNOWN if has_body else 0), 0.0)
-    exchange.observer = observer
+    exchange.observers = (observer,)
     exchange.request_head(FakeStage(lambda one: one.attach(client)), not has_body)
     return exchange, server, client, observer
 
@@ -54,7 +55,7 @@ def test_it_ends_once_whatever_comes_after(has_response: bool) -> None:
     exchange.response_reset(Reason.PEER_RESET)
     exchange.request_reset(Reason.PEER_RESET)
     exchange.request_refused(400, "late")
-    exchange.response_too_late()
+    exchange.cancel(Reason.RESPONSE_TIMEOUT)
     exchange.reply(response_head(200, 0), Reason.COMPLETE)
     assert observer.told == told == ["PEER_CLOSED"] and len(client.reset_by) == 1
     assert not server.reset_by and exchange.reason is Reason.PEER_CLOSED
@@ -149,14 +150,17 @@ def test_a_deadline_is_dropped_by_the_head_and_by_the_end() -> None:
     wheel = Wheel(0.1, 0.0)
     for is_answered in (True, False):
         exchange, server, _, _ = begun()
-        timer = exchange.deadline = wheel.arm(exchange.response_too_late, 5)
+        attempt = Attempt(exchange, exchange.request)
+        attempt.answer_within(wheel, 5)
+        timer = attempt.deadline
+        assert timer is not None and timer.is_armed
         if is_answered:
-            exchange.response_head(response_head(), False)
+            attempt.response_head(response_head(), False)
         else:
             exchange.cancel(Reason.CANCELLED)
-        assert exchange.deadline is None and not timer.is_armed
+        assert attempt.deadline is None and not timer.is_armed
     exchange, server, _, _ = begun()
-    exchange.deadline = wheel.after(1.0, exchange.response_too_late)
+    Attempt(exchange, exchange.request).answer_within(wheel, wheel.ticks(1.0))
     wheel.advance(2.0)
     assert server.head is not None and server.head.status == 504
 

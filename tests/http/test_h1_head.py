@@ -7,6 +7,7 @@ import pytest
 from proxy.core import limits
 from proxy.core.errors import ProtocolError
 from proxy.http import headers
+from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.h1 import block
 from proxy.http.h1 import head as h1
@@ -223,7 +224,7 @@ def test_targets(target: bytes, is_absolute: bool, authority: bytes, path: bytes
 
 def test_a_head_that_is_renamed_addresses_another() -> None:
     head = request(b"GET http://b/x HTTP/1.1\r\nX: y\r\nHost: a")
-    head.rename(b"c:81")
+    head = head.renamed(b"c:81")
     assert h1.write_request(head) == b"GET http://c:81/x HTTP/1.1\r\nHost: c:81\r\nX: y\r\n\r\n"
     copy = head.copy()
     names = [name for name in dir(head) if not name.startswith("_") and not callable(getattr(head, name))]
@@ -272,7 +273,10 @@ def test_a_cookie_in_crumbs_is_one_field_over_http1() -> None:
     head.has_crumbs = True
     pair = Pair()
     client = pair.dial(pair.pool)
-    client.open(Exchange(FakeServer(), head, 0.0)).send_head(head, True)
+    exchange = Exchange(FakeServer(), head, 0.0)
+    exchange.request_ended = True
+    client.open(Attempt(exchange, head))
+    assert len(crumbs) == 3, "the head itself stays as it was"
     assert pair.wires[0].take() == b"GET / HTTP/1.1\r\nHost: svc\r\ncookie: a=1; b=2\r\nx: y\r\n\r\n"
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from proxy.core.reason import Reason
+from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.h1.client import H1Client
 from proxy.http.h1.server import H1Server
@@ -35,6 +36,7 @@ class StrictPair(Pair):
         self.wire.codec = self.server
         self.observers: list[FakeObserver] = []
         self.stage.edit = self.edit
+        self.stage.answer_within_s = 5.0
 
     def dial(self, pool: Pool) -> H1Client:
         wire = StrictWire()
@@ -47,8 +49,7 @@ class StrictPair(Pair):
     def edit(self, exchange: Exchange) -> None:
         observer = FakeObserver()
         self.observers.append(observer)
-        exchange.observer = observer
-        exchange.deadline = self.wheel.after(5.0, exchange.response_too_late)
+        exchange.observers = (observer,)
 
 
 GET_A = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -111,7 +112,7 @@ class Machine(RuleBasedStateMachine):
     def busy(self) -> ListWire | None:
         """Of the app that has a request."""
         for wire, client in zip(self.pair.wires, self.pair.clients, strict=True):
-            if client._exchange is not None:
+            if client._attempt is not None:
                 return wire
         return None
 
@@ -194,13 +195,14 @@ class Machine(RuleBasedStateMachine):
             ends = [told for told in observer.told if told != "began"]
             assert len(ends) <= 1 and observer.told.count("began") <= 1
             assert (exchange.reason is not None) == bool(ends)
-            assert exchange.reason is None or exchange.deadline is None
+            attempt = exchange.attempt
+            assert exchange.reason is None or (isinstance(attempt, Attempt) and attempt.deadline is None)
         running = [one for one in self.pair.stage.exchanges if one.reason is None]
         assert len(running) <= 1, "HTTP/1 carries one exchange at a time"
         idle = [client for line in self.pair.pool._lines.values() for client in line.ready]
         assert len(idle) == self.pair.pool._idle
         for client in idle:
-            assert isinstance(client, H1Client) and client._exchange is None and client._state == 0
+            assert isinstance(client, H1Client) and client._attempt is None and client._state == 1
 
     def teardown(self) -> None:
         self.finish()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.reason import Reason
+from proxy.http.attempt import Attempt
 from tests.kit import splits, undated
 from tests.kit.http1 import Pair
 
@@ -200,8 +201,9 @@ def test_until_close_body_becomes_chunked() -> None:
 def test_no_response_in_time_is_a_504() -> None:
     pair = Pair()
     pair.server.feed(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-    exchange = pair.stage.exchanges[0]
-    exchange.deadline = pair.wheel.after(1.0, exchange.response_too_late)
+    attempt = pair.stage.exchanges[0].attempt
+    assert isinstance(attempt, Attempt)
+    attempt.answer_within(pair.wheel, pair.wheel.ticks(1.0))
     pair.advance(0.9)
     assert not pair.wire.written
     pair.advance(0.4)

@@ -15,6 +15,7 @@ from proxy.http.head import RequestHead
 from proxy.http.pool import Pool
 from tests.http.h2kit import Front, Sinks, ok
 from tests.kit import Clock, ListWire
+from tests.kit.attempts import ToPoolAgain
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -89,7 +90,7 @@ class Dialled:
         self.pool = Pool(lambda pool: H1Client(self.wire, pool))
         self.front = Front(RequestHead(method, b"http", b"svc", b"/x", [], 0))
         self.front.exchange.request_ended = True
-        self.pool.open(self.front.exchange)
+        ToPoolAgain(self.pool).send(self.front.exchange)
         found = self.front.upstream
         assert isinstance(found, H1Client)
         self.client = found

@@ -334,7 +334,8 @@ def test_numbers_run_out() -> None:
 
 def test_goaway_from_the_server() -> None:
     server = Server()
-    fronts = [server.request(), server.request(b"POST", end=False), server.request()]
+    fronts = [server.request(), *(server.request(b"POST", end=False) for _ in range(2)), server.request()]
+    fronts[1].exchange.request_data(b"some", False)
     first, wire = server.client, server.wire
     server.take()
     first.feed(frame.goaway(LAST, 0))
@@ -342,11 +343,12 @@ def test_goaway_from_the_server() -> None:
     server.request()
     assert server.dialled == 2, "never a new exchange after GOAWAY"
     first.feed(frame.goaway(1, 0))
-    assert [front.status for front in fronts] == [0, 503, 0]
-    assert fronts[1].exchange.reason is Reason.PEER_REFUSED, "its body may be gone"
+    assert [front.status for front in fronts] == [0, 503, 0, 0]
+    assert fronts[1].exchange.reason is Reason.PEER_REFUSED, "some of its body is gone"
     server.send(frame.settings([]) + frame.SETTINGS_ACK)
-    server.head(3)
-    assert fronts[2].status == 200, "without a body it goes once more"
+    for number, front in ((3, fronts[2]), (5, fronts[3])):
+        server.head(number)
+        assert front.status == 200, "nothing but its head was sent: it goes once more"
     first.feed(frame.header_frames(1, server.encoder.encode([(b":status", b"200")]), True))
     assert fronts[0].status == 200 and wire.has_ended
     assert goaway_code(frames(wire.take())) == 0

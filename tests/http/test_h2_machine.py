@@ -26,6 +26,7 @@ from proxy.http.h2.settings import H2Settings
 from proxy.http.pool import Pool
 from tests.http.h2kit import POST
 from tests.kit import Clock, ListWire
+from tests.kit.attempts import ToPoolAgain
 from tests.kit.examples import examples
 
 
@@ -36,7 +37,7 @@ class Attach:
 
     def dispatch(self, exchange: Exchange) -> None:
         self.exchanges[exchange.request.path] = exchange
-        self.pool.open(exchange)
+        ToPoolAgain(self.pool).send(exchange)
 
 
 class Call:

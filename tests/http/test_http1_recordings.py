@@ -29,15 +29,12 @@ class Mesh:
     """What the stages around the codecs do about the mesh's own names."""
 
     def edit(self, exchange: Exchange) -> None:
-        request = exchange.request
-        if request.has_l5d:
-            request.fields = [one for one in request.fields if one.name not in (b"l5d-client-id", b"l5d-orig-proto")]
-        request.fields.append(field(b"l5d-client-id", CLIENT))
+        kept = [one for one in exchange.request.fields if one.name not in (b"l5d-client-id", b"l5d-orig-proto")]
+        exchange.request = exchange.request.with_fields([*kept, field(b"l5d-client-id", CLIENT)])
         exchange.editor = self
 
-    def edit_response(self, exchange: Exchange, head: ResponseHead) -> None:
-        if head.has_l5d:
-            head.fields = [one for one in head.fields if not one.name.startswith(b"l5d-proxy-")]
+    def edit_response(self, exchange: Exchange, head: ResponseHead) -> ResponseHead:
+        return head.with_fields([one for one in head.fields if not one.name.startswith(b"l5d-proxy-")])
 
 
 def play(parts: list[bytes]) -> tuple[dict[str, Any], Pair]:

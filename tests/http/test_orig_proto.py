@@ -36,11 +36,11 @@ def test_there_and_back(version: int, is_absolute: bool, mark: bytes) -> None:
     head = request(version)
     head.is_absolute = is_absolute
     assert orig_proto.is_carriable(head) and not orig_proto.is_carried(head)
-    orig_proto.upgrade(head)
+    head = orig_proto.upgrade(head)
     assert marks(head) == [mark] and head.version == version and orig_proto.is_carried(head)
     head.version = HTTP_2  # as it arrives
     head.is_absolute = False
-    orig_proto.take_marks(head, is_meshed=True)
+    head = orig_proto.without_marks(head, is_meshed=True)
     assert (head.version, head.is_absolute, marks(head), head.has_l5d) == (version, is_absolute, [], False)
     assert head.is_lonely is (version == HTTP_1_0)
     if is_absolute:
@@ -51,9 +51,9 @@ def test_a_server_wide_options_in_absolute_form_has_no_path() -> None:
     head = RequestHead(b"OPTIONS", b"http", b"svc", b"*", [field(orig_proto.NAME, b"HTTP/1.1; absolute-form")], 0)
     head.version = HTTP_2
     head.has_l5d = True
-    orig_proto.take_marks(head, is_meshed=True)
+    head = orig_proto.without_marks(head, is_meshed=True)
     assert write_request(head).startswith(b"OPTIONS http://svc HTTP/1.1\r\n")
-    head.rename(b"other")
+    head = head.renamed(b"other")
     assert write_request(head).startswith(b"OPTIONS http://other HTTP/1.1\r\n")
 
 
@@ -66,9 +66,9 @@ def test_cookies_of_a_carried_request_stay_apart_as_their_client_wrote_them() ->
     ):
         client.head(number, [*GET, (orig_proto.NAME, b"HTTP/1.1"), *lines, *cookies])
         head = client.stage.exchanges[-1].request
-        orig_proto.take_marks(head, is_meshed=True)
+        head = orig_proto.without_marks(head, is_meshed=True)
         if head.has_crumbs:
-            head.join_crumbs()
+            head = head.with_one_cookie()
         assert write_request(head).endswith(written)
 
 
@@ -76,7 +76,7 @@ def test_a_mark_of_the_clients_own_is_replaced() -> None:
     head = request()
     head.fields.append(field(orig_proto.NAME, b"HTTP/1.0"))
     head.has_l5d = True
-    orig_proto.upgrade(head)
+    head = orig_proto.upgrade(head)
     assert marks(head) == [b"HTTP/1.1"]
 
 
@@ -96,7 +96,7 @@ def test_an_unknown_version_stays_http_2(value: bytes) -> None:
     head = request(HTTP_2)
     head.fields.append(field(orig_proto.NAME, value))
     head.has_l5d = True
-    orig_proto.take_marks(head, is_meshed=True)
+    head = orig_proto.without_marks(head, is_meshed=True)
     assert head.version == HTTP_2 and not marks(head)
 
 
@@ -104,12 +104,12 @@ def test_other_mesh_fields_stay_and_of_plain_http_1_no_mark_is_believed() -> Non
     head = request(HTTP_2)
     head.fields += [field(b"l5d-dst-canonical", b"a:80"), field(orig_proto.NAME, b"HTTP/1.1")]
     head.has_l5d = True
-    orig_proto.take_marks(head, is_meshed=True)
+    head = orig_proto.without_marks(head, is_meshed=True)
     assert head.has_l5d and [one.name for one in head.fields] == [b"x-a", b"l5d-dst-canonical"]
     head = request(HTTP_1_1)
     head.fields.append(field(orig_proto.NAME, b"HTTP/1.0"))
     head.has_l5d = True
-    orig_proto.take_marks(head, is_meshed=True)
+    head = orig_proto.without_marks(head, is_meshed=True)
     assert not marks(head) and head.version == HTTP_1_1
 
 
@@ -120,7 +120,7 @@ class Downgrading:
         self._next = client.stage
 
     def dispatch(self, exchange: Exchange) -> None:
-        orig_proto.take_marks(exchange.request, is_meshed=True)
+        exchange.request = orig_proto.without_marks(exchange.request, is_meshed=True)
         self._next.dispatch(exchange)
 
 

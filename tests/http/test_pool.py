@@ -6,6 +6,7 @@ import pytest
 
 from proxy.core.reason import Reason
 from proxy.core.timers import Wheel
+from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.h1.client import H1Client
 from proxy.http.h1.pool import H1Pool
@@ -62,7 +63,7 @@ class Dials:
     def open(self) -> Exchange:
         exchange = Exchange(FakeServer(), request_head(), 0.0)
         exchange.request_ended = True
-        self.pool.open(exchange)
+        self.pool.open(Attempt(exchange, exchange.request))
         return exchange
 
     def answer(self, index: int) -> None:
@@ -130,7 +131,7 @@ def test_an_exchange_that_ended_while_it_waited_dials_nothing() -> None:
     for dials in (Dials(), Dials()):
         exchange = Exchange(FakeServer(), request_head(), 0.0)
         exchange.request_reset(Reason.PEER_CLOSED)
-        dials.pool.open(exchange)
+        dials.pool.open(Attempt(exchange, exchange.request))
         assert not dials.clients
 
 

@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 from proxy.core.reason import Reason
+from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange, Stage
 from proxy.http.h1.client import H1Client
 from proxy.http.h1.server import H1Server
 from proxy.http.pool import Pool
-from proxy.http.stream import ClientStream
 from tests.kit import Clock, ListWire, undated
 from tests.kit.compare import dechunked
 from tests.kit.contract import ClientEnd, ClientStreamContract, Seen, ServerEnd, ServerStreamContract
@@ -98,8 +98,8 @@ class H1ClientEnd(H1Peer):
         self.client = H1Client(self.wire, Pool(lambda pool: self.client))
         self.wire.codec = self.client
 
-    def open(self, exchange: Exchange) -> ClientStream:
-        return self.client.open(exchange)
+    def open(self, exchange: Exchange) -> None:
+        self.client.open(Attempt(exchange, exchange.request))
 
     def respond(self, status: int, has_body: bool) -> None:
         self.client.feed(b"HTTP/1.1 %d X\r\n" % status + b"Transfer-Encoding: chunked\r\n" * has_body + b"\r\n")
@@ -178,8 +178,8 @@ class LineClientEnd(LinePeer):
         self.client = LineClient(self.wire, Pool(lambda pool: self.client))
         self.wire.codec = self.client
 
-    def open(self, exchange: Exchange) -> ClientStream:
-        return self.client.open(exchange)
+    def open(self, exchange: Exchange) -> None:
+        self.client.open(Attempt(exchange, exchange.request))
 
     def respond(self, status: int, has_body: bool) -> None:
         self._feed("info" if status < 200 else "head", status=status, fields=[], end=not has_body and status >= 200)

@@ -9,11 +9,11 @@ import h2.connection
 import h2.errors
 import h2.events
 
+from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange, Stage
 from proxy.http.h2.client import H2Client
 from proxy.http.h2.server import H2Server
 from proxy.http.pool import Pool
-from proxy.http.stream import ClientStream
 from tests.kit import Clock, ListWire
 from tests.kit.contract import ClientEnd, ClientStreamContract, Seen, ServerEnd, ServerStreamContract
 
@@ -130,8 +130,8 @@ class H2ClientEnd(H2Peer):
         self.client = H2Client(self.wire, Pool(lambda pool: self.client))
         self.begin(self.client)
 
-    def open(self, exchange: Exchange) -> ClientStream:
-        return self.client.open(exchange)
+    def open(self, exchange: Exchange) -> None:
+        self.client.open(Attempt(exchange, exchange.request))
 
     def respond(self, status: int, has_body: bool) -> None:
         self._listen()

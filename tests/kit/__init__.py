@@ -24,6 +24,7 @@ class ListWire:
         self.is_paused = False
         self.has_ended = False
         self.aborted: Reason | None = None
+        self.looks_stale = False
         self.waiting: list[Steps] = []
         """Who asked for a turn, in order."""
         self.turns = 0
@@ -45,6 +46,9 @@ class ListWire:
     def abort(self, reason: Reason) -> None:
         if self.aborted is None:
             self.aborted = reason
+
+    def is_stale(self) -> bool:
+        return self.looks_stale
 
     def ask_turn(self, target: Steps) -> None:
         self.waiting.append(target)

@@ -14,7 +14,7 @@ from proxy.core.reason import Reason
 from proxy.http.exchange import Exchange, Stage
 from proxy.http.head import RequestHead
 from proxy.http.headers import field as header
-from proxy.http.stream import OTHER_SIDE_FULL, READ_AHEAD, ClientStream
+from proxy.http.stream import OTHER_SIDE_FULL, READ_AHEAD
 from tests.kit.streams import FakeClient, FakeObserver, FakeServer, FakeStage, request_head, response_head
 
 BIG = b"z" * 400_000
@@ -63,7 +63,7 @@ class ServerEnd(Protocol):
 class ClientEnd(Protocol):
     """A client codec with its endpoint in our hands."""
 
-    def open(self, exchange: Exchange) -> ClientStream: ...
+    def open(self, exchange: Exchange) -> None: ...
 
     def respond(self, status: int, has_body: bool) -> None:
         """Send a response head; if it has a body, of no told length."""
@@ -131,7 +131,8 @@ class ServerStreamContract:
 
     def test_a_response_arrives_in_order(self) -> None:
         end, exchange, _ = self.begin(False)
-        observer = exchange.observer = FakeObserver()
+        observer = FakeObserver()
+        exchange.observers = (observer,)
         exchange.response_informational(response_head(103))
         exchange.response_head(response_head(), False)
         assert end.seen().start == "200" and end.seen().informational == [103] and not end.seen().has_ended
@@ -150,7 +151,8 @@ class ServerStreamContract:
 
     def test_a_reset_breaks_off_what_has_begun_and_tells_the_exchange_nothing(self) -> None:
         end, exchange, client = self.begin(True)
-        observer = exchange.observer = FakeObserver()
+        observer = FakeObserver()
+        exchange.observers = (observer,)
         exchange.response_head(response_head(), False)
         exchange.response_data(b"one", False)
         exchange.cancel(Reason.CANCELLED)
@@ -166,7 +168,8 @@ class ServerStreamContract:
 
     def test_a_client_that_gives_up_ends_the_exchange_once(self) -> None:
         end, exchange, client = self.begin(True)
-        observer = exchange.observer = FakeObserver()
+        observer = FakeObserver()
+        exchange.observers = (observer,)
         exchange.response_head(response_head(), False)
         end.give_up()
         assert len(client.reset_by) == 1 and len(observer.told) == 1
@@ -220,7 +223,7 @@ class ClientStreamContract:
         end = self.make()
         server = FakeServer()
         exchange = Exchange(server, self.request(has_body), 0.0)
-        exchange.request_head(FakeStage(lambda one: one.attach(end.open(one))), not has_body)
+        exchange.request_head(FakeStage(end.open), not has_body)
         return end, exchange, server
 
     def request(self, has_body: bool) -> RequestHead:
@@ -245,7 +248,8 @@ class ClientStreamContract:
 
     def test_a_response_comes_in_order_and_ends_once(self) -> None:
         end, exchange, server = self.begin(False)
-        observer = exchange.observer = FakeObserver()
+        observer = FakeObserver()
+        exchange.observers = (observer,)
         end.respond(103, False)
         end.respond(200, True)
         assert (
@@ -276,7 +280,8 @@ class ClientStreamContract:
 
     def test_an_endpoint_that_gives_up_within_its_response_resets_the_client(self) -> None:
         end, exchange, server = self.begin(False)
-        observer = exchange.observer = FakeObserver()
+        observer = FakeObserver()
+        exchange.observers = (observer,)
         end.respond(200, True)
         end.send(b"one", False)
         end.give_up()
@@ -284,7 +289,8 @@ class ClientStreamContract:
 
     def test_a_reset_is_seen_and_tells_the_exchange_nothing(self) -> None:
         end, exchange, server = self.begin(True)
-        observer = exchange.observer = FakeObserver()
+        observer = FakeObserver()
+        exchange.observers = (observer,)
         exchange.request_reset(Reason.CANCELLED)
         assert end.seen().was_reset and not end.seen().has_ended
         assert observer.told == ["CANCELLED"] and not server.reset_by

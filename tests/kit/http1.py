@@ -13,6 +13,7 @@ from proxy.http.h1.pool import H1Pool
 from proxy.http.h1.server import H1Server
 from proxy.http.pool import Pool
 from tests.kit import Clock, ListWire
+from tests.kit.attempts import ToPoolAgain
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\nX-App: 1\r\n\r\nok"
 CLOSE = b"CLOSE"
@@ -24,14 +25,17 @@ class ToPool:
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
+        self.origin = ToPoolAgain(pool)
         self.exchanges: list[Exchange] = []
         self.edit: Callable[[Exchange], None] | None = None
+        self.answer_within_s = 0.0
+        """How long each attempt waits for a response head; for ever if 0."""
 
     def dispatch(self, exchange: Exchange) -> None:
         self.exchanges.append(exchange)
         if self.edit is not None:
             self.edit(exchange)
-        self.pool.open(exchange)
+        self.origin.send(exchange, self.answer_within_s)
 
 
 class Pair:

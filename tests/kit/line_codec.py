@@ -11,6 +11,7 @@ from typing import Any
 
 from proxy.core.codec import Wire
 from proxy.core.reason import Reason
+from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange, Stage
 from proxy.http.head import UNKNOWN, RequestHead, ResponseHead
 from proxy.http.headers import HOST, Field, field
@@ -78,7 +79,7 @@ class LineStream:
     def __init__(self, codec: LineCodec, number: int, receive: Callable[[LineStream], Any]) -> None:
         self.codec = codec
         self.number = number
-        self.exchange: Exchange | None = None
+        self.exchange: Any = None
         self._sent_end = False
         self._got_end = False
         self._pauses = 0
@@ -203,6 +204,9 @@ class LineServer(LineCodec):
 
 
 class LineClientStream(LineStream):
+    def end_sending(self) -> bool:
+        return False
+
     def send_head(self, head: RequestHead, end: bool) -> None:
         self.codec.send(
             self.number,
@@ -222,13 +226,18 @@ class LineClient(LineCodec):
         self._pool = pool
         self._last = 0
 
-    def open(self, exchange: Exchange) -> LineClientStream:
+    keep_alive_s = 0.0
+
+    def is_stale(self) -> bool:
+        return False
+
+    def open(self, attempt: Attempt) -> None:
         self._last += 1
         stream = LineClientStream(self, self._last, _response_verbs)
-        stream.exchange = exchange
+        stream.exchange = attempt
         self.streams[self._last] = stream
         self._pool.release(self)
-        return stream
+        attempt.attach(stream)
 
     def lost(self, reason: Reason) -> None:
         self._pool.retire(self)

@@ -7,12 +7,15 @@ the stage is built; a dispatch looks up nothing but what the request brings.
 from __future__ import annotations
 
 from proxy.balance.ewma import PeakEwma
+from proxy.balance.load import ANSWERED
 from proxy.balance.p2c import P2c
 from proxy.core.reason import Reason
 from proxy.core.timers import Wheel
+from proxy.http.attempt import Attempt
 from proxy.http.exchange import Clock, Exchange
 from proxy.http.headers import Field, field
 from proxy.http.pool import Pool
+from tests.kit.attempts import ToPoolAgain
 
 
 class Scope:
@@ -41,10 +44,8 @@ class Endpoint:
 
     def exchange_ended(self, exchange: Exchange) -> None:
         now = self._clock()
-        latency_s = now - exchange.started_at
-        load = self.load
-        load.pending -= 1
-        load.observe(latency_s, now)
+        latency_s = now - exchange.accepted_at
+        self.load.end(latency_s, now, ANSWERED)
         response = exchange.response
         self.scope.ended(0 if response is None else response.status)
 
@@ -63,15 +64,16 @@ class Concrete:
     def dispatch(self, exchange: Exchange) -> None:
         request = exchange.request
         mark = self._mark or self._marks.get(request.authority) or self._new_mark(request.authority)
-        request.fields.append(mark)
-        endpoint = self._balancer.pick(exchange.started_at)
+        request = request.with_fields([*request.fields, mark])
+        endpoint = self._balancer.pick(exchange.accepted_at)
         if endpoint is None:
             exchange.cancel(Reason.CONNECT_FAILED)
             return
-        endpoint.load.pending += 1
-        exchange.observer = endpoint
-        exchange.deadline = self._wheel.arm(exchange.response_too_late, self._ticks)
-        endpoint.pool.open(exchange)
+        endpoint.load.begin()
+        exchange.observers = (endpoint,)
+        attempt = Attempt(exchange, request, ToPoolAgain(endpoint.pool))
+        attempt.answer_within(self._wheel, self._ticks)
+        endpoint.pool.open(attempt)
 
     def _new_mark(self, authority: bytes) -> Field:
         if len(self._marks) > 1024:

@@ -50,6 +50,9 @@ class FakeClient(FakeStream):
         self.head = head
         self.ends += end
 
+    def end_sending(self) -> bool:
+        return True
+
 
 class FakeServer(FakeStream):
     def __init__(self) -> None:

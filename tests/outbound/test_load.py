@@ -36,6 +36,7 @@ class Story:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ticking = Ticking()
         self.dialled: list[ListWire] = []
+        self._connecting: list[Any] = []
         monkeypatch.setattr(Dialler, "dial", self._dial)
         fake = FakeLookups()
         fake.policies[DST] = Watch(balance_policy())
@@ -52,6 +53,7 @@ class Story:
         wire = ListWire()
         wire.codec = make_codec(wire)
         self.dialled.append(wire)
+        self._connecting.append(on_connected)
         return wire.codec
 
     @property
@@ -59,12 +61,15 @@ class Story:
         router = self.destination.routers["http1"]
         (backend,) = router._backends.values()
         assert isinstance(backend, Balanced)
-        picked = backend._p2c.pick(self.ticking.now)
+        picked = backend._ready.pick(self.ticking.now)
         assert picked is not None
         return picked
 
     @property
     def client(self) -> Any:
+        """Of the connection that was dialled last, which is made by now."""
+        while self._connecting:
+            self._connecting.pop()()
         return self.dialled[-1].codec
 
     def counted(self) -> str:
@@ -85,7 +90,7 @@ def test_it_is_held_until_the_first_bytes_of_the_body(monkeypatch: pytest.Monkey
     assert load.pending == 1, "a head alone is not enough"
     story.client.feed(b"o")
     assert load.pending == story.flights.count == 0
-    assert load.load(story.ticking.now) == pytest.approx(0.25)
+    assert load.weight(story.ticking.now) == pytest.approx(0.25)
     story.client.feed(b"k")
     assert load.pending == 0
     assert ended('status_code="200",', "success") in story.counted()

@@ -137,14 +137,16 @@ def test_an_endpoint_that_refuses_is_avoided() -> None:
 
 def test_a_connect_weighs_until_it_is_made_refused_or_given_up() -> None:
     now = [0.0]
-    for end, load_after in (("made", 0.001), ("failed", 0.03), ("given_up", 0.001)):
+    for end, load_after in (("made", 0.001), ("failed", 1.0), ("given_up", 0.001)):
+        refused: list[str] = []
         load = PeakEwma(0.001, 10.0, now[0])
-        connecting = Connecting(load, lambda: now[0], 0.03)
+        connecting = Connecting(load, lambda: now[0], lambda refused=refused: refused.append("refused"))  # type: ignore[misc]
         assert load.pending == 1
         getattr(connecting, end)()
         connecting.given_up()
         assert load.pending == 0
-        assert load.load(now[0]) == pytest.approx(load_after), end
+        assert load.weight(now[0]) == pytest.approx(load_after), end
+        assert refused == ["refused"] * (end == "failed")
 
 
 @pytest.mark.acceptance("TRANS-03")

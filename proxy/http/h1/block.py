@@ -36,6 +36,7 @@ from proxy.http.headers import (
 from proxy.http.upgrades import names_http, protocols
 
 _CONNECTION: Final = field_of_line(b"Connection: Upgrade")
+_keep_alive: Final = re.compile(rb"(?:^|[,; \t])timeout[ \t]*=[ \t]*([0-9]{1,6})(?![0-9])", re.IGNORECASE).search
 _is_coding: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+(?:[ \t]*;[\t\x20-\x7e]*)?").fullmatch
 
 
@@ -47,7 +48,7 @@ class HeaderBlock:
 
     __slots__ = (
         "fields", "hop_fields", "authority", "length", "transfer", "is_chunked", "closes", "upgrade", "names_http",
-        "takes_trailers", "has_date", "has_l5d", "is_familiar",
+        "takes_trailers", "has_date", "has_l5d", "is_familiar", "keep_alive_s",
     )  # fmt: skip
 
     def __init__(self, lines: list[bytes]) -> None:
@@ -69,6 +70,8 @@ class HeaderBlock:
         self.takes_trailers = False
         self.has_date = False
         self.has_l5d = False
+        self.keep_alive_s = 0.0
+        """What `Keep-Alive: timeout=` says, in seconds; 0 if it says nothing."""
         self.is_familiar = True
         """Every line was known: worth remembering as a whole."""
         if len(lines) > limits.HEAD_FIELDS:
@@ -146,6 +149,10 @@ class HeaderBlock:
         at all, as Linkerd has it (docs/linkerd/outbound.md, section 5.2).
         """
         self.closes = b"close" in options
+        for one in self.hop_fields:
+            if one.name == b"keep-alive":
+                timeout = _keep_alive(one.value)
+                self.keep_alive_s = float(timeout[1]) if timeout is not None else 0.0
         if options and b"upgrade" not in options:
             self.upgrade = b""
         self.hop_fields = [

@@ -2,9 +2,8 @@
 
 It goes back to its pool before the end of a response is told, so that
 whoever hears of the end may use it again; and only if not one byte is left
-over, since such bytes would answer the next request. A request that meets a
-connection which its peer was just closing goes once more over a fresh one,
-if doing it twice would be the same (RFC 9110 section 9.2.2).
+over, since such bytes would answer the next request. A request is written
+when the connection is made, not before: if it never is, nothing was sent.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from proxy.core import limits
 from proxy.core.codec import Wire
 from proxy.core.errors import ProtocolError
 from proxy.core.reason import Reason
-from proxy.http.exchange import Exchange
+from proxy.http.attempt import Attempt
 from proxy.http.h1 import head as h1
 from proxy.http.h1.block import header_block
 from proxy.http.h1.body import LAST_CHUNK, BodyReader, last_chunk, write_chunk
@@ -23,35 +22,38 @@ from proxy.http.h1.repair import with_crlf, with_one_length, without_spaces
 from proxy.http.head import HTTP_1_0, TUNNEL, UNKNOWN, RequestHead, ResponseHead
 from proxy.http.headers import Field
 from proxy.http.pool import Pool
+from proxy.http.repeat import BEGUN, NOT_BEGUN, RACED
 from proxy.http.stream import NEXT_TURN, keep
 from proxy.http.upgrades import is_asked_for
 
-_IDLE: Final = 0
-_HEAD: Final = 1
-_BODY: Final = 2
-_TUNNEL: Final = 3
-_CLOSED: Final = 4
-_STATES: Final = ("idle", "head", "body", "tunnel", "closed")
-
+_CONNECTING: Final = 0
+_IDLE: Final = 1
+_HEAD: Final = 2
+_BODY: Final = 3
+_TUNNEL: Final = 4
+_CLOSED: Final = 5
+_STATES: Final = ("connecting", "idle", "head", "body", "tunnel", "closed")
 
 _RACES: Final = (Reason.PEER_CLOSED, Reason.CONNECTION_RESET)
-_IDEMPOTENT: Final = frozenset((b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"))
+_NO_HEAD: Final = RequestHead(b"", b"", b"", b"", [], 0)
 
 
 class H1Client:
     __slots__ = (
-        "_wire", "_pool", "_state", "_held", "_exchange", "_body", "_method", "_early",
-        "_is_chunked", "_request_ended", "_keeps_alive", "_was_used", "_may_repeat", "_is_writable", "_pauses", "_has_eof",
+        "_wire", "_pool", "_state", "_held", "_attempt", "_body", "_request", "_early", "keep_alive_s",
+        "_is_chunked", "_request_ended", "_keeps_alive", "_was_used", "_is_unanswered", "_is_writable", "_pauses", "_has_eof",
     )  # fmt: skip
 
-    def __init__(self, wire: Wire, pool: Pool) -> None:
+    def __init__(self, wire: Wire, pool: Pool, is_connecting: bool = False) -> None:
+        """With `is_connecting`, `connected` is called when the wire can carry bytes, and no attempt is attached before."""
         self._wire = wire
         self._pool = pool
-        self._state = _IDLE
+        self._state = _CONNECTING if is_connecting else _IDLE
         self._held = b""
-        self._exchange: Exchange | None = None
+        self._attempt: Attempt | None = None
         self._body = BodyReader(self, is_response=True)
-        self._method = b""
+        self._request: RequestHead = _NO_HEAD
+        """The head that was sent last."""
         self._early: list[bytes] | None = None
         """What a client said into a tunnel that is not open yet."""
         self._is_chunked = False
@@ -59,8 +61,10 @@ class H1Client:
         self._keeps_alive = True
         self._was_used = False
         """It has carried an exchange before, so the peer may be closing it just now."""
-        self._may_repeat = False
-        """Nothing of the response has come, and the request may be sent twice."""
+        self.keep_alive_s = 0.0
+        """How long the peer said that it leaves an idle connection open (`Keep-Alive: timeout=`); 0 if it said nothing."""
+        self._is_unanswered = False
+        """A request was sent, and not one byte has come back."""
         self._is_writable = True
         self._pauses = 0
         self._has_eof = False
@@ -68,16 +72,43 @@ class H1Client:
 
     # ---- ClientConnection
 
-    def open(self, exchange: Exchange) -> H1Client:
-        self._exchange = exchange
-        self._state = _HEAD
-        return self
+    def open(self, attempt: Attempt) -> None:
+        """Attach it: now, or when the connection is made."""
+        self._attempt = attempt
+        if self._state == _CONNECTING:
+            attempt.exchange.park(self._abandoned)
+        else:
+            self._state = _HEAD
+            attempt.attach(self)
+
+    def connected(self) -> None:
+        """Of the dial: bytes can flow."""
+        if self._state != _CONNECTING:
+            return
+        attempt = self._attempt
+        if attempt is None:
+            self._state = _IDLE
+            self._pool.release(self)
+        else:
+            self._state = _HEAD
+            attempt.attach(self)
+
+    def is_stale(self) -> bool:
+        """The peer has closed it, or has sent what nobody asked for: asked of an idle connection before a request that could
+        not be sent twice."""
+        return self._wire.is_stale()
 
     def close(self) -> None:
         self._keeps_alive = False
         if self._state == _IDLE:
             self._retire()
             self._wire.abort(Reason.COMPLETE)
+
+    def _abandoned(self) -> None:
+        """The client has gone before the connection was made."""
+        self._attempt = None
+        self._retire()
+        self._wire.abort(Reason.CANCELLED)
 
     # ---- Codec
 
@@ -104,8 +135,8 @@ class H1Client:
                     if self._body.has_rest:
                         self._wait_turn(data)
                         break
-                elif state == _TUNNEL and self._exchange is not None:
-                    self._exchange.response_data(data, False)
+                elif state == _TUNNEL and self._attempt is not None:
+                    self._attempt.response_data(data, False)
                     break
                 else:
                     self._fail(Reason.PROTOCOL_ERROR)
@@ -136,42 +167,43 @@ class H1Client:
             return
         self._has_eof = False
         state = self._state
-        if state == _TUNNEL and self._exchange is not None:
-            self._exchange.response_data(b"", True)
+        if state == _TUNNEL and self._attempt is not None:
+            self._attempt.response_data(b"", True)
         elif not (state == _BODY and self._body.eof()):
             self._fail(Reason.PEER_CLOSED)
 
     def writable(self, is_writable: bool) -> None:
         self._is_writable = is_writable
-        exchange = self._exchange
-        if exchange is not None:
+        attempt = self._attempt
+        if attempt is not None and self._state != _CONNECTING:
             if is_writable:
-                exchange.client_ready()
+                attempt.client_ready()
             else:
-                exchange.client_blocked()
+                attempt.client_blocked()
 
     def lost(self, reason: Reason) -> None:
+        progress = self._progress(reason)
         self._state = _CLOSED
         self._body.close()
         self._pool.retire(self)
-        self._tell(reason)
+        self._tell(reason, progress)
 
     # ---- ClientStream
 
     def send_head(self, head: RequestHead, end: bool) -> None:
-        self._method = head.method
+        self._request = head
         self._is_chunked = head.body_size == UNKNOWN
         self._request_ended = end
-        self._may_repeat = self._was_used and end and not head.wants_tunnel and head.method in _IDEMPOTENT
+        self._is_unanswered = True
         self._early = [] if head.wants_tunnel and not end and head.body_size <= 0 and not self._is_chunked else None
         if head.has_crumbs:
-            head.join_crumbs()
+            head = head.with_one_cookie()
         self._wire.write(h1.write_request(head))
         if end:
             if self._is_chunked:
                 self._wire.write(LAST_CHUNK)
-        elif not self._is_writable and self._exchange is not None:
-            self._exchange.client_blocked()
+        elif not self._is_writable and self._attempt is not None:
+            self._attempt.client_blocked()
 
     def send_data(self, data: bytes, end: bool) -> None:
         early = self._early
@@ -192,8 +224,13 @@ class H1Client:
         if self._is_chunked:
             self._wire.write(last_chunk(fields))
 
+    def end_sending(self) -> bool:
+        self._keeps_alive = False
+        self._wire.end()
+        return True
+
     def reset(self, reason: Reason) -> None:
-        self._exchange = None
+        self._attempt = None
         self._body.stop()
         self._retire()
         self._wire.abort(reason)
@@ -212,67 +249,68 @@ class H1Client:
     # ---- BodySink
 
     def body_data(self, data: bytes, end: bool) -> None:
-        exchange = self._exchange
-        if exchange is None:
+        attempt = self._attempt
+        if attempt is None:
             return
         if end:
             self._finish(self._body.has_surplus)
-        exchange.response_data(data, end)
+        attempt.response_data(data, end)
 
     def body_trailers(self, fields: list[Field]) -> None:
-        exchange = self._exchange
-        if exchange is None:
+        attempt = self._attempt
+        if attempt is None:
             return
         self._finish(self._body.has_surplus)
-        exchange.response_trailers(fields)
+        attempt.response_trailers(fields)
 
     # ---- reading
 
     def _read_head(self, data: bytes) -> bytes:
-        self._may_repeat = False
+        self._is_unanswered = False
         end = data.find(b"\r\n\r\n")
         if end < 0 or end > limits.HEAD_BYTES:
             return self._partial_head(data)
         start_line, _, text = data[:end].partition(b"\r\n")
         try:
             block = header_block(text)
-            head = h1.read_response(start_line, block, self._method)
+            head = h1.read_response(start_line, block, self._request.method)
         except ProtocolError:
             better = with_crlf(data) or with_one_length(data) or without_spaces(data)
             if better is None:
                 raise
             return better
         rest = data[end + 4 :]
-        exchange = self._exchange
-        if exchange is None:
+        attempt = self._attempt
+        if attempt is None:
             return b""
         size = head.body_size
         if size == TUNNEL:
-            self._begin_tunnel(exchange, head)
+            self._begin_tunnel(attempt, head)
             return rest
         if head.status < 200:
-            exchange.response_informational(head)
+            attempt.response_informational(head)
             return rest
+        self.keep_alive_s = block.keep_alive_s
         is_odd = block.transfer is not None or block.closes or head.status == 204 or head.version == HTTP_1_0
         # Of a CONNECT that was refused, nobody knows whether its tunnel's bytes were read.
-        if self._method == b"CONNECT" or (is_odd and not h1.may_be_followed(head, block)):
+        if self._request.method == b"CONNECT" or (is_odd and not h1.may_be_followed(head, block)):
             self._keeps_alive = False
         if size == 0:
             self._finish(bool(rest))
-            exchange.response_head(head, True)
+            attempt.response_head(head, True)
         elif size == len(rest):
             # The whole body came with its head: the most common answer needs no reader.
-            exchange.response_head(head, False)
-            if self._exchange is exchange:
+            attempt.response_head(head, False)
+            if self._attempt is attempt:
                 self._finish(False)
-                exchange.response_data(rest, True)
+                attempt.response_data(rest, True)
             return b""
         else:
             if size == UNKNOWN and not block.is_chunked:
                 self._keeps_alive = False
             self._state = _BODY
             self._body.begin(size, block.is_chunked)
-            exchange.response_head(head, False)
+            attempt.response_head(head, False)
         return rest
 
     def _partial_head(self, data: bytes) -> bytes:
@@ -284,8 +322,8 @@ class H1Client:
         self._held = data
         return b""
 
-    def _begin_tunnel(self, exchange: Exchange, head: ResponseHead) -> None:
-        request = exchange.request
+    def _begin_tunnel(self, attempt: Attempt, head: ResponseHead) -> None:
+        request = self._request
         if not request.wants_tunnel or not (self._request_ended or self._early is not None):
             raise ProtocolError("a tunnel that nobody asked for")
         if head.status == 101 and not is_asked_for(head.upgrade, request.upgrade):
@@ -294,23 +332,23 @@ class H1Client:
         self._is_chunked = self._request_ended = False
         early = self._early
         self._early = None
-        exchange.response_head(head, False)
-        if early is not None and self._exchange is exchange:
+        attempt.response_head(head, False)
+        if early is not None and self._attempt is attempt:
             for data in early:
                 self.send_data(data, not data)
-            exchange.client_ready()
+            attempt.client_ready()
 
     def _hold_early(self, early: list[bytes], data: bytes, end: bool) -> None:
         if data:
             keep(early, data)
         if end:
             early.append(b"")
-        elif self._exchange is not None:
-            self._exchange.client_blocked()
+        elif self._attempt is not None:
+            self._attempt.client_blocked()
 
     def _finish(self, has_surplus: bool) -> None:
         """The response is complete: back to the pool, or away."""
-        self._exchange = None
+        self._attempt = None
         self._was_used = True
         if self._pauses:
             self._pauses = 0
@@ -328,23 +366,23 @@ class H1Client:
         self._pool.retire(self)
 
     def _fail(self, reason: Reason) -> None:
+        progress = self._progress(reason)
         self._body.stop()
         self._retire()
         self._wire.abort(reason)
-        self._tell(reason)
+        self._tell(reason, progress)
 
-    def _tell(self, reason: Reason) -> None:
-        """Its exchange, if there is one: that it failed, or a fresh connection that it is to begin again."""
-        exchange = self._exchange
-        self._exchange = None
-        if exchange is None:
-            return
-        if self._may_repeat and reason in _RACES:
-            self._may_repeat = False
-            exchange.client = None
-            self._pool.open_fresh(exchange)
-        else:
-            exchange.response_reset(reason)
+    def _progress(self, reason: Reason) -> int:
+        """How far the request can have got, of a connection that ends for this reason."""
+        if self._state == _CONNECTING:
+            return NOT_BEGUN
+        return RACED if self._is_unanswered and self._was_used and reason in _RACES else BEGUN
+
+    def _tell(self, reason: Reason, progress: int) -> None:
+        attempt = self._attempt
+        self._attempt = None
+        if attempt is not None:
+            attempt.response_reset(reason, 0, progress)
 
     def __repr__(self) -> str:
-        return f"H1Client {_STATES[self._state]} {self._exchange!r}"
+        return f"H1Client {_STATES[self._state]} {self._attempt!r}"

@@ -15,9 +15,10 @@ from typing import Final
 from proxy.core import limits
 from proxy.core.reason import Reason
 from proxy.core.timers import Timer, Wheel
-from proxy.http.exchange import Exchange
+from proxy.http.attempt import Attempt
 from proxy.http.head import RequestHead
 from proxy.http.pool import ClientConnection, Pool
+from proxy.http.repeat import is_idempotent
 
 IDLE_TIMEOUT_S: Final = 3.0
 """linkerd2-proxy's."""
@@ -61,24 +62,34 @@ class H1Pool(Pool):
     def __len__(self) -> int:
         return len(self._homes)
 
-    def open(self, exchange: Exchange) -> None:
-        request = exchange.request
-        if exchange.reason is not None:
+    def open(self, attempt: Attempt) -> None:
+        request = attempt.head
+        if attempt.is_over:
             return
         if request.is_lonely:
-            self._open_new(exchange, None)
+            self._open_new(attempt, None)
             return
         line = self._lines.get(b"//" + request.authority if request.is_absolute else request.authority)
-        if line is not None and line.ready:
-            connection = line.ready.popitem()[0]
-            self._idle -= 1
-            exchange.attach(connection.open(exchange))
-        else:
-            self._open_new(exchange, line if line is not None else self._line_of(request))
+        if line is not None and line.ready and not attempt.is_fresh:
+            connection = self._take(line, attempt)
+            if connection is not None:
+                connection.open(attempt)
+                return
+        self._open_new(attempt, self._line_of(request))
 
-    def open_fresh(self, exchange: Exchange) -> None:
-        request = exchange.request
-        self._open_new(exchange, None if request.is_lonely else self._line_of(request))
+    def _take(self, line: Line, attempt: Attempt) -> ClientConnection | None:
+        """The most recently used connection that may be used; those that may not are closed."""
+        while line.ready:
+            connection, since = line.ready.popitem()
+            self._idle -= 1
+            keep_alive_s = connection.keep_alive_s
+            if keep_alive_s and self._wheel.now() - since > keep_alive_s - min(1.0, keep_alive_s / 2):
+                connection.close()  # its peer is closing it about now
+            elif not is_idempotent(attempt.exchange) and connection.is_stale():
+                connection.close()
+            else:
+                return connection
+        return None
 
     def connect(self) -> None:
         """Nothing: HTTP/1 connections are made for requests, whose authority they keep."""
@@ -134,9 +145,9 @@ class H1Pool(Pool):
             line = self._lines[key] = Line(key)
         return line
 
-    def _open_new(self, exchange: Exchange, line: Line | None) -> None:
+    def _open_new(self, attempt: Attempt, line: Line | None) -> None:
         connection = self._dial(self)
         self._homes[connection] = line
         if line is not None:
             line.count += 1
-        exchange.attach(connection.open(exchange))
+        connection.open(attempt)

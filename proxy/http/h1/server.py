@@ -51,10 +51,7 @@ class H1Server:
     ) -> None:
         """With a wheel, a client that will not hang up after our last answer is closed after `limits.LINGER_S`, and one
         that does not end a head that it has begun after `head_timeout_s`. `faults` counts the requests that are refused."""
-        self._wire = wire
-        self._stage = stage
-        self._clock = clock
-        self._wheel = wheel
+        self._wire, self._stage, self._clock, self._wheel = wire, stage, clock, wheel
         self._state = _HEAD
         self._held = b""
         self._exchange: Exchange | None = None
@@ -93,6 +90,8 @@ class H1Server:
         elif state == _BODY and exchange is not None:
             self.reset(Reason.PEER_CLOSED)
             exchange.request_reset(Reason.PEER_CLOSED)
+        elif state == _WAIT and exchange is not None and not self._held:
+            exchange.request_left()
         elif state == _BODY or (state == _HEAD and (self._is_writable or not self._held)):
             self._finish()  # what is held is no whole request
 
@@ -274,7 +273,7 @@ class H1Server:
         rest = data[end + 4 :]
         if rest and head.method == b"CONNECT" and stage is not BAD_TARGET:
             self._held, rest = rest, b""  # for the tunnel, or for nobody: never the next request
-        exchange = self._exchange = Exchange(self, head, self._clock())
+        exchange = self._exchange = Exchange(self, head, self._clock(), self._clock)
         exchange.request_head(stage, not size)
         return rest
 

@@ -15,9 +15,10 @@ from proxy.core.codec import Wire
 from proxy.core.errors import ProtocolError, report_fault
 from proxy.core.reason import Reason
 from proxy.core.timers import Wheel
-from proxy.http.exchange import Exchange
+from proxy.http.attempt import Attempt
+from proxy.http.endings import code_of
 from proxy.http.h2 import frame
-from proxy.http.h2.codes import ENHANCE_YOUR_CALM, REFUSED_STREAM, code_of
+from proxy.http.h2.codes import ENHANCE_YOUR_CALM, REFUSED_STREAM
 from proxy.http.h2.connection import H2Connection
 from proxy.http.h2.control import never_opened
 from proxy.http.h2.frame import END_STREAM, LAST_ID
@@ -29,9 +30,10 @@ from proxy.http.h2.stream import H2Stream
 from proxy.http.head import HTTP_2, TUNNEL, RequestHead, ResponseHead
 from proxy.http.headers import CONTENT_LENGTH, Field, field
 from proxy.http.pool import Pool
+from proxy.http.repeat import BEGUN, NOT_BEGUN
 
 _ELSEWHERE: Final = -1
-"""Instead of a code: refused, and to be served by another connection."""
+"""Instead of a code: the peer has not begun it, and another connection may be asked."""
 
 
 class H2Client(H2Connection):
@@ -50,10 +52,18 @@ class H2Client(H2Connection):
 
     # ---- ClientConnection
 
-    def open(self, exchange: Exchange) -> H2ClientStream:
+    @property
+    def keep_alive_s(self) -> float:
+        return 0.0
+
+    def is_stale(self) -> bool:
+        """The peer says GOAWAY before it closes."""
+        return False
+
+    def open(self, attempt: Attempt) -> None:
         stream_id = self.ids.last = self.ids.last + 2
         stream = H2ClientStream(self, stream_id)
-        stream.exchange = exchange
+        stream.attempt = attempt
         stream.body_left = 0  # no body before a head
         streams = self.streams
         streams[stream_id] = stream
@@ -63,7 +73,7 @@ class H2Client(H2Connection):
             self.retire()
         else:
             self.is_full = True
-        return stream
+        attempt.attach(stream)
 
     def has_room(self) -> bool:
         return (
@@ -117,9 +127,6 @@ class H2Client(H2Connection):
         self.end_if_idle()
         self.tell_ends()
 
-    def open_elsewhere(self, exchange: Exchange) -> None:
-        self._pool.open(exchange)
-
     def receive_block(self, block: bytes, flags: int, stream_id: int) -> None:
         end = flags & END_STREAM != 0
         template = self._heads.get(block)
@@ -141,7 +148,7 @@ class H2Client(H2Connection):
                     raise ProtocolError("second response head")
                 stream.receive_trailers(fields if fields is not None else self.decoder.decode(block))
             else:
-                head = template.copy() if template is not None else self._head(block, fields or [])
+                head = template if template is not None else self._head(block, fields or [])
                 stream.receive_head(head, end)
         except ProtocolError as error:
             self.reset_stream(stream, error.reason)
@@ -154,24 +161,33 @@ class H2Client(H2Connection):
         if steady is not None:
             template: ResponseHead = steady.head or response_of(fields)
             steady.head = template
-            return template.copy()
+            return template
         head = response_of(fields)
         if self.decoder.is_familiar:
-            self.decoder.keep_head(block, head.copy())
+            self.decoder.keep_head(block, head)
         return head
 
 
 class H2ClientStream(H2Stream):
-    __slots__ = ()
+    __slots__ = ("attempt",)
+
+    attempt: Attempt | None
+    """Set by whoever makes the stream."""
+
+    def let_go(self) -> None:
+        self.attempt = None
+
+    def is_unanswered(self) -> bool:
+        return False
 
     def receive_head(self, head: ResponseHead, end: bool) -> None:
-        exchange = self.exchange
+        attempt = self.attempt
         status = head.status
         if status < 200:
             if end or status == 101:
                 raise ProtocolError("bad informational response")
-            if exchange is not None:
-                exchange.response_informational(head)
+            if attempt is not None:
+                attempt.response_informational(head)
             return
         self.has_head = True
         if self.is_tunnel:
@@ -183,12 +199,12 @@ class H2ClientStream(H2Stream):
         if end:
             if head.body_size > 0 and not is_bodiless:
                 raise ProtocolError("content-length without a body")
-            self.exchange = None
+            self.attempt = None
             self.received_end()
         else:
             self.body_left = 0 if is_bodiless else head.body_size
-        if exchange is not None:
-            exchange.response_head(head, end)
+        if attempt is not None:
+            attempt.response_head(head, end)
 
     # ---- ClientStream
 
@@ -198,6 +214,7 @@ class H2ClientStream(H2Stream):
                 return
             if not self.is_tunnel:
                 end = True
+                head = head.with_fields(travelling(head.fields))
             elif head.version != HTTP_2:
                 end = False  # what HTTP/1 asks with has no body; the tunnel's bytes come later
         if head.method == b"HEAD":
@@ -229,6 +246,9 @@ class H2ClientStream(H2Stream):
         elif connection.backlog.held_bytes > limits.BACKLOG_BYTES:
             connection.backlog.silence(self)
 
+    def end_sending(self) -> bool:
+        return False
+
     def _may_send_tunnel(self, head: RequestHead) -> bool:
         """Sets `_is_tunnel` if it goes as one; False if it does not go now."""
         if not head.upgrade:
@@ -236,7 +256,6 @@ class H2ClientStream(H2Stream):
             return True
         if head.version != HTTP_2:
             # An HTTP/1 upgrade belongs on an HTTP/1 connection; here the request goes as if none was asked for.
-            head.fields = travelling(head.fields)
             return True
         connection = self.connection
         assert isinstance(connection, H2Client)
@@ -251,15 +270,15 @@ class H2ClientStream(H2Stream):
         return False
 
     def _open_tunnel(self, head: ResponseHead, end: bool) -> None:
+        head = head.with_fields([one for one in head.fields if one.kind != CONTENT_LENGTH])
         head.body_size = self.body_left = TUNNEL
-        head.fields = [one for one in head.fields if one.kind != CONTENT_LENGTH]
         if end:
             self.received_end()
-        exchange = self.exchange
-        if exchange is not None:
-            exchange.response_head(head, False)
-            if end and self.exchange is exchange:
-                exchange.response_data(b"", True)
+        attempt = self.attempt
+        if attempt is not None:
+            attempt.response_head(head, False)
+            if end and self.attempt is attempt:
+                attempt.response_data(b"", True)
 
     def _refuse_tunnel(self) -> None:
         """Nothing goes into it any more; the response is one like any other."""
@@ -278,51 +297,42 @@ class H2ClientStream(H2Stream):
     def deliver_data(self, data: bytes, end: bool) -> None:
         if not self.has_head:
             raise ProtocolError("DATA before a response head")
-        exchange = self.exchange
-        if exchange is not None:
+        attempt = self.attempt
+        if attempt is not None:
             if end and not self.is_tunnel:
-                self.exchange = None
-            exchange.response_data(data, end)
+                self.attempt = None
+            attempt.response_data(data, end)
 
     def deliver_trailers(self, fields: list[Field]) -> None:
-        exchange = self.exchange
-        self.exchange = None
-        if exchange is not None:
-            exchange.response_trailers(fields)
+        attempt = self.attempt
+        self.attempt = None
+        if attempt is not None:
+            attempt.response_trailers(fields)
 
     def deliver_end(self, reason: Reason, code: int) -> None:
-        exchange = self.exchange
-        if code == _ELSEWHERE and exchange is not None and _is_at_hand(exchange):
-            connection = self.connection
-            assert isinstance(connection, H2Client)
-            self.exchange = None
-            exchange.client = None
-            connection.open_elsewhere(exchange)
+        if code == _ELSEWHERE:
+            self._deliver(reason, REFUSED_STREAM, NOT_BEGUN)
         else:
-            self.deliver_reset(reason, REFUSED_STREAM if code == _ELSEWHERE else code)
+            self._deliver(reason, code, BEGUN)
 
     def deliver_reset(self, reason: Reason, code: int) -> None:
-        exchange = self.exchange
-        self.exchange = None
-        if exchange is not None:
-            exchange.reset_code = code
-            exchange.response_reset(reason)
+        self._deliver(reason, code, BEGUN)
+
+    def _deliver(self, reason: Reason, code: int, progress: int) -> None:
+        attempt = self.attempt
+        self.attempt = None
+        if attempt is not None:
+            attempt.response_reset(reason, code, progress)
 
     def tell_blocked(self) -> None:
-        exchange = self.exchange
-        if exchange is not None:
-            exchange.client_blocked()
+        attempt = self.attempt
+        if attempt is not None:
+            attempt.client_blocked()
 
     def tell_ready(self) -> None:
-        exchange = self.exchange
-        if exchange is not None:
-            exchange.client_ready()
-
-
-def _is_at_hand(exchange: Exchange) -> bool:
-    """Nothing of the request but its head was sent, and nothing of the response has come."""
-    request = exchange.request
-    return request.body_size == 0 and not request.wants_tunnel and exchange.response is None
+        attempt = self.attempt
+        if attempt is not None:
+            attempt.client_ready()
 
 
 _Fields = Table[bytes, Field]

@@ -1,6 +1,5 @@
-"""Error codes of HTTP/2 (RFC 9113 section 7): the one table between them and Reason.
+"""Error codes of HTTP/2 (RFC 9113 section 7). Which of them we say for a Reason stands in http/endings.py.
 
-Role-free: a server and a client say the same code for the same Reason.
 A code that an endpoint sent travels beside its Reason, in
 `Exchange.reset_code`, and reaches an HTTP/2 client as it came.
 """
@@ -22,31 +21,6 @@ CANCEL: Final = 8
 COMPRESSION_ERROR: Final = 9
 ENHANCE_YOUR_CALM: Final = 11
 
-CODES: Final[dict[Reason, int]] = {
-    Reason.COMPLETE: NO_ERROR,
-    Reason.EARLY_RESPONSE: NO_ERROR,
-    Reason.PROTOCOL_ERROR: PROTOCOL_ERROR,
-    Reason.BAD_AUTHORITY: PROTOCOL_ERROR,
-    Reason.BAD_HEAD: PROTOCOL_ERROR,
-    Reason.INTERNAL: INTERNAL_ERROR,
-    Reason.CONNECT_FAILED: INTERNAL_ERROR,
-    Reason.CONNECT_TIMEOUT: INTERNAL_ERROR,
-    Reason.FLOW_CONTROL: FLOW_CONTROL_ERROR,
-    Reason.STREAM_CLOSED: STREAM_CLOSED,
-    Reason.FRAME_SIZE: FRAME_SIZE_ERROR,
-    Reason.PEER_REFUSED: REFUSED_STREAM,
-    Reason.SHUTDOWN: REFUSED_STREAM,
-    Reason.COMPRESSION: COMPRESSION_ERROR,
-    Reason.OVER_LIMIT: ENHANCE_YOUR_CALM,
-    Reason.RESPONSE_HEAD_LIMIT: ENHANCE_YOUR_CALM,
-    Reason.TRAILERS_LIMIT: ENHANCE_YOUR_CALM,
-    Reason.PEER_TRAILERS_LIMIT: ENHANCE_YOUR_CALM,
-    Reason.RESET_FLOOD: ENHANCE_YOUR_CALM,
-    Reason.CONTROL_FLOOD: ENHANCE_YOUR_CALM,
-    Reason.HEADER_FLOOD: ENHANCE_YOUR_CALM,
-}
-"""What has no line here is CANCEL."""
-
 _TEXTS: Final = (
     "not a result of an error",
     "unspecific protocol error detected",
@@ -63,10 +37,6 @@ _TEXTS: Final = (
     "security properties do not meet minimum requirements",
     "endpoint requires HTTP/1.1",
 )
-
-
-def code_of(reason: Reason) -> int:
-    return CODES.get(reason, CANCEL)
 
 
 def reason_of(code: int) -> Reason:

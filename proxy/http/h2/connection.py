@@ -20,8 +20,8 @@ from proxy.core.errors import ProtocolError, report_fault
 from proxy.core.reactor import Clock
 from proxy.core.reason import Reason
 from proxy.core.timers import Wheel
+from proxy.http.endings import code_of
 from proxy.http.h2 import control, frame
-from proxy.http.h2.codes import code_of
 from proxy.http.h2.flow import overrun
 from proxy.http.h2.frame import END_HEADERS, END_STREAM, PADDED, PRIORITY_FLAG, header_struct
 from proxy.http.h2.hpack import Decoder

@@ -57,8 +57,7 @@ def _receive_rst_stream(connection: Streams, payload: bytes, stream_id: int) -> 
         connection.floods.charge(1)
         return
     code = u32_struct.unpack(payload)[0]
-    exchange = stream.exchange
-    is_rapid = exchange is not None and exchange.response is None
+    is_rapid = stream.is_unanswered()
     stream.close()
     connection.forget(stream_id)
     stream.deliver_reset(reason_of(code), code)

@@ -18,9 +18,10 @@ from proxy.core.reason import Reason
 from proxy.core.timers import Wheel
 from proxy.http import orig_proto
 from proxy.http.dates import date_field, needs_date
+from proxy.http.endings import code_of
 from proxy.http.exchange import Clock, Exchange, Stage
 from proxy.http.h2 import frame
-from proxy.http.h2.codes import NO_ERROR, REFUSED_STREAM, code_of
+from proxy.http.h2.codes import NO_ERROR, REFUSED_STREAM
 from proxy.http.h2.connection import SELF_DEPENDENT, H2Connection
 from proxy.http.h2.frame import END_STREAM, LAST_ID
 from proxy.http.h2.heads import is_answered, request_of, travelling
@@ -111,6 +112,7 @@ class H2Server(H2Connection):
             self._refuse(stream_id, end, error)
             return
         stream = H2ServerStream(self, stream_id)
+        stream.exchange = None
         self.streams[stream_id] = stream
         try:
             stream.receive_head(head, end, self._stage, self.now())
@@ -172,7 +174,17 @@ class H2Server(H2Connection):
 
 
 class H2ServerStream(H2Stream):
-    __slots__ = ()
+    __slots__ = ("exchange",)
+
+    exchange: Exchange | None
+    """Set by whoever makes the stream."""
+
+    def let_go(self) -> None:
+        self.exchange = None
+
+    def is_unanswered(self) -> bool:
+        exchange = self.exchange
+        return exchange is not None and exchange.response is None
 
     def receive_head(self, head: RequestHead, end: bool, stage: Stage, now: float) -> None:
         if end:
@@ -188,7 +200,7 @@ class H2ServerStream(H2Stream):
                 self._ask_as_http_1(head)
         else:
             self.body_left = head.body_size
-        exchange = self.exchange = Exchange(self, head, now)
+        exchange = self.exchange = Exchange(self, head, now, self.connection.now)
         exchange.request_head(stage, end)
 
     def _ask_as_http_1(self, head: RequestHead) -> None:
@@ -205,7 +217,7 @@ class H2ServerStream(H2Stream):
 
     def send_informational(self, head: ResponseHead) -> None:
         if self.state != CLOSED:
-            self._send_block(head.status, head, False)
+            self._send_block(head.status, head, (), False)
 
     def send_head(self, head: ResponseHead, end: bool) -> None:
         status = head.status
@@ -213,16 +225,19 @@ class H2ServerStream(H2Stream):
             return
         if self.is_tunnel:
             status = self._answer_tunnel(head)
+            if head.body_size == TUNNEL:
+                head = head.with_fields(travelling(head.fields))
         exchange = self.exchange
+        extra: tuple[Field, ...] = ()
         if exchange is not None and exchange.request.version != HTTP_2:
             mark = orig_proto.mark_response(head)
             if mark is not None:
                 if head.has_l5d:  # an app's own mark says nothing
-                    head.fields = [one for one in head.fields if one.name != orig_proto.NAME]
-                head.fields.append(mark)
+                    head = head.with_fields([one for one in head.fields if one.name != orig_proto.NAME])
+                extra = (mark,)
         if not head.has_date and needs_date(head):
-            head.fields.append(date_field(self.connection.now()))
-        self._send_block(status, head, end)
+            extra = (*extra, date_field(self.connection.now()))
+        self._send_block(status, head, extra, end)
         if end:
             self.sent_end()
         elif self.is_tunnel:
@@ -248,10 +263,12 @@ class H2ServerStream(H2Stream):
             is_forwarded = reason is Reason.PEER_RESET or reason is Reason.PEER_REFUSED
             self.reset_with(exchange.reset_code if is_forwarded and exchange is not None else code_of(reason))
 
-    def _send_block(self, status: int, head: ResponseHead, end: bool) -> None:
+    def _send_block(self, status: int, head: ResponseHead, extra: tuple[Field, ...], end: bool) -> None:
         connection = self.connection
         try:
-            block = connection.encoder.encode((_status_fields.get(status) or _status_field(status), *head.fields))
+            block = connection.encoder.encode(
+                (_status_fields.get(status) or _status_field(status), *head.fields, *extra)
+            )
         except ProtocolError as error:
             self._too_long(error)
             return
@@ -285,7 +302,6 @@ class H2ServerStream(H2Stream):
     def _answer_tunnel(self, head: ResponseHead) -> int:
         """The status to send: what HTTP/1 calls 101 is 200 here (RFC 8441 section 5)."""
         if head.body_size == TUNNEL:
-            head.fields = travelling(head.fields)
             self.resume_reading(_UNACCEPTED)
             return 200 if head.status == 101 else head.status
         self.is_tunnel = False

@@ -14,11 +14,10 @@ from typing import Final
 from proxy.core import limits
 from proxy.core.errors import ProtocolError
 from proxy.core.reason import Reason
-from proxy.http.exchange import Exchange
+from proxy.http.endings import code_of
 from proxy.http.h2 import frame
 from proxy.http.h2.backlog import STREAM_BYTES, Sender
 from proxy.http.h2.carrier import Carrier
-from proxy.http.h2.codes import code_of
 from proxy.http.h2.flow import Credit, overrun
 from proxy.http.h2.frame import END_STREAM, header_struct
 from proxy.http.h2.state import (
@@ -41,7 +40,7 @@ _NO_WINDOW: Final = -(1 << 40)
 
 class H2Stream(Sender):
     __slots__ = (
-        "id", "state", "connection", "exchange", "is_tunnel", "has_head", "is_head_request", "early", "body_left",
+        "id", "state", "connection", "is_tunnel", "has_head", "is_head_request", "early", "body_left",
         "queue", "_queue_start", "_queue_ends", "_trailers", "_credit", "held", "_pauses",
     )  # fmt: skip
 
@@ -51,7 +50,6 @@ class H2Stream(Sender):
         self.state = OPEN
         """Only `sent_end`, `received_end` and `close` change it, by the tables of state.py."""
         self.connection = connection
-        self.exchange: Exchange | None = None
         # What only one role has stands here too: a constructor less per stream.
         self.is_tunnel = False
         self.has_head = False
@@ -111,7 +109,7 @@ class H2Stream(Sender):
         self.sent_end()
 
     def reset(self, reason: Reason) -> None:
-        self.exchange = None
+        self.let_go()
         if self.state != CLOSED:
             self.reset_with(code_of(reason))
 
@@ -125,11 +123,9 @@ class H2Stream(Sender):
     def fail(self, reason: Reason) -> None:
         """It cannot go on: counted, reset, and its exchange is told."""
         self.connection.settings.count_fault(reason)
-        exchange = self.exchange
-        self.reset(reason)
-        if exchange is not None:
-            self.exchange = exchange
-            self.deliver_reset(reason, code_of(reason))
+        if self.state != CLOSED:
+            self.reset_with(code_of(reason))
+        self.deliver_reset(reason, code_of(reason))
 
     def close(self) -> None:
         """Nothing more leaves, whatever the caller was in the middle of."""
@@ -296,6 +292,14 @@ class H2Stream(Sender):
 
     # ---- what the roles add
 
+    def let_go(self) -> None:
+        """Nobody wants to hear of this stream any more."""
+        raise NotImplementedError
+
+    def is_unanswered(self) -> bool:
+        """Work was begun for its request, and nothing of the answer is there yet (servers)."""
+        raise NotImplementedError
+
     def deliver_data(self, data: bytes, end: bool) -> None:
         raise NotImplementedError
 
@@ -315,4 +319,4 @@ class H2Stream(Sender):
         self.deliver_reset(reason, code)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}#{self.id} {NAMES[self.state]} {self.exchange!r}"
+        return f"{type(self).__name__}#{self.id} {NAMES[self.state]}"

@@ -12,9 +12,10 @@ from proxy.core.errors import report_fault
 from proxy.core.reactor import Clock
 from proxy.core.reason import Reason
 from proxy.core.timers import Wheel
+from proxy.http.endings import code_of
 from proxy.http.h2 import frame
 from proxy.http.h2.carrier import Carrier
-from proxy.http.h2.codes import NO_ERROR, code_of
+from proxy.http.h2.codes import NO_ERROR
 from proxy.http.h2.leaving import LAST_STREAMS, OVER, Leaving
 from proxy.http.h2.settings import H2Settings, PeerSettings
 from proxy.http.h2.state import StreamIds

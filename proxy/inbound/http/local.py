@@ -18,6 +18,7 @@ from proxy.core.codec import Codec, Wire
 from proxy.core.dial import DialOptions
 from proxy.core.log import logger
 from proxy.core.reason import Reason
+from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.h1.client import H1Client
 from proxy.http.h1.pool import H1Pool
@@ -78,7 +79,7 @@ class Local:
 
 
 class App:
-    """What listens on one address of this workload. A Stage, shared by all connections to it."""
+    """What listens on one address of this workload. A Stage, shared by all connections to it, and the Origin of attempts."""
 
     __slots__ = ("target", "_parts", "_options", "_on_unused", "_users", "_http1", "_http2")
 
@@ -108,13 +109,26 @@ class App:
         self._look_if_unused()
 
     def dispatch(self, exchange: Exchange) -> None:
-        if exchange.request.version != HTTP_2:
-            self._http1.open(exchange)
+        self._send(Attempt(exchange, exchange.request, self))
+
+    def try_again(self, attempt: Attempt, reason: Reason) -> bool:
+        """Over a connection that has served nobody; an app that cannot be reached is not asked twice."""
+        if reason is Reason.CONNECT_FAILED or reason is Reason.CONNECT_TIMEOUT:
+            return False
+        attempt.end(reason)
+        again = Attempt(attempt.exchange, attempt.request, self)
+        again.is_fresh = reason is not Reason.PEER_REFUSED
+        self._send(again)
+        return True
+
+    def _send(self, attempt: Attempt) -> None:
+        if attempt.head.version != HTTP_2:
+            self._http1.open(attempt)
             return
         http2 = self._http2
         if http2 is None:
             http2 = self._http2 = Http2App(self._parts, self.target, self._options, self._look_if_unused)
-        http2.dispatch(exchange)
+        http2.dispatch(attempt)
 
     def close(self) -> None:
         self._http1.close(Reason.SHUTDOWN)
@@ -151,7 +165,7 @@ class Http2App:
         self._pool: Final = Pool(self._dial)
         self._pool.on_empty = self._lost
         self._reconnect: Final = Reconnect(wheel, config.inbound_connect_backoff, self._connect)
-        self._waiting: Final = Waiting(
+        self._waiting: Final[Waiting[Attempt]] = Waiting(
             self, wheel, config.inbound_http_queue_capacity, config.inbound_http_failfast_timeout_s
         )
         self._idle_s: Final = config.inbound_discovery_idle_timeout_s
@@ -159,18 +173,20 @@ class Http2App:
         self._is_trying = False
         self._wanted_at = 0.0
 
-    def dispatch(self, exchange: Exchange) -> None:
+    def dispatch(self, attempt: Attempt) -> None:
         if self._is_ready:
-            self._pool.open(exchange)
+            self._pool.open(attempt)
             return
-        self._wanted_at = exchange.started_at
+        exchange = attempt.exchange
+        self._wanted_at = exchange.accepted_at
         if self._waiting.is_shut:
-            self.turn_away(exchange)
+            self.turn_away(attempt)
         elif not self._waiting.is_ready:
             _rescue_of(exchange).shed(exchange)
             return
         else:
-            self._waiting.join(exchange)
+            exchange.park(lambda: self._waiting.leave(attempt))
+            self._waiting.join(attempt)
         if not self._is_trying:
             self._is_trying = True
             self._reconnect.start()
@@ -190,18 +206,20 @@ class Http2App:
         self._pool.part()
         self._waiting.part()
 
-    # ---- balance.waiting.Counter
+    # ---- balance.waiting.Serves
 
     def has_ready(self) -> bool:
         return self._is_ready
 
-    def serve(self, waiter: Exchange) -> None:
-        if waiter.reason is None:
-            self._pool.open(waiter)
+    def serve(self, waiter: Attempt) -> None:
+        waiter.exchange.unpark()
+        self._pool.open(waiter)
 
-    def turn_away(self, waiter: Exchange) -> None:
-        if waiter.reason is None:
-            _rescue_of(waiter).fail_fast(waiter)
+    def turn_away(self, waiter: Attempt) -> None:
+        exchange = waiter.exchange
+        exchange.unpark()
+        if exchange.reason is None:
+            _rescue_of(exchange).fail_fast(exchange)
 
     # ---- connecting
 
@@ -213,12 +231,14 @@ class Http2App:
         self._pool.connect()
 
     def _dial(self, pool: Pool) -> H2Client:
-        def make_codec(wire: Wire) -> Codec:
-            return H2Client(wire, pool, self._parts.http2_client, self._parts.reactor.wheel)
+        made: list[H2Client] = []
 
-        dialled = dial_plain(self._parts.reactor, self._target, make_codec, self._options)
-        assert isinstance(dialled, H2Client)
-        return dialled
+        def make_codec(wire: Wire) -> Codec:
+            made.append(H2Client(wire, pool, self._parts.http2_client, self._parts.reactor.wheel))
+            return made[0]
+
+        dial_plain(self._parts.reactor, self._target, make_codec, self._options)
+        return made[0]
 
     def _connected(self) -> None:
         self._is_ready = True
@@ -244,12 +264,14 @@ def _rescue_of(exchange: Exchange) -> InboundRescue:
 
 def _dials_http1(parts: Parts, target: Addr, options: DialOptions) -> Callable[[Pool], H1Client]:
     def dial(pool: Pool) -> H1Client:
-        def make_codec(wire: Wire) -> Codec:
-            return H1Client(wire, pool)
+        made: list[H1Client] = []
 
-        dialled = dial_plain(parts.reactor, target, make_codec, options)
-        assert isinstance(dialled, H1Client)
-        return dialled
+        def make_codec(wire: Wire) -> Codec:
+            made.append(H1Client(wire, pool, True))
+            return made[0]
+
+        dial_plain(parts.reactor, target, make_codec, options._replace(on_connected=lambda: made[0].connected()))
+        return made[0]
 
     return dial
 

@@ -17,7 +17,7 @@ from proxy.http.h1.server import H1Server
 from proxy.http.h2.server import H2Server
 from proxy.http.head import RequestHead
 from proxy.http.headers import field
-from proxy.http.orig_proto import CLIENT_ID, take_marks
+from proxy.http.orig_proto import CLIENT_ID, without_marks
 from proxy.inbound import labels
 from proxy.inbound.connection.arrival import Arrival
 from proxy.inbound.http.authorize import RoutePermit
@@ -70,9 +70,9 @@ class HttpConnection:
             return
         client_id = self._client_id
         if request.has_l5d:
-            take_marks(request, client_id is not None)
+            request = exchange.request = without_marks(request, client_id is not None)
         if client_id is not None:
-            request.fields.append(client_id)
+            request = exchange.request = request.with_fields([*request.fields, client_id])
         router = self._port.router
         if router is not self._router:
             self._router = router
@@ -133,7 +133,7 @@ class HttpConnection:
         limiter = router.limiter
         assert limiter is not None
         arrived = self._arrived
-        limited = limiter.check(arrived.tls.client_id, exchange.started_at)
+        limited = limiter.check(arrived.tls.client_id, exchange.accepted_at)
         if limited is None:
             return False
         meta = limiter.meta
@@ -153,14 +153,13 @@ class HttpConnection:
 class Permitted:
     """A route that one connection's client may take, and the numbers of its requests. Their Observer."""
 
-    __slots__ = ("permit", "_in_flight", "_scope", "_scopes", "_metrics", "_clock")
+    __slots__ = ("permit", "_in_flight", "_scope", "_scopes", "_metrics")
 
     def __init__(self, permit: RoutePermit, connection: HttpConnection, arrival: Arrival) -> None:
         parts = arrival.parts
         self.permit: Final = permit
         self._in_flight: Final = connection.in_flight
         self._metrics: Final = HttpMetrics(parts.registry)
-        self._clock: Final = parts.reactor.clock
         self._scopes: Final[dict[bytes, RequestScope] | None] = (
             {} if parts.config.inbound_metrics_authority_labels else None
         )
@@ -168,7 +167,7 @@ class Permitted:
 
     def begin(self, exchange: Exchange) -> None:
         """The request is passed on."""
-        exchange.observer = self
+        exchange.observers = (self,)
         self._in_flight.count += 1
         scope = self._scope if self._scopes is None else self._scope_of(exchange, self._scopes)
         scope.requests += 1
@@ -191,7 +190,7 @@ class Permitted:
         response = exchange.response
         if response is not None:
             scope = self._scope if self._scopes is None else self._scope_of(exchange, self._scopes)
-            scope.response_began(response.status, self._clock() - exchange.started_at)
+            scope.response_began(response.status, exchange.answered_at - exchange.accepted_at)
 
     def exchange_ended(self, exchange: Exchange) -> None:
         if not exchange.has_begun:

@@ -8,11 +8,17 @@ name.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from proxy.core.log import event, logger
 from proxy.core.reason import Reason
 from proxy.http import grpc
+from proxy.http.endings import FAILFAST as FAILFAST
+from proxy.http.endings import LOAD_SHED as LOAD_SHED
+from proxy.http.endings import NO_ROUTE as NO_ROUTE
+from proxy.http.endings import UNEXPECTED as UNEXPECTED
+from proxy.http.endings import Failure as Failure
+from proxy.http.endings import overridden
 from proxy.http.exchange import Exchange
 from proxy.http.head import HTTP_2
 from proxy.http.replies import answer, redirect
@@ -23,42 +29,21 @@ from proxy.metrics import Registry
 _log: Final = logger(__name__)
 
 
-class Failure(NamedTuple):
-    status: int
-    grpc_code: int
-    closes: bool
-    """The client's connection goes down after the answer."""
-    label: str
-    """Of inbound_http_errors_total; empty if it is not counted."""
-
-
-NO_ROUTE: Final = Failure(404, grpc.NOT_FOUND, False, "")
-DENIED: Final = Failure(403, grpc.PERMISSION_DENIED, False, "")
+DENIED: Final = Failure(403, grpc.PERMISSION_DENIED)
 RATE_LIMITED: Final = Failure(429, grpc.RESOURCE_EXHAUSTED, False, "unexpected")
 INVALID_POLICY: Final = Failure(500, grpc.INTERNAL, True, "unexpected")
-UNEXPECTED: Final = Failure(500, grpc.INTERNAL, True, "unexpected")
-FAILFAST: Final = Failure(504, grpc.DEADLINE_EXCEEDED, True, "failfast")
-LOAD_SHED: Final = Failure(503, grpc.UNAVAILABLE, True, "loadshed")
 
-_BAD_GATEWAY: Final = Failure(502, grpc.UNAVAILABLE, True, "")
-_APP_FAULT: Final = Failure(502, grpc.UNAVAILABLE, False, "")
-"""The app broke off or spoke no HTTP: its own connection pays, the client's stays (better than Linkerd's 500)."""
-_NOT_TAKEN: Final = Failure(431, grpc.RESOURCE_EXHAUSTED, False, "")
-"""The request is more than the app has announced to take."""
-_TOO_LONG: Final = Failure(502, grpc.RESOURCE_EXHAUSTED, False, "")
-"""The app's response is more than we take: no fault of the client's."""
+_BAD_GATEWAY: Final = Failure(502, grpc.UNAVAILABLE, True)
 
-_OF_REASON: Final[dict[Reason, tuple[Failure, str]]] = {
-    Reason.CONNECT_FAILED: (_BAD_GATEWAY, "client error (Connect)"),
-    Reason.CONNECT_TIMEOUT: (Failure(504, grpc.DEADLINE_EXCEEDED, True, ""), "client error (Connect)"),
-    Reason.CONNECTION_RESET: (_BAD_GATEWAY, "client error (SendRequest)"),
-    Reason.INTERNAL: (UNEXPECTED, "unexpected error"),
-    Reason.OVER_LIMIT: (_NOT_TAKEN, Reason.OVER_LIMIT.value),
-    Reason.PEER_TRAILERS_LIMIT: (_NOT_TAKEN, Reason.PEER_TRAILERS_LIMIT.value),
-    Reason.RESPONSE_HEAD_LIMIT: (_TOO_LONG, Reason.RESPONSE_HEAD_LIMIT.value),
-    Reason.TRAILERS_LIMIT: (_TOO_LONG, Reason.TRAILERS_LIMIT.value),
-}
-"""What the app's connection can end with before a response; a 502 that says why if not listed."""
+_FAILURES: Final = overridden(
+    {
+        Reason.CONNECT_FAILED: _BAD_GATEWAY._replace(text="client error (Connect)"),
+        Reason.CONNECT_TIMEOUT: Failure(504, grpc.DEADLINE_EXCEEDED, True, text="client error (Connect)"),
+        Reason.CONNECTION_RESET: _BAD_GATEWAY._replace(text="client error (SendRequest)"),
+        Reason.INTERNAL: UNEXPECTED._replace(text="unexpected error"),
+    }
+)
+"""An app that broke off or spoke no HTTP loses its own connection only: the client's stays (better than Linkerd's 500)."""
 
 
 class InboundRescue:
@@ -80,8 +65,8 @@ class InboundRescue:
             exchange.server.reset(reason)
             exchange.request_reset(reason)
             return
-        failure, text = _OF_REASON.get(reason, (_APP_FAULT, reason.value))
-        self._reply(exchange, failure, text, reason)
+        failure = _FAILURES[reason]
+        self._reply(exchange, failure, failure.text, reason)
 
     def fail(self, exchange: Exchange, failure: Failure, text: str) -> None:
         """Answer for something that was decided here."""

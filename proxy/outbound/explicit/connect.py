@@ -122,6 +122,9 @@ class _Early:
         self.data: list[bytes] = []
         self.has_eof = False
 
+    def end_sending(self) -> bool:
+        return True
+
     def send_head(self, head: RequestHead, end: bool) -> None: ...
 
     def send_data(self, data: bytes, end: bool) -> None:

@@ -211,6 +211,8 @@ class ExplicitStage:
             return
         try:
             destination = self._judge(request)
+            if request.is_absolute:
+                request = exchange.request = request.in_origin_form()
         except RefusedError as error:
             self._protocols.rescue.fail(exchange, error.failure, str(error))
             return
@@ -245,10 +247,7 @@ class ExplicitStage:
             raise RefusedError(BAD_REQUEST, "https is reached through CONNECT (curl --proxytunnel)")
         if not request.authority:
             raise RefusedError(BAD_REQUEST, "neither the target nor Host names where to go")
-        destination = self._connection.destination(request.authority, 80)
-        if request.is_absolute:
-            to_origin_form(request)
-        return destination
+        return self._connection.destination(request.authority, 80)
 
     def _route(self, exchange: Exchange, destination: Destination) -> None:
         policy = destination.effective.value
@@ -282,7 +281,7 @@ class OddConnect:
 
 
 class Parked:
-    """An exchange whose destination is being discovered; its observer until then, to learn if the client gives up."""
+    """An exchange whose destination is being discovered, until it is known or the client gives up."""
 
     __slots__ = ("_exchange", "_destination", "_then", "_fail", "_reactor", "_deadline")
 
@@ -302,30 +301,21 @@ class Parked:
         self._deadline: Timer = reactor.wheel.after(limits.DISCOVERY_S, self._not_heard_of)
 
     def wait(self) -> None:
-        self._exchange.observer = self
+        self._exchange.park(self._gone)
         self._destination.when_known(self._known)
 
     def _not_heard_of(self) -> None:
         """Nobody says what the destination is."""
         self._destination.forget(self._known)
-        self._exchange.observer = None
+        self._exchange.unpark()
         self._fail(self._exchange, NOT_HEARD_OF, not_heard_of(self._destination))
 
     def _known(self) -> None:
         self._deadline.cancel()
-        self._exchange.observer = None
-        self._exchange.sent_at = self._reactor.clock()
+        self._exchange.unpark()
+        self._exchange.dispatched_at = self._reactor.clock()
         self._then(self._exchange, self._destination)
 
-    def response_began(self, exchange: Exchange) -> None:
-        """Nothing answers while it waits."""
-
-    def exchange_ended(self, exchange: Exchange) -> None:
+    def _gone(self) -> None:
         self._deadline.cancel()
         self._destination.forget(self._known)
-
-
-def to_origin_form(request: RequestHead) -> None:
-    """As a server expects it: the target's authority is in Host alone."""
-    request.is_absolute = False
-    request.target = b""

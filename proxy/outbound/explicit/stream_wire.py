@@ -85,6 +85,9 @@ class StreamWire:
         self._reason = reason
         self._reactor.turns.ask(self)
 
+    def is_stale(self) -> bool:
+        return self._is_lost or self._reason is not None or bool(self._missed)
+
     def ask_turn(self, target: Steps) -> None:
         self._reactor.turns.ask(Guarded(target, self.abort))
 
@@ -219,6 +222,9 @@ class _Inlet:
 
     def __init__(self, wire: StreamWire) -> None:
         self._wire = wire
+
+    def end_sending(self) -> bool:
+        return True
 
     def send_head(self, head: RequestHead, end: bool) -> None:
         """The CONNECT itself, which has been understood."""

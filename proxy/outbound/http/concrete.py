@@ -14,7 +14,7 @@ from proxy.balance.endpoints import Resolution, reset
 from proxy.core.errors import report_fault
 from proxy.core.reason import Reason
 from proxy.core.watch import Watch
-from proxy.http.exchange import Exchange
+from proxy.http.attempt import Attempt
 from proxy.outbound.given import Endpoints, Given
 from proxy.outbound.http.endpoint import EndpointKind, HttpEndpoint
 from proxy.outbound.http.rescue import FAILFAST, NO_DISPATCHER, UNEXPECTED, Rescue
@@ -27,24 +27,24 @@ class Concrete(Protocol):
     def is_ready(self) -> bool:
         """A distribution may choose it."""
 
-    def take(self, exchange: Exchange) -> bool:
+    def take(self, attempt: Attempt) -> bool:
         """Dispatch it, park it or fail it; False, and nothing done, if the backend is not ready: the rule sheds it."""
 
     def close(self) -> None: ...
 
 
 class Balanced:
-    """Endpoints behind a balancer. While an exchange waits in line, this is its observer, so that it can leave."""
+    """Endpoints behind a balancer. The Origin of the attempts that it takes."""
 
-    __slots__ = ("_balancer", "_p2c", "_waiting", "_rescue", "_clock", "_name")
+    __slots__ = ("_balancer", "_ready", "_waiting", "_rescue", "_clock", "_name")
 
     def __init__(
         self, kind: EndpointKind, resolution: Watch[Resolution[EndpointMeta]], given: Given, rescue: Rescue, name: str
     ) -> None:
-        self._balancer: Balancer[HttpEndpoint, EndpointMeta] = Balancer(
+        self._balancer: Balancer[HttpEndpoint, EndpointMeta, Attempt] = Balancer(
             self, resolution, kind.make, given.reactor, given.http_line
         )
-        self._p2c = self._balancer.p2c
+        self._ready = self._balancer.ready
         self._waiting = self._balancer.waiting
         self._rescue = rescue
         self._clock = given.reactor.clock
@@ -55,18 +55,37 @@ class Balanced:
     def is_ready(self) -> bool:
         return self._balancer.is_ready
 
-    def take(self, exchange: Exchange) -> bool:
-        endpoint = self._p2c.pick(exchange.started_at)
+    def take(self, attempt: Attempt) -> bool:
+        attempt.origin = self
+        endpoint = self._ready.pick(attempt.sent_at)
         if endpoint is not None:
-            endpoint.dispatch(exchange)
+            endpoint.dispatch(attempt)
             return True
         if self._balancer.error:
-            self.fail_waiter(exchange)
+            self.fail_waiter(attempt)
             return True
         if not self._waiting.is_ready:
             return False
-        exchange.observer = self
-        self._waiting.join(exchange)
+        attempt.exchange.park(lambda: self._waiting.leave(attempt))
+        self._waiting.join(attempt)
+        return True
+
+    def try_again(self, attempt: Attempt, reason: Reason) -> bool:
+        """Another endpoint if there is one. The same one only if it was a connection that failed it, not the connecting."""
+        now = self._clock()
+        target = attempt.target
+        other: HttpEndpoint | None = None
+        if isinstance(target, HttpEndpoint):
+            other = self._balancer.pick_other(target, now)
+            if other is None and reason is not Reason.CONNECT_FAILED and reason is not Reason.CONNECT_TIMEOUT:
+                other = target
+        if other is None:
+            return False
+        attempt.end(reason)
+        again = Attempt(attempt.exchange, attempt.request, self)
+        again.sent_at = now
+        again.is_fresh = other is target and reason is not Reason.PEER_REFUSED
+        other.dispatch(again)
         return True
 
     def close(self) -> None:
@@ -74,30 +93,23 @@ class Balanced:
 
     # ---- the balancer's line
 
-    def dispatch_to(self, endpoint: HttpEndpoint, waiter: Exchange) -> None:
-        waiter.observer = None
+    def dispatch_to(self, endpoint: HttpEndpoint, waiter: Attempt) -> None:
+        waiter.exchange.unpark()
         waiter.sent_at = self._clock()
         try:
             endpoint.dispatch(waiter)
         except Exception:
             report_fault()
-            waiter.cancel(Reason.INTERNAL)
+            waiter.exchange.cancel(Reason.INTERNAL)
 
-    def fail_waiter(self, waiter: Exchange) -> None:
-        waiter.observer = None
+    def fail_waiter(self, waiter: Attempt) -> None:
+        exchange = waiter.exchange
+        exchange.unpark()
         error = self._balancer.error
         if error:
-            self._rescue.fail(waiter, UNEXPECTED, f"{self._name}pool failed: {error}")
+            self._rescue.fail(exchange, UNEXPECTED, f"{self._name}pool failed: {error}")
         else:
-            self._rescue.fail(waiter, FAILFAST, f"{self._name}service in fail-fast")
-
-    # ---- Observer, of those that wait
-
-    def response_began(self, exchange: Exchange) -> None:
-        """One that waits has no response."""
-
-    def exchange_ended(self, exchange: Exchange) -> None:
-        self._waiting.leave(exchange)
+            self._rescue.fail(exchange, FAILFAST, f"{self._name}service in fail-fast")
 
 
 class Failing:
@@ -113,8 +125,8 @@ class Failing:
     def is_ready(self) -> bool:
         return True
 
-    def take(self, exchange: Exchange) -> bool:
-        self._rescue.fail(exchange, NO_DISPATCHER, self._text)
+    def take(self, attempt: Attempt) -> bool:
+        self._rescue.fail(attempt.exchange, NO_DISPATCHER, self._text)
         return True
 
     def close(self) -> None:

@@ -1,23 +1,28 @@
 """HTTP endpoints: one address of a backend, the connections to it, its load and its numbers (docs/linkerd/outbound.md, section 9).
 
 Built when discovery names it, closed when discovery takes it away; a
-request that runs keeps its stream. The endpoint is the observer of its
-exchanges: it lets go of their load and counts how they ended. An HTTP/1
-endpoint is always ready, a dead one answers 502; an HTTP/2 endpoint is ready
-only while a connection stands.
+request that runs keeps its stream. The endpoint is the target of its attempts:
+its load begins and ends with them, and it counts how they ended. An HTTP/1
+endpoint is ready until it refuses a connection while another endpoint could
+take its place, and again when a connection to it can be made; the last one
+stays, and answers 502. An HTTP/2 endpoint is ready only while a connection
+stands.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from proxy.balance.ewma import PeakEwma
+from proxy.balance.gate import Gate
+from proxy.balance.load import ANSWERED, BROKEN, FAILED, GIVEN_UP
 from proxy.balance.reconnect import Reconnect
 from proxy.config import Config
 from proxy.core.addr import Addr
+from proxy.core.codec import Codec, Wire
 from proxy.core.reason import Reason
 from proxy.http import orig_proto
-from proxy.http.exchange import Exchange
+from proxy.http.attempt import Attempt
 from proxy.http.h1.client import H1Client
 from proxy.http.h1.pool import H1Pool
 from proxy.http.h2.client import H2Client
@@ -29,6 +34,7 @@ from proxy.metrics.http import HttpMetrics
 from proxy.outbound.connect import Dialler, SessionProtocol, as_reached
 from proxy.outbound.given import Given
 from proxy.outbound.http.rescue import IDENTITY_REQUIRED, Rescue
+from proxy.outbound.reach import Reach
 from proxy.policy.classify import classify
 from proxy.policy.client import PeakEwmaLoad, PenaltyLoad
 from proxy.policy.endpoint import HINT_H2, EndpointMeta, Http2Params
@@ -41,10 +47,10 @@ _OF_PROXIES: Final = (b"l5d-proxy-error", _PROXY_CONNECTION, orig_proto.NAME)
 
 
 class HttpEndpoint:
-    """What both kinds share. `authority` is the backend's name for labels, empty for a forward."""
+    """What both kinds share: a Target and a Place. `authority` is the backend's name for labels, empty for a forward."""
 
     __slots__ = (
-        "load", "_given", "_rescue", "_flights", "_scope", "_clock", "_context", "_server_id", "_override", "_may_close",
+        "load", "context", "_given", "_rescue", "_flights", "_scope", "_clock", "_server_id", "_override", "_may_close",
     )  # fmt: skip
 
     def __init__(self, kind: EndpointKind, addr: Addr, meta: EndpointMeta, labels: tuple[tuple[str, str], ...]) -> None:
@@ -55,7 +61,7 @@ class HttpEndpoint:
         self._clock = given.reactor.clock
         self.load = PeakEwma(kind.load.default_rtt_s, kind.load.decay_s, self._clock())
         self._scope = HttpMetrics(given.registry).scope((("direction", "outbound"), *labels))
-        self._context = f"endpoint {addr}"
+        self.context = f"endpoint {addr}"
         self._server_id = meta.tls.server_id if meta.tls else ""
         self._override = meta.authority_override.encode()
         self._may_close = kind.is_forward and meta.tls is not None
@@ -63,105 +69,117 @@ class HttpEndpoint:
 
     # ---- a request
 
-    def dispatch(self, exchange: Exchange) -> None:
-        request = exchange.request
-        exchange.context = self._context
-        exchange.observer = self
-        if exchange.editor is None:
-            exchange.editor = self
-        self.load.pending += 1
+    def dispatch(self, attempt: Attempt) -> None:
+        attempt.exchange.endpoint = self
+        attempt.target = self
+        self.load.begin()
         self._flights.count += 1
         self._scope.requests += 1
-        if request.has_l5d and not self._admits(exchange, request):
-            return
+        request = attempt.request
+        if request.has_l5d:
+            admitted = self._admitted(attempt, request)
+            if admitted is None:
+                return
+            request = admitted
         if self._override:
-            request.rename(self._override)
+            request = request.renamed(self._override)
             request.fields = [one for one in request.fields if one.name != _DST_CANONICAL]
-        self.open(exchange, request)
+        self.open(attempt, request)
 
-    def start(self, readiness: Any) -> None:
+    def start(self, gate: Gate[HttpEndpoint]) -> None:
         """Of balance.balancer.Endpoint."""
         raise NotImplementedError
 
-    def open(self, exchange: Exchange, request: RequestHead) -> None:
-        """Attach the exchange to a connection."""
+    def open(self, attempt: Attempt, request: RequestHead) -> None:
+        """Give the attempt, with this head, to a connection."""
         raise NotImplementedError
 
     def close(self) -> None:
         """Evicted: what runs goes on."""
         raise NotImplementedError
 
-    def _admits(self, exchange: Exchange, request: RequestHead) -> bool:
-        """Take out what the app may not say to a peer; False if it was answered, since it asked for another endpoint."""
+    def refused(self) -> None:
+        """A connection could not be made."""
+
+    def _admitted(self, attempt: Attempt, request: RequestHead) -> RequestHead | None:
+        """The request without what the app may not say to a peer; None if it was answered, since it asked for another
+        endpoint."""
         required = [one.value.decode("latin-1") for one in request.fields if one.name == _REQUIRE_ID]
+        for name in required:
+            if name != self._server_id:
+                found = f'"{self._server_id}"' if self._server_id else "none"
+                self._rescue.fail(attempt.exchange, IDENTITY_REQUIRED, f'required id "{required[0]}"; found {found}')
+                return None
         # How a request came is for this proxy to say, not for its app: the peer's would believe it.
-        request.fields = [one for one in request.fields if one.name not in (_REQUIRE_ID, orig_proto.NAME)]
-        if not required:
-            return True
-        if all(name == self._server_id for name in required):
-            return True
-        found = f'"{self._server_id}"' if self._server_id else "none"
-        self._rescue.fail(exchange, IDENTITY_REQUIRED, f'required id "{required[0]}"; found {found}')
-        return False
+        return request.with_fields([one for one in request.fields if one.name not in (_REQUIRE_ID, orig_proto.NAME)])
 
-    # ---- ResponseEditor, Observer
+    # ---- Target
 
-    def edit_response(self, exchange: Exchange, head: ResponseHead) -> None:
-        if head.has_l5d:
-            if self._may_close and any(one.name == _PROXY_CONNECTION and one.value == b"close" for one in head.fields):
-                exchange.server.close_connection()
-            strip(head)
+    def edit_response(self, attempt: Attempt, head: ResponseHead) -> ResponseHead:
+        if self._may_close and any(one.name == _PROXY_CONNECTION and one.value == b"close" for one in head.fields):
+            attempt.exchange.server.close_connection()
+        return head.with_fields([one for one in head.fields if one.name not in _OF_PROXIES])
 
-    def response_began(self, exchange: Exchange) -> None:
+    def attempt_answered(self, attempt: Attempt) -> None:
         now = self._clock()
-        latency_s = now - exchange.sent_at
-        load = self.load
-        load.pending -= 1
+        latency_s = now - attempt.sent_at
         self._flights.count -= 1
-        load.observe(latency_s, now)
-        response = exchange.response
+        response = attempt.exchange.response
+        if response is None or attempt.has_failed:
+            self.load.end(latency_s, now, BROKEN)
+        else:
+            self.load.end(latency_s, now, FAILED if response.status >= 500 else ANSWERED)
         if response is not None:
             self._scope.response_began(response.status, latency_s)
 
-    def exchange_ended(self, exchange: Exchange) -> None:
-        if not exchange.has_begun:
+    def attempt_ended(self, attempt: Attempt, reason: Reason) -> None:
+        if not attempt.has_begun:
             now = self._clock()
-            self.load.pending -= 1
             self._flights.count -= 1
-            self.load.observe(now - exchange.sent_at, now)
-        ended = classify(exchange)
+            self.load.end(now - attempt.sent_at, now, BROKEN if attempt.has_failed else GIVEN_UP)
+        if reason is Reason.CONNECT_FAILED or reason is Reason.CONNECT_TIMEOUT:
+            self.refused()
+        ended = classify(attempt.exchange)
         if ended is not None:
             self._scope.ended(*ended)
-
-
-def strip(head: ResponseHead) -> None:
-    """Take out what is said between proxies."""
-    head.fields = [one for one in head.fields if one.name not in _OF_PROXIES]
 
 
 class Http1Endpoint(HttpEndpoint):
     """HTTP/1 connections, each for one authority."""
 
-    __slots__ = ("_dialler", "_pool")
+    __slots__ = ("_dialler", "_pool", "_reach")
 
     def __init__(self, kind: EndpointKind, addr: Addr, meta: EndpointMeta) -> None:
         self._dialler = kind.dialler(addr, meta, "http/1")
         super().__init__(kind, addr, meta, self._dialler.labels)
         self._pool = h1_pool(kind.given, self._dialler)
+        self._reach: Reach[HttpEndpoint] = Reach(kind.given, self._dialler)
 
-    def start(self, readiness: Any) -> None:
-        readiness.became_ready(self)
+    def start(self, gate: Gate[HttpEndpoint]) -> None:
+        self._reach.start(self, gate)
 
-    def open(self, exchange: Exchange, request: RequestHead) -> None:
-        self._pool.open(exchange)
+    def open(self, attempt: Attempt, request: RequestHead) -> None:
+        attempt.head = request
+        self._pool.open(attempt)
 
     def close(self) -> None:
+        self._reach.close()
         self._pool.close(Reason.SHUTDOWN)
+
+    def refused(self) -> None:
+        self._reach.refused()
 
 
 def h1_pool(given: Given, dialler: Dialler) -> H1Pool:
-    def dial(pool: Pool) -> Any:
-        return dialler.dial(lambda wire: H1Client(wire, pool))
+    def dial(pool: Pool) -> H1Client:
+        made: list[H1Client] = []
+
+        def make(wire: Wire) -> Codec:
+            made.append(H1Client(wire, pool, True))
+            return made[0]
+
+        dialler.dial(make, lambda: made[0].connected())
+        return made[0]
 
     config = given.config
     idle_timeout_s = config.outbound_http1_connection_pool_idle_timeout_s
@@ -171,7 +189,7 @@ def h1_pool(given: Given, dialler: Dialler) -> H1Pool:
 class Http2Endpoint(HttpEndpoint):
     """One pool that is connected ahead; beside it, for HTTP/1 clients, one of HTTP/1 for what must be a tunnel."""
 
-    __slots__ = ("_dialler", "_pool", "_tunnels", "_settings", "_reconnect", "_readiness", "_is_ready")
+    __slots__ = ("_dialler", "_pool", "_tunnels", "_settings", "_reconnect", "_gate", "_is_ready")
 
     def __init__(self, kind: EndpointKind, addr: Addr, meta: EndpointMeta) -> None:
         self._dialler = kind.dialler(addr, meta, "http/2")
@@ -183,44 +201,52 @@ class Http2Endpoint(HttpEndpoint):
         self._tunnels = None if kind.is_http2 else h1_pool(kind.given, kind.dialler(addr, meta, "http/1"))
         reactor = kind.given.reactor
         self._reconnect = Reconnect(reactor.wheel, kind.given.config.outbound_connect_backoff, self._pool.connect)
-        self._readiness: Any = None
+        self._gate: Gate[HttpEndpoint] | None = None
         self._is_ready = False
 
-    def start(self, readiness: Any) -> None:
-        self._readiness = readiness
+    def start(self, gate: Gate[HttpEndpoint]) -> None:
+        self._gate = gate
         self._reconnect.start()
 
-    def open(self, exchange: Exchange, request: RequestHead) -> None:
+    def open(self, attempt: Attempt, request: RequestHead) -> None:
         if request.version != HTTP_2:
             tunnels = self._tunnels
             if tunnels is not None and request.wants_tunnel:
-                tunnels.open(exchange)
+                attempt.head = request
+                tunnels.open(attempt)
                 return
-            orig_proto.upgrade(request)
-        self._pool.open(exchange)
+            request = orig_proto.upgrade(request)
+        attempt.head = request
+        self._pool.open(attempt)
 
     def close(self) -> None:
-        self._readiness = None
+        self._gate = None
         self._reconnect.stop()
         self._pool.close(Reason.SHUTDOWN)
         if self._tunnels is not None:
             self._tunnels.close(Reason.SHUTDOWN)
 
-    def _dial(self, pool: Pool) -> Any:
-        settings, wheel = self._settings, self._given.reactor.wheel
-        return self._dialler.dial(lambda wire: H2Client(wire, pool, settings, wheel), self._connected)
+    def _dial(self, pool: Pool) -> H2Client:
+        made: list[H2Client] = []
+
+        def make(wire: Wire) -> Codec:
+            made.append(H2Client(wire, pool, self._settings, self._given.reactor.wheel))
+            return made[0]
+
+        self._dialler.dial(make, self._connected)
+        return made[0]
 
     def _connected(self) -> None:
         self._reconnect.succeeded()
-        if not self._is_ready and self._readiness is not None:
+        if not self._is_ready and self._gate is not None:
             self._is_ready = True
-            self._readiness.became_ready(self)
+            self._gate.became_ready(self)
 
     def _emptied(self) -> None:
         if self._is_ready:
             self._is_ready = False
-            if self._readiness is not None:
-                self._readiness.became_pending(self)
+            if self._gate is not None:
+                self._gate.became_pending(self)
         self._reconnect.lost()
 
 

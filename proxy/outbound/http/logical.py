@@ -2,21 +2,22 @@
 
 Stages are built when a policy arrives and only called when a request
 does; backends outlive policies in which they stay. A running exchange keeps
-the stages it began with. Names of what was chosen go into the exchange's
-context, whole texts that were made when the stage was.
+the stages it began with, and knows the route and the backend that it took. The
+head goes from stage to stage beside the exchange: a filter makes another one,
+and the attempt begins with the last.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from proxy.core.watch import Absent
+from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead, ResponseHead
 from proxy.outbound.discover import Destination
 from proxy.outbound.given import Given
 from proxy.outbound.http.concrete import Concrete, concrete
-from proxy.outbound.http.endpoint import strip
 from proxy.outbound.http.filters import answer
 from proxy.outbound.http.rescue import LOAD_SHED, NO_ROUTE, Rescue
 from proxy.policy.client import (
@@ -38,15 +39,24 @@ from proxy.policy.table import RouteTable
 
 
 class RuleStage(Protocol):
-    def route(self, exchange: Exchange, match: Match) -> None:
-        """`match` is the one that chose the rule."""
+    def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
+        """Send this head on for the exchange; `match` is the one that chose the rule."""
+
+
+class Named:
+    """A Place: a destination or one of its routes."""
+
+    __slots__ = ("context",)
+
+    def __init__(self, context: str) -> None:
+        self.context: Final = context
 
 
 class HttpRouter:
     """Of one destination and one version of HTTP; a Stage."""
 
     __slots__ = (
-        "_given", "_rescue", "_flights", "_destination", "_is_http2", "_context", "_backends", "_table", "_stages",
+        "_given", "_rescue", "_flights", "_destination", "_is_http2", "_place", "_backends", "_table", "_stages",
         "_only", "_only_match",
     )  # fmt: skip
 
@@ -56,7 +66,7 @@ class HttpRouter:
         self._flights = given.flights
         self._destination = destination
         self._is_http2 = is_http2
-        self._context = f"logical service {destination.logical}"
+        self._place: Final = Named(f"logical service {destination.logical}")
         self._backends: dict[Backend, Concrete] = {}
         self._table = RouteTable(())
         self._stages: list[list[RuleStage]] = []
@@ -74,14 +84,14 @@ class HttpRouter:
             return
         only = self._only
         if only is not None:
-            only.route(exchange, self._only_match)
+            only.route(exchange, exchange.request, self._only_match)
             return
         found = self._table.find(exchange.request)
         if found is None:
-            exchange.context = self._context
+            exchange.route = self._place
             self._rescue.fail(exchange, NO_ROUTE, "no route")
         else:
-            self._stages[found.route][found.rule].route(exchange, found.match)
+            self._stages[found.route][found.rule].route(exchange, exchange.request, found.match)
 
     def close(self) -> None:
         self._destination.effective.unsubscribe(self._apply)
@@ -112,22 +122,22 @@ class HttpRouter:
         return policy.http2_routes if self._is_http2 else policy.http1_routes
 
     def _rule(self, route: ClientRoute, rule: ClientRule, old: dict[Backend, Concrete]) -> RuleStage:
-        context = f"{self._context}: route {route.meta}"
+        place = Named(f"{self._place.context}: route {route.meta}")
         filters = compile_filters(rule.filters)
 
         def stage_of(one: RouteBackend) -> RuleBackend:
-            return self._backend(context, one, filters.on_response, old)
+            return self._backend(place, one, filters.on_response, old)
 
         chooser = compile_distribution(rule.distribution, stage_of)
         stage: RuleStage
         if len(chooser.backends) == 1:
             stage = chooser.backends[0]
         else:
-            stage = Distributing(chooser, Shedding(self._rescue, context))
-        return stage if filters.on_request is None else Filtered(filters.on_request, stage, self._rescue, context)
+            stage = Distributing(chooser, Shedding(self._rescue, place))
+        return stage if filters.on_request is None else Filtered(filters.on_request, stage, self._rescue, place)
 
     def _backend(
-        self, context: str, one: RouteBackend, on_response: ResponseFilter | None, old: dict[Backend, Concrete]
+        self, place: Named, one: RouteBackend, on_response: ResponseFilter | None, old: dict[Backend, Concrete]
     ) -> RuleBackend:
         """`on_response` is the rule's, which sees a response after the backend's own."""
         backend = one.backend
@@ -135,73 +145,80 @@ class HttpRouter:
         if made is None:
             made = concrete(backend, self._given, self._rescue, self._destination.endpoints, self._is_http2)
         self._backends[backend] = made
-        inner_context = f"{context}: backend {backend.meta}"
         filters = compile_filters(one.filters)
         both = response_chain([each for each in (filters.on_response, on_response) if each is not None])
-        shedding = Shedding(self._rescue, context)
         editor = FilteredResponse(both) if both is not None else None
         if filters.on_request is None:
-            return RuleBackend(made, inner_context, shedding, editor)
-        return FilteredBackend(made, inner_context, shedding, editor, filters.on_request, self._rescue)
+            return RuleBackend(made, backend, place, self._rescue, editor)
+        return FilteredBackend(made, backend, place, self._rescue, editor, filters.on_request)
 
 
 class Shedding:
     """Nothing is ready: refuse at once (docs/linkerd/balancing.md, section 7)."""
 
-    __slots__ = ("_rescue", "_context")
+    __slots__ = ("_rescue", "_place")
 
-    def __init__(self, rescue: Rescue, context: str) -> None:
+    def __init__(self, rescue: Rescue, place: Named) -> None:
         self._rescue = rescue
-        self._context = context
+        self._place = place
 
-    def route(self, exchange: Exchange, match: Match) -> None:
-        exchange.context = self._context
+    def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
+        exchange.route = self._place
+        exchange.backend = None
         self._rescue.fail(exchange, LOAD_SHED, "service unavailable")
 
 
 class RuleBackend:
-    """A rule's way into one backend."""
+    """A rule's way into one backend; a Place."""
 
-    __slots__ = ("_concrete", "_context", "_shedding", "_editor")
+    __slots__ = ("context", "rescue", "_concrete", "_place", "_shedding", "_editor")
 
-    def __init__(self, made: Concrete, context: str, shedding: Shedding, editor: FilteredResponse | None) -> None:
+    def __init__(
+        self, made: Concrete, backend: Backend, place: Named, rescue: Rescue, editor: FilteredResponse | None
+    ) -> None:
+        self.context: Final = f"{place.context}: backend {backend.meta}"
+        self.rescue: Final = rescue
         self._concrete = made
-        self._context = context
-        self._shedding = shedding
+        self._place = place
+        self._shedding = Shedding(rescue, place)
         self._editor = editor
 
     @property
     def is_ready(self) -> bool:
         return self._concrete.is_ready
 
-    def route(self, exchange: Exchange, match: Match) -> None:
-        exchange.context = self._context
+    def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
+        exchange.route = self._place
+        exchange.backend = self
         exchange.editor = self._editor
-        if not self._concrete.take(exchange):
-            self._shedding.route(exchange, match)
+        if not self._concrete.take(Attempt(exchange, head)):
+            self._shedding.route(exchange, head, match)
 
 
 class FilteredBackend(RuleBackend):
     """One whose own filters look at a request first, once it is chosen."""
 
-    __slots__ = ("_filter", "_rescue")
+    __slots__ = ("_filter",)
 
     def __init__(
         self,
         made: Concrete,
-        context: str,
-        shedding: Shedding,
+        backend: Backend,
+        place: Named,
+        rescue: Rescue,
         editor: FilteredResponse | None,
         filter_: RequestFilter,
-        rescue: Rescue,
     ) -> None:
-        super().__init__(made, context, shedding, editor)
+        super().__init__(made, backend, place, rescue, editor)
         self._filter = filter_
-        self._rescue = rescue
 
-    def route(self, exchange: Exchange, match: Match) -> None:
-        if passes(self._filter, exchange, match, self._rescue, self._context):
-            super().route(exchange, match)
+    def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
+        exchange.backend = self
+        filtered = self._filter(head, match)
+        if isinstance(filtered, RequestHead):
+            super().route(exchange, filtered, match)
+        else:
+            answer(self.rescue, exchange, filtered)
 
 
 class Distributing:
@@ -213,12 +230,12 @@ class Distributing:
         self._chooser = chooser
         self._shedding = shedding
 
-    def route(self, exchange: Exchange, match: Match) -> None:
+    def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
         backend = self._chooser.choose()
         if backend is None:
-            self._shedding.route(exchange, match)
+            self._shedding.route(exchange, head, match)
         else:
-            backend.route(exchange, match)
+            backend.route(exchange, head, match)
 
 
 # ---- filters
@@ -227,28 +244,21 @@ class Distributing:
 class Filtered:
     """A rule with filters for requests: what passes them goes on to the stage."""
 
-    __slots__ = ("_filter", "_inner", "_rescue", "_context")
+    __slots__ = ("_filter", "_inner", "_rescue", "_place")
 
-    def __init__(self, filter_: RequestFilter, inner: RuleStage, rescue: Rescue, context: str) -> None:
+    def __init__(self, filter_: RequestFilter, inner: RuleStage, rescue: Rescue, place: Named) -> None:
         self._filter = filter_
         self._inner = inner
         self._rescue = rescue
-        self._context = context
+        self._place = place
 
-    def route(self, exchange: Exchange, match: Match) -> None:
-        if passes(self._filter, exchange, match, self._rescue, self._context):
-            self._inner.route(exchange, match)
-
-
-def passes(filter_: RequestFilter, exchange: Exchange, match: Match, rescue: Rescue, context: str) -> bool:
-    """The request goes on with the head that the filter gives it; or it is answered, and `context` says for whom."""
-    filtered = filter_(exchange.request, match)
-    if isinstance(filtered, RequestHead):
-        exchange.request = filtered  # until each attempt has a head of its own
-        return True
-    exchange.context = context
-    answer(rescue, exchange, filtered)
-    return False
+    def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
+        exchange.route = self._place
+        filtered = self._filter(head, match)
+        if isinstance(filtered, RequestHead):
+            self._inner.route(exchange, filtered, match)
+        else:
+            answer(self._rescue, exchange, filtered)
 
 
 class FilteredResponse:
@@ -259,10 +269,5 @@ class FilteredResponse:
     def __init__(self, filter_: ResponseFilter) -> None:
         self._filter = filter_
 
-    def edit_response(self, exchange: Exchange, head: ResponseHead) -> None:
-        if head.has_l5d:
-            strip(head)
-        # Until an exchange takes the head that its editor returns, this one is given what the filters made of it.
-        edited = self._filter(head)
-        head.fields = edited.fields
-        head.has_date = edited.has_date
+    def edit_response(self, exchange: Exchange, head: ResponseHead) -> ResponseHead:
+        return self._filter(head)

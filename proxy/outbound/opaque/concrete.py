@@ -31,7 +31,7 @@ class OpaqueBalanced:
         def make(addr: Addr, meta: EndpointMeta) -> OpaqueEndpoint:
             return OpaqueEndpoint(given, addr, as_reached(given, addr, meta), balance.load, balance.path)
 
-        self._balancer: Balancer[OpaqueEndpoint, EndpointMeta] = Balancer(
+        self._balancer: Balancer[OpaqueEndpoint, EndpointMeta, Tunnel] = Balancer(
             self, destination.endpoints(balance.path), make, given.reactor, given.tcp_line
         )
         self._name = name
@@ -43,7 +43,7 @@ class OpaqueBalanced:
 
     def take(self, tunnel: Tunnel, context: str) -> None:
         balancer = self._balancer
-        endpoint = balancer.p2c.pick(self._clock())
+        endpoint = balancer.ready.pick(self._clock())
         if endpoint is not None:
             endpoint.connect(tunnel)
         elif balancer.error:

@@ -1,36 +1,37 @@
-"""One address that opaque connections are made to: always ready; its load is how long a connection takes to be made."""
+"""One address that opaque connections are made to. Its load is how long a connection takes to be made."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from proxy.balance.ewma import PeakEwma
+from proxy.balance.gate import Gate
 from proxy.core.addr import Addr
 from proxy.outbound.connect import Dialler
 from proxy.outbound.given import Given
 from proxy.outbound.opaque.tunnel import Connecting, Tunnel
+from proxy.outbound.reach import Reach
 from proxy.policy.client import PeakEwmaLoad, PenaltyLoad
 from proxy.policy.endpoint import EndpointMeta
 
 
 class OpaqueEndpoint:
-    """One address: always ready; its load is how long a connection took to be made."""
+    """Ready until it refuses a connection while another endpoint could take its place."""
 
-    __slots__ = ("load", "dialler", "_clock", "_default_rtt_s")
+    __slots__ = ("load", "dialler", "_clock", "_reach")
 
     def __init__(
         self, given: Given, addr: Addr, meta: EndpointMeta, load: PeakEwmaLoad | PenaltyLoad, authority: str
     ) -> None:
         self._clock = given.reactor.clock
-        self._default_rtt_s = load.default_rtt_s
         self.load = PeakEwma(load.default_rtt_s, load.decay_s, self._clock())
         self.dialler = Dialler(given, addr, meta, authority, "")
+        self._reach: Reach[OpaqueEndpoint] = Reach(given, self.dialler)
 
-    def start(self, readiness: Any) -> None:
-        readiness.became_ready(self)
+    def start(self, gate: Gate[OpaqueEndpoint]) -> None:
+        self._reach.start(self, gate)
 
     def close(self) -> None:
         """Its connections are the app's: they end when the app or the peer ends them."""
+        self._reach.close()
 
     def connect(self, tunnel: Tunnel) -> None:
-        tunnel.connect(self.dialler, Connecting(self.load, self._clock, self._default_rtt_s))
+        tunnel.connect(self.dialler, Connecting(self.load, self._clock, self._reach.refused))

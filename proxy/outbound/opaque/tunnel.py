@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from proxy.balance.ewma import PeakEwma
+from proxy.balance.load import ANSWERED, BROKEN, GIVEN_UP, Load
 from proxy.core.codec import Codec, Wire
 from proxy.core.reason import Reason
 from proxy.outbound.connect import Dialler
@@ -25,34 +25,32 @@ CountError = Callable[[str], None]
 class Connecting:
     """A connection to an endpoint while it is made: it weighs on the endpoint until it is made, refused or given up."""
 
-    __slots__ = ("_load", "_clock", "_begun_at", "_failure_rtt_s", "_is_over")
+    __slots__ = ("_load", "_clock", "_begun_at", "_on_refused", "_is_over")
 
-    def __init__(self, load: PeakEwma, clock: Callable[[], float], failure_rtt_s: float) -> None:
+    def __init__(self, load: Load, clock: Callable[[], float], on_refused: Callable[[], None]) -> None:
         self._load = load
         self._clock = clock
         self._begun_at = clock()
-        self._failure_rtt_s = failure_rtt_s
+        self._on_refused = on_refused
         self._is_over = False
-        load.pending += 1
+        load.begin()
 
     def made(self) -> None:
-        self._end(0.0)
+        self._end(ANSWERED)
 
     def failed(self) -> None:
-        """A port that refuses at once must not look like a fast one: it is taken for what an unknown endpoint is taken for."""
-        self._end(self._failure_rtt_s)
+        self._end(BROKEN)
+        self._on_refused()
 
     def given_up(self) -> None:
-        """By the app, which says nothing about the endpoint; or it was made long ago."""
+        """By the app; or it was made long ago."""
+        self._end(GIVEN_UP)
+
+    def _end(self, outcome: int) -> None:
         if not self._is_over:
             self._is_over = True
-            self._load.pending -= 1
-
-    def _end(self, at_least_s: float) -> None:
-        if not self._is_over:
-            self.given_up()
             now = self._clock()
-            self._load.observe(max(now - self._begun_at, at_least_s), now)
+            self._load.end(now - self._begun_at, now, outcome)
 
 
 class Tunnel:

@@ -1,0 +1,75 @@
+"""Gate: what stands between an endpoint and its balancer, so that one that is ready can still be kept out.
+
+An endpoint says when it is ready and when it is not any more. A gate that is
+shut holds the former back until it is opened. Whoever shuts it (an endpoint
+that refused a connection, a breaker) opens it again.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, Protocol, TypeVar
+
+E = TypeVar("E")
+E_contra = TypeVar("E_contra", contravariant=True)
+
+
+class Readiness(Protocol[E_contra]):
+    """What a balancer hears of its endpoints."""
+
+    def became_ready(self, endpoint: E_contra) -> None: ...
+
+    def became_pending(self, endpoint: E_contra) -> None: ...
+
+    def has_others(self, endpoint: E_contra) -> bool:
+        """An endpoint beside this one could be picked now."""
+
+
+class Gate(Generic[E]):
+    """Of one endpoint; itself what the endpoint tells of its readiness."""
+
+    __slots__ = ("_readiness", "_endpoint", "_is_ready", "_is_shut")
+
+    def __init__(self, readiness: Readiness[E]) -> None:
+        self._readiness: Readiness[E] | None = readiness
+        self._endpoint: E | None = None
+        self._is_ready = False
+        self._is_shut = False
+
+    def became_ready(self, endpoint: E) -> None:
+        self._endpoint = endpoint
+        self._is_ready = True
+        if not self._is_shut and self._readiness is not None:
+            self._readiness.became_ready(endpoint)
+
+    def became_pending(self, endpoint: E) -> None:
+        self._is_ready = False
+        if not self._is_shut and self._readiness is not None:
+            self._readiness.became_pending(endpoint)
+
+    def shut(self) -> None:
+        """Nothing is given to the endpoint from now on."""
+        if not self._is_shut:
+            self._is_shut = True
+            endpoint = self._endpoint
+            if self._is_ready and endpoint is not None and self._readiness is not None:
+                self._readiness.became_pending(endpoint)
+
+    def shut_if_others(self) -> bool:
+        """Shut it if another endpoint can take its place: the last one stays, so that its clients hear at once what is wrong."""
+        endpoint = self._endpoint
+        readiness = self._readiness
+        if self._is_shut or endpoint is None or readiness is None or not readiness.has_others(endpoint):
+            return False
+        self.shut()
+        return True
+
+    def open(self) -> None:
+        if self._is_shut:
+            self._is_shut = False
+            endpoint = self._endpoint
+            if self._is_ready and endpoint is not None and self._readiness is not None:
+                self._readiness.became_ready(endpoint)
+
+    def close(self) -> None:
+        """The endpoint is evicted: the balancer hears no more of it."""
+        self._readiness = None

@@ -1,0 +1,162 @@
+"""Attempt: one try of a request at one endpoint. Client codecs speak to it and know nothing of repeating.
+
+It begins with the request as it was routed and keeps a head of its own for
+what the endpoint is to get, so that another attempt begins with the same
+request. It ends once: with its exchange, or before it when repeat.py lets
+another attempt take its place.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from proxy.core.reason import Reason
+from proxy.core.timers import Timer, Wheel
+from proxy.http import repeat
+from proxy.http.exchange import Exchange
+from proxy.http.head import RequestHead, ResponseHead
+from proxy.http.headers import Field
+from proxy.http.repeat import BEGUN
+from proxy.http.stream import ClientStream
+
+
+class Target(Protocol):
+    """The endpoint of an attempt, or whatever keeps the numbers of attempts."""
+
+    def edit_response(self, attempt: Attempt, head: ResponseHead) -> ResponseHead:
+        """The endpoint's response head as the exchange is to get it; never edits the one that it was given."""
+
+    def attempt_answered(self, attempt: Attempt) -> None:
+        """The response's first bytes came, or it ended without any; at most once."""
+
+    def attempt_ended(self, attempt: Attempt, reason: Reason) -> None:
+        """Once, for every attempt that was given this target."""
+
+
+class Origin(Protocol):
+    """The stage that chose the endpoint and can choose another."""
+
+    def try_again(self, attempt: Attempt, reason: Reason) -> bool:
+        """Begin another attempt in place of this one, which ended for `reason`; False if there is nothing to try."""
+
+
+class Attempt:
+    __slots__ = (
+        "exchange",
+        "request",
+        "head",
+        "target",
+        "origin",
+        "sent_at",
+        "has_begun",
+        "has_failed",
+        "is_fresh",
+        "deadline",
+        "_is_over",
+    )
+
+    def __init__(self, exchange: Exchange, request: RequestHead, origin: Origin | None = None) -> None:
+        exchange.attempt = self
+        exchange.attempts += 1
+        self.exchange = exchange
+        self.request = request
+        """As routed: what another attempt begins with."""
+        self.head = request
+        """As the endpoint gets it."""
+        self.target: Target | None = None
+        self.origin = origin
+        self.sent_at = exchange.dispatched_at
+        """When it was given to its endpoint: later than `dispatched_at` if it waited for one, or is not the first."""
+        self.has_begun = False
+        """`attempt_answered` was told to the target."""
+        self.has_failed = False
+        """Its endpoint broke off; else, if it ends without a response, its client has gone."""
+        self.is_fresh = False
+        """It goes over a connection that has served nobody."""
+        self.deadline: Timer | None = None
+        """While a response head is wanted in time."""
+        self._is_over = False
+
+    def answer_within(self, wheel: Wheel, ticks: int) -> None:
+        """It fails with RESPONSE_TIMEOUT unless a response head comes within so many ticks from now."""
+        self.deadline = wheel.arm(self._too_late, ticks)
+
+    def _too_late(self) -> None:
+        self.deadline = None
+        self.has_failed = True
+        self.exchange.cancel(Reason.RESPONSE_TIMEOUT)
+
+    # ---- pools and codecs
+
+    @property
+    def is_over(self) -> bool:
+        """Nobody waits for it any more."""
+        return self._is_over or self.exchange.reason is not None
+
+    def attach(self, client: ClientStream) -> None:
+        """Send it over this stream."""
+        self.exchange.attach(client, self.head)
+
+    def response_informational(self, head: ResponseHead) -> None:
+        self.exchange.response_informational(head)
+
+    def response_head(self, head: ResponseHead, end: bool) -> None:
+        deadline = self.deadline
+        if deadline is not None:
+            self.deadline = None
+            deadline.cancel()
+        target = self.target
+        if target is not None and head.has_l5d:
+            head = target.edit_response(self, head)
+        self.exchange.response_head(head, end)
+
+    def response_data(self, data: bytes, end: bool) -> None:
+        self.exchange.response_data(data, end)
+
+    def response_trailers(self, fields: list[Field]) -> None:
+        self.exchange.response_trailers(fields)
+
+    def response_reset(self, reason: Reason, code: int = 0, progress: int = BEGUN) -> None:
+        """The endpoint failed, and its stream is gone; `code` is HTTP/2's, `progress` says whether the request can have been
+        begun there (repeat.py)."""
+        exchange = self.exchange
+        if self._is_over:
+            return
+        self.has_failed = True
+        exchange.unpark()
+        exchange.reset_code = code
+        origin = self.origin
+        if progress != BEGUN and origin is not None and repeat.may_repeat(exchange, progress):
+            exchange.detach()
+            if origin.try_again(self, reason):
+                return
+        exchange.response_reset(reason)
+
+    def client_blocked(self) -> None:
+        self.exchange.client_blocked()
+
+    def client_ready(self) -> None:
+        self.exchange.client_ready()
+
+    # ---- the exchange
+
+    def answered(self) -> None:
+        if not self._is_over:
+            self.has_begun = True
+            target = self.target
+            if target is not None:
+                target.attempt_answered(self)
+
+    def end(self, reason: Reason) -> None:
+        if not self._is_over:
+            self._is_over = True
+            deadline = self.deadline
+            if deadline is not None:
+                self.deadline = None
+                deadline.cancel()
+            target = self.target
+            if target is not None:
+                target.attempt_ended(self, reason)
+
+    def __repr__(self) -> str:
+        return f"Attempt {self.exchange.attempts} of {self.exchange!r}"

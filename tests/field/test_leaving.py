@@ -1,0 +1,121 @@
+"""Clients that leave, and apps that are gone: rows B17, B18 and B19 of what broke the first build."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+
+from tests.field.stage import Stage
+from tests.field.wire import FIN, RST, Ended, Peer, get, ok, post
+from tests.kit.topology import DIRECT, OUT, PROXIED, WAYS, until
+
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n"
+
+
+def waits_for_the_end(peer: Peer) -> None:
+    """A handler that works for as long as its client is there."""
+    peer.request()
+    peer.rest()
+
+
+def streams_until_the_end(peer: Peer) -> None:
+    peer.request()
+    peer.send(HEAD)
+    peer.rest()
+
+
+@pytest.mark.parametrize("script", [waits_for_the_end, streams_until_the_end])
+@pytest.mark.parametrize("ends", ["close", "reset"])
+@pytest.mark.parametrize("stage", WAYS, indirect=True)
+def test_an_app_hears_that_its_client_has_left(stage: Stage, script: object, ends: str) -> None:
+    app = stage.play(script)  # type: ignore[arg-type]
+    client = stage.connect()
+    client.send(get(b"/slow"))
+    connection = app.connection()
+    until(lambda: connection.received, "the request has come")
+    if script is streams_until_the_end:
+        client.until(b"first")
+    getattr(client, ends)()
+    until(lambda: connection.end in (FIN, RST), "the app hears of the end")
+
+
+@pytest.mark.parametrize("stage", [DIRECT, OUT, "in"], indirect=True)
+def test_a_client_that_only_says_no_more_gets_its_answer(stage: Stage) -> None:
+    """Where every hop is HTTP/1, which can say so."""
+
+    def answers_behind_the_end(peer: Peer) -> None:
+        peer.request()
+        peer.rest()
+        peer.send(ok(b"late"))
+
+    stage.play(answers_behind_the_end)
+    client = stage.connect()
+    client.send(get(b"/"))
+    client.half_close()
+    answer = client.response()
+    assert (answer.status, answer.body) == (200, b"late")
+
+
+@pytest.mark.parametrize("stage", ["pair"], indirect=True)
+def test_the_connection_between_two_proxies_outlives_a_client_that_leaves(stage: Stage) -> None:
+    app = stage.play(waits_for_the_end)
+    leaver = stage.connect()
+    leaver.send(get(b"/slow"))
+    app.connection()
+    leaver.close()
+    until(lambda: app.connections[0].end, "the app hears of the end")
+    app.script = lambda peer: peer.send(ok(b"fine")) if peer.request() else None
+    assert stage.connect().ask(get(b"/")).body == b"fine"
+
+
+@pytest.mark.parametrize("method", [b"POST", b"PUT", b"GET"])
+@pytest.mark.parametrize("body", [b"", b"some"])
+@pytest.mark.parametrize("stage", PROXIED, indirect=True)
+def test_a_connection_that_the_app_closed_in_the_same_turn_is_not_used(
+    stage: Stage, method: bytes, body: bytes
+) -> None:
+    """The app's end and the next request are in the kernel before the loop looks again."""
+
+    def once(peer: Peer) -> None:
+        with suppress(Ended):
+            peer.request()
+            peer.send(ok(b"done"))
+
+    stage.play(once)
+    client = stage.connect()
+    request = post(body, method=method) if body or method != b"GET" else get(b"/")
+    assert client.ask(request).body == b"done"
+
+    def both_at_once() -> None:
+        """In the loop's thread, which can read neither meanwhile."""
+        until(lambda: stage.app.connections[-1].has_left, "the app has closed")
+        client.send(request)
+
+    for _ in range(5):
+        stage.topology.call(both_at_once)
+        answer = client.response()
+        assert (answer.status, answer.body) == (200, b"done")
+
+
+def keeps_alive(seconds: int) -> bytes:
+    return (
+        b"HTTP/1.1 200 OK\r\nKeep-Alive: timeout=%d\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok" % seconds
+    )
+
+
+@pytest.mark.parametrize("stage", [OUT, "in"], indirect=True)
+def test_what_an_app_says_of_keeping_alive_is_heeded(stage: Stage) -> None:
+    def answers(peer: Peer) -> None:
+        while True:
+            peer.request()
+            peer.send(keeps_alive(2))
+
+    app = stage.play(answers)
+    client = stage.connect()
+    for _ in range(2):
+        assert client.ask(post(b"x")).body == b"ok"
+    assert len(app.connections) == 1
+    stage.topology.pass_time(1.5)
+    assert client.ask(post(b"x")).body == b"ok"
+    assert len(app.connections) == 2, "the first is not used in the second in which its app closes it"

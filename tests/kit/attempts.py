@@ -1,0 +1,38 @@
+"""Attempts of codec tests: sent to a pool, and sent there again when repeat.py says so."""
+
+from __future__ import annotations
+
+from proxy.core.reason import Reason
+from proxy.http.attempt import Attempt
+from proxy.http.exchange import Exchange
+from proxy.http.h1.pool import H1Pool
+from proxy.http.pool import Pool
+
+
+class ToPoolAgain:
+    """An Origin whose only endpoint is a pool's."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self._within_s = 0.0
+
+    def send(self, exchange: Exchange, answer_within_s: float = 0.0) -> Attempt:
+        attempt = Attempt(exchange, exchange.request, self)
+        self._within_s = answer_within_s
+        self._open(attempt)
+        return attempt
+
+    def _open(self, attempt: Attempt) -> None:
+        pool = self.pool
+        if self._within_s and isinstance(pool, H1Pool):
+            attempt.answer_within(pool._wheel, pool._wheel.ticks(self._within_s))
+        pool.open(attempt)
+
+    def try_again(self, attempt: Attempt, reason: Reason) -> bool:
+        if reason in (Reason.CONNECT_FAILED, Reason.CONNECT_TIMEOUT):
+            return False
+        attempt.end(reason)
+        again = Attempt(attempt.exchange, attempt.request, self)
+        again.is_fresh = reason is not Reason.PEER_REFUSED
+        self._open(again)
+        return True
