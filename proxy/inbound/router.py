@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.http.head import RequestHead
-from proxy.policy.filter import Filters, compile_filters
+from proxy.policy.filter import compile_filters
 from proxy.policy.ratelimit import RateLimiter
 from proxy.policy.server import ServerPolicy, ServerRoute
 from proxy.policy.table import Found, RouteTable
 
 
 class Router:
-    __slots__ = ("policy", "limiter", "only", "_table", "_filters")
+    __slots__ = ("policy", "limiter", "only", "filters", "_table")
 
     def __init__(self, policy: ServerPolicy) -> None:
         self.policy: Final = policy
@@ -25,7 +25,8 @@ class Router:
         self._table: Final = RouteTable(policy.routes)
         self.only: Final = self._table.only
         """What every request finds, whatever it says; None if that depends on the request."""
-        self._filters: Final = [[compile_filters(rule.filters) for rule in route.rules] for route in policy.routes]
+        self.filters: Final = [[compile_filters(rule.filters) for rule in route.rules] for route in policy.routes]
+        """Of each rule of each route."""
 
     def find(self, request: RequestHead) -> Found | None:
         """None if no route matches, and always for a policy without routes."""
@@ -37,6 +38,3 @@ class Router:
 
     def route(self, found: Found) -> ServerRoute:
         return self.policy.routes[found.route]
-
-    def filters(self, found: Found) -> Filters:
-        return self._filters[found.route][found.rule]

@@ -87,7 +87,7 @@ class HttpConnection:
         if permit.authorization is None:
             self._rescue.fail(exchange, DENIED, "unauthorized request on route")
             return
-        filtering = router.filters(found).on_request
+        filtering = router.filters[found.route][found.rule].on_request
         if filtering is not None:
             filtered = filtering(request, found.match)
             if not isinstance(filtered, RequestHead):
