@@ -440,6 +440,11 @@ BROKEN: dict[str, tuple[Callable[[], outbound_pb2.OutboundPolicy], str]] = {
     "relative redirect": (with_filter({"redirect": {"path": {"full": "x"}}}), "redirect: path 'x' is not absolute"),
     "redirect to port 70000": (with_filter({"redirect": {"port": 70000}}), "redirect: port 70000"),
     "redirect with status 42": (with_filter({"redirect": {"status": 42}}), "redirect: HTTP status 42"),
+    "injector that only announces": (
+        with_filter({"failure_injector": {"status": 103}}),
+        "failure injector: HTTP status 103",
+    ),
+    "redirect with status 100": (with_filter({"redirect": {"status": 100}}), "redirect: HTTP status 100"),
     "injector with status 0": (with_filter({"failure_injector": {}}), "failure injector: HTTP status 0"),
     "injector with ratio 1/0": (
         with_filter({"failure_injector": {"status": 500, "ratio": {"numerator": 1}}}),

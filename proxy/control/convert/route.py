@@ -161,7 +161,8 @@ def redirect_of(message: http_route_pb2.RequestRedirect) -> Redirect:
 
 
 def http_status(status: int, what: str) -> int:
-    if not 100 <= status <= 999:
+    """Of an answer: one below 200 would only announce it, and leave the client waiting."""
+    if not 200 <= status <= 999:
         raise InvalidMessageError(f"{what}: HTTP status {status}")
     return status
 
