@@ -42,7 +42,7 @@ PROXIED: Final = (OUTBOUND, INBOUND, BOTH)
 WAYS: Final = (DIRECT, *PROXIED)
 
 _APPS: Final = 8
-_START_S: Final = 30.0
+_START_S: Final = 90.0
 
 
 class _Process(NamedTuple):
@@ -106,6 +106,10 @@ class Mesh:
             for line in lines
             if line.startswith((f"{family} ", f"{family}{{")) and all(one in line for one in needles)
         )
+
+    def signal(self, side: str, number: int) -> None:
+        """To the process of the INBOUND or OUTBOUND sidecar."""
+        self._processes["server" if side == INBOUND else "client"].popen.send_signal(number)
 
     def complaints(self) -> list[str]:
         """What no peer should be able to cause: faults that the sidecars logged, and sidecars that are gone."""

@@ -39,7 +39,7 @@ def metas(draw: Any) -> EndpointMeta:
         hint=draw(st.sampled_from([HINT_NONE, HINT_H2, HINT_OPAQUE])),
         opaque_transport_port=draw(st.integers(0, 65534)),
         weight=draw(st.integers(0, 1 << 31)),
-        http2=Http2Params(),
+        http2=draw(st.sampled_from([Http2Params(), Http2Params(keep_alive_interval_s=0.5, keep_alive_timeout_s=3.0)])),
         zone_locality=locality if locality in ("local", "remote") else "",
     )
 

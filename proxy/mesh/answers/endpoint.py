@@ -13,9 +13,12 @@ from proxy.mesh.kinds.workloads.pod import Pod, metric_labels
 from proxy.mesh.kinds.workloads.workload import Workload
 from proxy.mesh.net import address_message
 from proxy.mesh.store.snapshot import View
-from proxy.policy.endpoint import HINT_H2, HINT_OPAQUE, EndpointMeta, TlsIdentity
+from proxy.policy.endpoint import HINT_H2, HINT_OPAQUE, EndpointMeta, Http2Params, TlsIdentity
 
 _WEIGHT: Final = 10000
+_KEEP_ALIVE: Final = Http2Params(keep_alive_interval_s=10.0, keep_alive_timeout_s=3.0, keeps_alive_while_idle=True)
+"""Of meshed endpoints, as Linkerd's chart configures its destination controller: the process of a peer that is frozen
+acknowledges what comes, so that only an answer shows that it lives."""
 
 LOCAL: Final = "local"
 REMOTE: Final = "remote"
@@ -74,6 +77,7 @@ def described(view: View, endpoint: Endpoint, locality: str) -> EndpointMeta:
     is_opaque = is_opaque_at(view, workload, port)
     return replace(
         meta,
+        http2=_KEEP_ALIVE,
         tls=TlsIdentity(workload.identity, workload.server_name),
         hint=HINT_OPAQUE if is_opaque else HINT_H2,
         opaque_transport_port=workload.inbound_port if _is_reached_at_proxy(workload, port, is_opaque) else 0,
@@ -85,6 +89,11 @@ def weighted_message(addr: Addr, meta: EndpointMeta) -> pb.WeightedAddr:
     message = pb.WeightedAddr(addr=address_message(addr), weight=meta.weight, metric_labels=dict(meta.labels))
     if meta.tls is not None:
         message.tls_identity.CopyFrom(_tls_identity(meta.tls))
+    if meta.http2.keep_alive_interval_s:
+        keep_alive = message.http2.keep_alive
+        keep_alive.interval.FromNanoseconds(round(meta.http2.keep_alive_interval_s * 1e9))
+        keep_alive.timeout.FromNanoseconds(round(meta.http2.keep_alive_timeout_s * 1e9))
+        keep_alive.while_idle = meta.http2.keeps_alive_while_idle
     if meta.opaque_transport_port:
         message.protocol_hint.opaque_transport.inbound_port = meta.opaque_transport_port
     if meta.hint == HINT_OPAQUE:
