@@ -155,3 +155,27 @@ def test_a_wheel_that_is_always_turned_late_turns_at_every_second_turn() -> None
         turning.turn()
         heard.append(target.heard)
     assert heard == [0, 1, 1, 1]
+
+
+@pytest.mark.parametrize("is_within", [False, True], ids=["in the turn that is left out", "while it catches up"])
+def test_what_is_armed_after_a_stall_has_all_of_its_time(is_within: bool) -> None:
+    """A process that was stopped for 14 s, and then connects anew, or tries again what failed meanwhile."""
+    now = [0.0]
+    wheel = Wheel(TICK_S, 0.0)
+    turning = Turning(wheel, lambda: now[0])
+    fired: list[float] = []
+
+    def connect() -> None:
+        wheel.after(1.0, lambda: fired.append(now[0]))
+
+    if is_within:
+        wheel.after(5.0, connect)
+    now[0] = 14.0
+    turning.turn()
+    if not is_within:
+        connect()
+    while not fired:
+        now[0] += 0.02
+        turning.turn()
+        assert now[0] < 20.0
+    assert 15.0 <= fired[0] < 15.1
