@@ -1,6 +1,7 @@
 """Judge a directory of manifests as `mesh serve` would, and say all that is wrong with it.
 
-What is only odd (a kind that nobody reads, a selector without workloads) is said, and is wrong with --strict.
+What is only odd (a kind that nobody reads, a selector without workloads) is said, and is wrong with --strict. What Linkerd's
+proxies do and Sponson's do not yet is said, and is never wrong.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from proxy.mesh.kinds.catalog import CATALOG
+from proxy.mesh.kinds.not_yet import not_yet
 from proxy.mesh.store.manifests import ManifestErrors, Reader, counts
 from proxy.mesh.store.store import Said
 
@@ -28,6 +30,9 @@ def run(arguments: argparse.Namespace) -> int:
     update = Reader(arguments.directory, CATALOG).read_all()
     for said in update.faults:
         print(json.dumps(_fields(said)) if arguments.json else f"{said}{'' if said.is_error else ' (a warning)'}")
+    if not arguments.json:
+        for one in not_yet(update.snapshot.entries.values()):
+            print(f"{one} (a note)")
     wrong = [said for said in update.faults if said.is_error or arguments.strict]
     if not wrong and not arguments.json:
         print(f"{arguments.directory}: {counts(update)}: in good order")
