@@ -8,18 +8,18 @@ value; how it reads on the wire is for the side to say that serves the request.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from random import random
 from typing import Final, assert_never
 
+from proxy.core.log import logger
 from proxy.http.grpc import FAILED_PRECONDITION
 from proxy.http.head import RequestHead, ResponseHead
 from proxy.http.headers import COOKIE, DATE, HOST, L5D, PLAIN, Field, field, kind_of
 from proxy.policy.redirect import InvalidRedirectError, Match, location
 from proxy.policy.route import FailureInjector, Filter, HeaderModifier, Redirect, Unusable
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = logger(__name__)
 
 
 class Redirection:

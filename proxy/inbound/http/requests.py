@@ -93,7 +93,7 @@ class HttpConnection:
             if not isinstance(filtered, RequestHead):
                 answer(self._rescue, exchange, filtered)
                 return
-            exchange.request = filtered  # until each attempt has a head of its own
+            exchange.request = filtered
         if router.limiter is not None and self._is_limited(router, exchange):
             return
         permitted.begin(exchange)
