@@ -160,12 +160,6 @@ class HostMatcher:
         return host.endswith(self._end) if self.is_suffix else host == self.text
 
 
-def best_host(hosts: Sequence[HostMatch], host: str) -> Score | None:
-    """The best score by which a host matches; None if none does."""
-    scores = [one.score for one in map(HostMatcher, hosts) if one.fits(host)]
-    return max(scores) if scores else None
-
-
 # ---- paths
 
 

@@ -13,10 +13,11 @@ from proxy.balance.endpoints import Resolution, add, remove, reset
 from proxy.balance.ewma import PeakEwma
 from proxy.core.addr import Addr
 from proxy.core.watch import Absent, Watch
-from proxy.outbound.opaque.logical import route_of_sni
+from proxy.outbound.opaque.logical import Route, route_of_sni
 from proxy.outbound.opaque.tunnel import Connecting
 from proxy.policy.client import (
     DETECT,
+    EMPTY,
     FIRST_AVAILABLE,
     FORBIDDEN,
     OPAQUE,
@@ -30,6 +31,7 @@ from proxy.policy.client import (
     StreamRoute,
     invalid_policy,
 )
+from proxy.policy.distribution import Chooser, compile_distribution
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import Meta, default_meta
 from proxy.policy.route import HostMatch
@@ -366,13 +368,19 @@ def test_tls_goes_by_its_sni_and_arrives_whole() -> None:
 
 @pytest.mark.acceptance("TLSR-03")
 def test_which_tls_route() -> None:
+    def taken(routes: list[StreamRoute], sni: str) -> str:
+        """The name of the route; empty if there is none."""
+        nowhere: Chooser[Any] = compile_distribution(Distribution(EMPTY), lambda one: one)
+        found = route_of_sni([Route(route, "", nowhere) for route in routes], sni)
+        return found.context.rpartition(".")[2] if found is not None else ""
+
     exact, wild = HostMatch("foo.example.com"), HostMatch("example.com", True)
     a, b, any_sni, second = tls_route("a", wild), tls_route("b", exact), tls_route("c"), tls_route("d")
-    assert route_of_sni([a, b], "foo.example.com") == 1 and route_of_sni([a, b], "bar.example.com") == 0
-    assert route_of_sni([any_sni, second], "foo.example.com") == 0
-    assert route_of_sni([any_sni, a], "bar.example.com") == 1
-    assert route_of_sni([a], "example.com") is None and route_of_sni([b], "bar.example.com") is None
-    assert route_of_sni([], "foo.example.com") is None
+    assert taken([a, b], "foo.example.com") == "b" and taken([a, b], "bar.EXAMPLE.com") == "a"
+    assert taken([any_sni, second], "foo.example.com") == "c"
+    assert taken([any_sni, a], "bar.example.com") == "a"
+    assert taken([tls_route("both", wild, exact), b], "foo.example.com") == "both", "its best name counts"
+    assert not taken([a], "example.com") and not taken([b], "bar.example.com") and not taken([], "foo.example.com")
 
 
 @pytest.mark.acceptance("ODISC-01")

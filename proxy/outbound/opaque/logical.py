@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from proxy.core.watch import Absent
 from proxy.outbound.discover import Destination
@@ -11,13 +12,35 @@ from proxy.outbound.opaque.concrete import OpaqueBackend, concrete
 from proxy.outbound.opaque.tunnel import Tunnel
 from proxy.policy.client import OPAQUE, TLS, Backend, ClientPolicy, RouteBackend, StreamRoute
 from proxy.policy.distribution import Chooser, compile_distribution
-from proxy.policy.match import best_host
+from proxy.policy.match import HostMatcher, Score
+
+_ANY_NAME: Final[Score] = (0, 0)
+
+
+class Route:
+    """A route made ready: how well a server name fits it, and where its connections go."""
+
+    __slots__ = ("context", "refusal", "chooser", "_names")
+
+    def __init__(self, route: StreamRoute, router: str, chooser: Chooser[OpaqueBackend]) -> None:
+        self.context: Final = f"{router}: route {route.meta}"
+        self.refusal: Final = (route.refusal_text or route.refusal) if route.refusal else ""
+        """Why every connection is closed; empty if none is."""
+        self.chooser: Final = chooser
+        self._names: Final = [HostMatcher(one) for one in route.snis]
+
+    def score(self, sni: str) -> Score | None:
+        """None if the name, in lower case, does not fit."""
+        if not self._names:
+            return _ANY_NAME
+        scores = [one.score for one in self._names if one.fits(sni)]
+        return max(scores) if scores else None
 
 
 class OpaqueRouter:
     """Of one destination: its opaque routes, or its TLS routes chosen by SNI."""
 
-    __slots__ = ("_given", "_destination", "_is_tls", "_backends", "_routes", "_choosers", "_context")
+    __slots__ = ("_given", "_destination", "_is_tls", "_backends", "_routes", "_context")
 
     def __init__(self, given: Given, destination: Destination, is_tls: bool) -> None:
         self._given = given
@@ -25,38 +48,33 @@ class OpaqueRouter:
         self._is_tls = is_tls
         self._context = f"logical service {destination.logical}"
         self._backends: dict[Backend, OpaqueBackend] = {}
-        self._routes: tuple[StreamRoute, ...] = ()
-        self._choosers: list[Chooser[OpaqueBackend]] = []
-        """Of each route, in their order."""
+        self._routes: list[Route] = []
         self._apply(destination.effective.value)
         destination.effective.subscribe(self._apply)
 
     def open(self, tunnel: Tunnel) -> None:
         """Connect it to an endpoint of the route that it takes, now or when one is ready, or refuse it."""
-        place = self._place(tunnel.sni)
-        if place is None:
+        route = self._route(tunnel.sni)
+        if route is None:
             tunnel.refuse("unexpected", f"{self._context}: no route")
             return
-        route = self._routes[place]
-        context = f"{self._context}: route {route.meta}"
         if route.refusal:
-            tunnel.refuse("unexpected", f"{context}: {route.refusal_text or route.refusal}")
+            tunnel.refuse("unexpected", f"{route.context}: {route.refusal}")
             return
-        backend = self._choosers[place].choose()
+        backend = route.chooser.choose()
         if backend is None:
-            tunnel.refuse("loadshed", f"{context}: service unavailable")
+            tunnel.refuse("loadshed", f"{route.context}: service unavailable")
         else:
-            backend.take(tunnel, context)
+            backend.take(tunnel, route.context)
 
     def close(self) -> None:
         self._destination.effective.unsubscribe(self._apply)
         for backend in self._backends.values():
             backend.close()
 
-    def _place(self, sni: str) -> int | None:
-        """Of the route that a connection takes."""
+    def _route(self, sni: str) -> Route | None:
         if not self._is_tls:
-            return 0 if self._routes else None
+            return self._routes[0] if self._routes else None
         return route_of_sni(self._routes, sni)
 
     def _apply(self, policy: ClientPolicy | Absent | None) -> None:
@@ -66,7 +84,6 @@ class OpaqueRouter:
         if not routes and policy.protocol != OPAQUE:
             routes = _opaque_of(policy)
         old = self._backends
-        self._routes = routes
         self._backends = {}
 
         def kept_or_made(one: RouteBackend) -> OpaqueBackend:
@@ -76,7 +93,9 @@ class OpaqueRouter:
             self._backends[one.backend] = found
             return found
 
-        self._choosers = [compile_distribution(route.distribution, kept_or_made) for route in routes]
+        self._routes = [
+            Route(route, self._context, compile_distribution(route.distribution, kept_or_made)) for route in routes
+        ]
         for backend in old.values():
             backend.close()
 
@@ -89,12 +108,13 @@ def _opaque_of(policy: ClientPolicy) -> tuple[StreamRoute, ...]:
     return ()
 
 
-def route_of_sni(routes: Sequence[StreamRoute], sni: str) -> int | None:
-    """The place of the best of the TLS routes; among equals the earliest (docs/linkerd/outbound.md, section 7.3)."""
-    best: int | None = None
-    best_score: tuple[int, ...] = ()
-    for place, route in enumerate(routes):
-        score = best_host(route.snis, sni.lower()) if route.snis else (0, 0)
+def route_of_sni(routes: Sequence[Route], sni: str) -> Route | None:
+    """The best of the TLS routes; among equals the earliest (docs/linkerd/outbound.md, section 7.3)."""
+    sni = sni.lower()
+    best: Route | None = None
+    best_score: Score = ()
+    for route in routes:
+        score = route.score(sni)
         if score is not None and (best is None or score > best_score):
-            best, best_score = place, score
+            best, best_score = route, score
     return best
