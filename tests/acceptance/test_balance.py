@@ -14,8 +14,7 @@ from proxy.balance.ewma import PeakEwma
 from proxy.core.addr import Addr
 from proxy.core.watch import Watch
 from proxy.policy.endpoint import EndpointMeta
-from tests.acceptance.peers import ask
-from tests.kit.network import Network, balance_policy, http_server
+from tests.kit.network import Network, ask, balance_policy, http_server
 from tests.kit.sockets import Ticking, run, until
 
 WEB = "web.ns.svc.cluster.local:80"

@@ -7,10 +7,9 @@ import pytest
 from proxy.core.addr import Addr
 from proxy.core.watch import Watch
 from proxy.policy.endpoint import HINT_H2, HINT_OPAQUE, EndpointMeta, TlsIdentity
-from tests.acceptance.peers import ask
 from tests.inbound.kit import Workload
 from tests.kit.environment import NAME
-from tests.kit.network import Network, balance_policy, http_server
+from tests.kit.network import Network, ask, balance_policy, http_server
 from tests.kit.sockets import Ticking, run
 
 APP = "opaque.test.svc.cluster.local:80"

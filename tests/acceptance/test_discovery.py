@@ -11,23 +11,19 @@ import pytest
 
 from proxy.api import destination_pb2, services
 from tests.acceptance.discovered import DST, HOST, Discovered, add, none, run_with_controller
-from tests.acceptance.peers import ask
 from tests.control.controller import Controller
-from tests.kit.http2 import Serve, http2_app, ok
-from tests.kit.network import h2_request
+from tests.kit.http1 import Message, Serve, http1_app
+from tests.kit.http1 import ok as ok1
+from tests.kit.http2 import http2_app, ok
+from tests.kit.network import ask, h2_request
 from tests.kit.sockets import Ticking, until
 
 BODIES = {"/": b"hello", "/bye": b"bye", "/recon": b"nect"}
 
 
-async def http1_app(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Of HTTP/1, by path."""
-    try:
-        while head := await reader.readuntil(b"\r\n\r\n"):
-            target = head.split(b" ")[1].decode().removeprefix(f"http://{HOST}")
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(BODIES[target]), BODIES[target]))
-    except (asyncio.IncompleteReadError, ConnectionError):
-        writer.close()
+def answer(request: Message) -> bytes:
+    """By path."""
+    return ok1(BODIES[request.target.decode().removeprefix(f"http://{HOST}")])
 
 
 class Client:
@@ -40,11 +36,11 @@ class Client:
 
 def http1(prefix: str) -> Client:
     async def get(network: Discovered, path: str) -> tuple[int, bytes]:
-        answer = await ask(network, network.target, f"GET {prefix}{path} HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
-        head, _, body = answer.partition(b"\r\n\r\n")
+        said = await ask(network, network.target, f"GET {prefix}{path} HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
+        head, _, body = said.partition(b"\r\n\r\n")
         return int(head.split(b" ")[1]), body
 
-    return Client(http1_app, get)
+    return Client(http1_app(answer), get)
 
 
 def http2() -> Client:

@@ -16,10 +16,9 @@ from proxy.outbound.http.rescue import Rescue
 from proxy.policy.client import ClientPolicy, forward_policy
 from proxy.policy.endpoint import HINT_H2, EndpointMeta
 from proxy.policy.meta import default_meta
-from tests.acceptance.peers import ask
 from tests.inbound.kit import PEER, Http2Client, Workload
 from tests.kit.http2 import Fields, http2_app, ok
-from tests.kit.network import Network, balance_policy, h2_request, http_server
+from tests.kit.network import Network, ask, balance_policy, h2_request, http_server
 from tests.kit.sockets import Ticking, run
 from tests.kit.streams import FakeServer, request_head
 

@@ -11,11 +11,12 @@ from proxy.core.addr import Addr
 from proxy.core.watch import Watch
 from tests.acceptance.discovered import DST, Discovered, add, run_with_controller
 from tests.control.controller import Controller
-from tests.field.wire import Peer, get
-from tests.inbound.kit import Client, Workload
+from tests.inbound.kit import Workload
 from tests.kit.controlplane import ControlPlane, Sidecar, sidecar, wait_for
+from tests.kit.http1 import Client, get
 from tests.kit.network import Network, balance_policy, http_server
 from tests.kit.sockets import Ticking, run, until
+from tests.kit.wire import Peer
 
 WEB = "web.ns.svc.cluster.local:80"
 GET = b"GET / HTTP/1.1\r\nHost: web.ns.svc.cluster.local\r\n\r\n"

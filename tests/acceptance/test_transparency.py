@@ -9,10 +9,11 @@ import socket
 
 import pytest
 
-from tests.field.app import Script
 from tests.field.stage import Stage
-from tests.field.wire import FIN, Message, Peer, chunks, get, ok, post
+from tests.kit.app import Script
+from tests.kit.http1 import Message, chunks, get, ok, post
 from tests.kit.topology import IN, PAIR
+from tests.kit.wire import FIN, Peer
 
 HOST = b"transparency.test.svc.cluster.local"
 METHODS = [b"GET", b"POST", b"PUT", b"DELETE", b"HEAD", b"PATCH"]

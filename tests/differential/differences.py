@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tests.differential.cases import STATUSES, Case, Fields
 from tests.field.http2 import Stream
-from tests.field.wire import Message
+from tests.kit.http1 import Message
 
 _HOPS = (b"connection", b"keep-alive", b"proxy-connection", b"te", b"transfer-encoding", b"upgrade")
 _NOT_BEHIND_A_BODY = (

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import hpack
 
-from tests.field.wire import Ended, Peer
+from tests.kit.wire import Ended, Peer
 
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 END_STREAM = ACK = 1

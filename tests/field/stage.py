@@ -7,10 +7,11 @@ from contextlib import ExitStack
 
 from proxy.core.addr import Addr
 from proxy.policy.endpoint import Http2Params
-from tests.field.app import Answering, App, Script
-from tests.field.wire import OK, Message, Peer
+from tests.kit.app import Answering, App, Script
 from tests.kit.certificates import credentials
+from tests.kit.http1 import OK, Message
 from tests.kit.topology import CLIENT, DIRECT, NO_PARAMS, PAIR, Topology
+from tests.kit.wire import Peer
 
 
 class Stage:

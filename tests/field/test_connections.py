@@ -8,8 +8,9 @@ from time import sleep
 import pytest
 
 from tests.field.stage import Stage
-from tests.field.wire import DEADLINE_S, FIN, Peer, chunks, get, ok, post
+from tests.kit.http1 import chunks, get, ok, post
 from tests.kit.topology import PROXIED, until
+from tests.kit.wire import DEADLINE_S, FIN, Peer
 
 # ---- row 34
 

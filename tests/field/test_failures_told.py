@@ -19,8 +19,9 @@ from tests.field.http2 import (
     request,
 )
 from tests.field.stage import Stage
-from tests.field.wire import Ended, Peer, get, ok
+from tests.kit.http1 import get, ok
 from tests.kit.topology import IN, OUT, PAIR, PROXIED, until
+from tests.kit.wire import Ended, Peer
 
 CALL = request(b"/svc/Method", *GRPC, method=b"POST")
 BEGUN: Fields = [(b":status", b"200"), (b"content-type", b"application/grpc")]

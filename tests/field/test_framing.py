@@ -8,8 +8,9 @@ from time import monotonic
 import pytest
 
 from tests.field.stage import Stage
-from tests.field.wire import DEADLINE_S, FIN, RST, Ended, Peer, chunks, get, ok, post
+from tests.kit.http1 import chunks, get, ok, post
 from tests.kit.topology import PROXIED
+from tests.kit.wire import DEADLINE_S, FIN, RST, Ended, Peer
 
 METHODS = [b"GET", b"DELETE", b"OPTIONS", b"HEAD", b"POST", b"PATCH", b"PROPFIND", b"TRACE"]
 BODY = b"forty-two bytes of a body, no more and no less"[:42]

@@ -32,8 +32,9 @@ from tests.field.http2 import (
     request,
 )  # fmt: skip
 from tests.field.stage import Stage
-from tests.field.wire import DEADLINE_S, Ended, Peer, get, ok
+from tests.kit.http1 import get, ok
 from tests.kit.topology import IN, OUT, PROXIED, Topology, until
+from tests.kit.wire import DEADLINE_S, Ended, Peer
 
 
 def polite(stage: Stage, is_over: Event, took: list[float]) -> None:

@@ -8,7 +8,6 @@ from time import perf_counter, sleep
 
 import pytest
 
-from tests.field.app import Answering
 from tests.field.http2 import (
     DATA,
     END_STREAM,
@@ -25,8 +24,10 @@ from tests.field.http2 import (
     request,
 )  # fmt: skip
 from tests.field.stage import Stage
-from tests.field.wire import DEADLINE_S, Peer, chunks, get
+from tests.kit.app import Answering
+from tests.kit.http1 import chunks, get
 from tests.kit.topology import IN, OUT, PAIR, PROXIED
+from tests.kit.wire import DEADLINE_S, Peer
 
 CARRIED = (b"l5d-orig-proto", b"HTTP/1.1")
 """What makes an HTTP/2 request one for an HTTP/1 app, at the inbound side."""

@@ -7,8 +7,9 @@ from contextlib import suppress
 import pytest
 
 from tests.field.stage import Stage
-from tests.field.wire import FIN, RST, Ended, Peer, get, ok, post
+from tests.kit.http1 import get, ok, post
 from tests.kit.topology import DIRECT, OUT, PROXIED, WAYS, until
+from tests.kit.wire import FIN, RST, Ended, Peer
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n"
 

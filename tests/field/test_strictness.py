@@ -13,11 +13,12 @@ from time import perf_counter
 
 import pytest
 
-from tests.field.app import Answering
 from tests.field.stage import Stage
-from tests.field.wire import FIN, Message, Peer, chunks, get, ok
 from tests.http.bad_requests import CHUNKS, HEADS, head, one_of_each_row
+from tests.kit.app import Answering
+from tests.kit.http1 import Message, chunks, get, ok
 from tests.kit.topology import IN, OUT, PAIR, PROXIED, until
+from tests.kit.wire import FIN, Peer
 
 FIRST_HOPS = (OUT, IN, PAIR)
 """What is refused, the first proxy refuses: HTTP/1 inside mTLS would say nothing new."""

@@ -6,8 +6,9 @@ import pytest
 
 from tests.field.http2 import ENABLE_CONNECT_PROTOCOL, REFUSED_STREAM, Fields, Http2, Serving, request
 from tests.field.stage import Stage
-from tests.field.wire import FIN, Message, Peer, chunks, get, ok, post
+from tests.kit.http1 import Message, chunks, get, ok, post
 from tests.kit.topology import IN, MTLS, PAIR, PROXIED, until
+from tests.kit.wire import FIN, Peer
 
 KEY = b"dGhlIHNhbXBsZSBub25jZQ=="
 WEBSOCKET = get(

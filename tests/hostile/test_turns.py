@@ -24,12 +24,12 @@ from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.http.h2 import frame
 from proxy.http.headers import integer
-from tests.field import app as field_app
 from tests.field.http2 import INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, Http2, Serving, Stream, request
-from tests.field.wire import Ended, Peer
 from tests.hostile.floods import ENHANCE_YOUR_CALM, Flooder, Polite, settings_by_one, windows_by_one
 from tests.hostile.stopwatch import Stopwatch
+from tests.kit import app as kit_app
 from tests.kit.topology import IN, OUT, PAIR, Topology, until
+from tests.kit.wire import Ended, Peer
 
 LONGEST_MS = 100.0
 """Of a hostile input; interpreted code on a slow machine included."""
@@ -238,7 +238,7 @@ def test_clients_that_open_windows_by_one(topology: Topology, name: str, way: st
     """The answers of an app that speaks HTTP/2; a second app serves the polite client."""
     answering = Serving(lambda connection, stream: connection.answer(stream, bytes(150)))
     with (
-        field_app.App(answering) as app,
+        kit_app.App(answering) as app,
         App() as other,
         topology.way(way, app.port) as where,
         topology.way(way, other.port) as elsewhere,
@@ -319,7 +319,7 @@ def test_hostile_endpoints(topology: Topology, name: str, way: str) -> None:
 def test_a_hostile_http_2_endpoint(topology: Topology, way: str) -> None:
     """300 requests whose bodies its windows let out octet by octet; a second app serves the polite client."""
     with (
-        field_app.App(by_settings) as app,
+        kit_app.App(by_settings) as app,
         App() as other,
         topology.way(way, app.port) as where,
         topology.way(way, other.port) as elsewhere,
@@ -337,7 +337,7 @@ def test_a_hostile_http_2_endpoint(topology: Topology, way: str) -> None:
 @pytest.mark.parametrize("way", [OUT, IN])
 def test_an_http_2_endpoint_that_sends_long_header_blocks(topology: Topology, way: str) -> None:
     with (
-        field_app.App(by_blocks) as app,
+        kit_app.App(by_blocks) as app,
         App() as other,
         topology.way(way, app.port) as where,
         topology.way(way, other.port) as elsewhere,

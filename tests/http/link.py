@@ -15,7 +15,7 @@ from proxy.http.h2.server import H2Server
 from proxy.http.pool import Pool
 from tests.http.peers import Cut, H1End, H2End
 from tests.kit import Clock, ListWire
-from tests.kit.http1 import ToPool
+from tests.kit.pair import ToPool
 from tests.kit.streams import FakeObserver
 
 ENDS: dict[str, Any] = {"h1": H1End, "h2": H2End}

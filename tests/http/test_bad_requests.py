@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.http.bad_requests import CHUNKS, HEADS, head
-from tests.kit.http1 import Pair, serve
+from tests.kit.pair import Pair, serve
 from tests.kit.playbook import cuts
 
 GOOD = b"GET /good HTTP/1.1\r\nHost: app.ns\r\n\r\n"

@@ -14,7 +14,7 @@ from proxy.http.h1 import head as h1
 from proxy.http.h1.block import header_block
 from proxy.http.h1.repair import with_crlf
 from proxy.http.head import HTTP_1_0, TUNNEL, UNKNOWN, RequestHead, ResponseHead
-from tests.kit.http1 import Pair
+from tests.kit.pair import Pair
 from tests.kit.streams import FakeServer
 
 

@@ -16,7 +16,7 @@ from proxy.http.h1.server import H1Server
 from proxy.http.pool import Pool
 from tests.kit import ListWire
 from tests.kit.examples import examples
-from tests.kit.http1 import Pair
+from tests.kit.pair import Pair
 from tests.kit.streams import FakeObserver
 
 

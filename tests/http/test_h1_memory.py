@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import tracemalloc
 
-from tests.kit.http1 import Pair, serve
+from tests.kit.pair import Pair, serve
 
 IDLE_BYTES = 4096
 """Of Python heap for one accepted and one dialled connection and their wires; the budget for a real one is 8 KiB."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from proxy.core.reason import Reason
 from tests.kit import undated
 from tests.kit.examples import examples
-from tests.kit.http1 import Pair
+from tests.kit.pair import Pair
 
 NAMES = st.from_regex(re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,12}"), fullmatch=True).filter(
     lambda name: (

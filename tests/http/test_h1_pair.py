@@ -7,7 +7,7 @@ import pytest
 from proxy.core.reason import Reason
 from proxy.http.attempt import Attempt
 from tests.kit import splits, undated
-from tests.kit.http1 import Pair
+from tests.kit.pair import Pair
 
 REQUEST = b"POST /a?b HTTP/1.1\r\nHost: svc:80\r\nX-Case: Kept\r\nContent-Length: 5\r\n\r\nhello"
 SENT = REQUEST

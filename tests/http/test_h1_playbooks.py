@@ -7,7 +7,7 @@ import pytest
 from proxy.core import limits
 from proxy.core.reason import Reason
 from tests.kit.compare import dechunked
-from tests.kit.http1 import Pair
+from tests.kit.pair import Pair
 from tests.kit.playbook import Matcher, Playbook
 
 GET = b"GET /a HTTP/1.1\r\nHost: svc\r\n\r\n"

@@ -12,7 +12,7 @@ from proxy.http.head import ResponseHead
 from proxy.http.headers import field
 from tests.kit import splits
 from tests.kit.compare import MEANT_IN_PAIR, masked, pair_cases, pair_differences
-from tests.kit.http1 import Pair, serve
+from tests.kit.pair import Pair, serve
 from tests.kit.recorded_app import REPLIES
 
 CASES = pair_cases()

@@ -12,7 +12,7 @@ from proxy.http.h1.client import H1Client
 from proxy.http.h1.pool import H1Pool
 from proxy.http.pool import Pool
 from tests.kit import ListWire
-from tests.kit.http1 import Pair, serve
+from tests.kit.pair import Pair, serve
 from tests.kit.streams import FakeServer, request_head
 
 

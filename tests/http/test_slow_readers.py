@@ -35,7 +35,7 @@ from proxy.tls.session import dial_tls, serve_tls
 from proxy.transport.connection import dial_plain, serve_plain
 from proxy.transport.listener import Listener
 from tests.kit.certificates import credentials
-from tests.kit.http1 import ToPool
+from tests.kit.pair import ToPool
 from tests.kit.sockets import Ticking, run
 
 SIZE = 12_000_000

@@ -14,8 +14,8 @@ from proxy.http.pool import Pool
 from tests.kit import Clock, ListWire, undated
 from tests.kit.compare import dechunked
 from tests.kit.contract import ClientEnd, ClientStreamContract, Seen, ServerEnd, ServerStreamContract
-from tests.kit.http1 import ToPool
 from tests.kit.line_codec import LineClient, LineServer
+from tests.kit.pair import ToPool
 from tests.kit.streams import FakeClient, FakeStage
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +21,7 @@ from proxy.transport.listener import Listener
 from tests.kit import http2
 from tests.kit.certificates import credentials
 from tests.kit.environment import NAME, environment
+from tests.kit.http1 import Client
 from tests.kit.http2 import Answered
 from tests.kit.sockets import Ticking, until
 
@@ -152,43 +152,6 @@ class Workload:
 
     def lines(self, name: str) -> list[str]:
         return [line for line in self.registry.render().decode().splitlines() if line.startswith(f"{name}{{")]
-
-
-class Client:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    def write(self, data: bytes) -> None:
-        self.writer.write(data)
-
-    async def read(self, count: int) -> bytes:
-        return await asyncio.wait_for(self.reader.readexactly(count), 10)
-
-    async def rest(self) -> bytes:
-        """Until the other side ends; a reset is `<RST>`."""
-        try:
-            return await asyncio.wait_for(self.reader.read(), 10)
-        except (ConnectionResetError, ssl.SSLError):
-            return b"<RST>"
-
-    async def answer(self) -> bytes:
-        """One HTTP/1 response without its date: head, and body by its content-length."""
-        head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 10)
-        lines = head[:-4].split(b"\r\n")
-        length = next((int(one.partition(b":")[2]) for one in lines if one.lower().startswith(b"content-length:")), 0)
-        body = await self.read(length) if length else b""
-        return b"\r\n".join(one for one in lines if not one.lower().startswith(b"date:")) + b"\r\n\r\n" + body
-
-    async def ask(self, request: bytes) -> bytes:
-        self.write(request)
-        return await self.answer()
-
-    def close(self) -> None:
-        self.writer.close()
-
-    def abort(self) -> None:
-        self.writer.transport.abort()
 
 
 class Http2Client:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.inbound.kit import OK, Client, Workload
+from tests.inbound.kit import OK, Workload
+from tests.kit.http1 import Client
 from tests.kit.sockets import Ticking, run, until
 
 GET = b"GET / HTTP/1.1\r\nhost: tele.test.svc.cluster.local\r\n\r\n"

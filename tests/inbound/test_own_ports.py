@@ -13,7 +13,8 @@ from proxy.core.here import ADMIN, CONTROL, OUTBOUND
 from proxy.http.exchange import Stage
 from proxy.transport.header import TransportHeader
 from proxy.transport.listener import Listener
-from tests.inbound.kit import Client, Http2Client, Workload
+from tests.inbound.kit import Http2Client, Workload
+from tests.kit.http1 import Client
 from tests.kit.sockets import Ticking, run, until
 
 POST = b"POST /shutdown HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from proxy.core.dial import ALPN
-from tests.inbound.kit import Client, Http2Client, Workload
+from tests.inbound.kit import Http2Client, Workload
 from tests.kit.certificates import credentials
 from tests.kit.environment import NAME
+from tests.kit.http1 import Client
 from tests.kit.sockets import Ticking, run, until
 
 RECORDED: dict[str, Any] = json.loads((Path(__file__).parents[1] / "data/inbound-to-peer.json").read_text())

@@ -11,7 +11,8 @@ from proxy.core.addr import Addr
 from proxy.policy.defaults import LOCALHOST
 from proxy.policy.meta import Meta, default_meta
 from proxy.policy.server import DETECT, Authorization, ServerPolicy, ServerRoute, ServerRule
-from tests.inbound.kit import OK, Client, Http2Client, Workload
+from tests.inbound.kit import OK, Http2Client, Workload
+from tests.kit.http1 import Client
 from tests.kit.sockets import REFUSING, Ticking, run, until
 
 GET = b"GET / HTTP/1.1\r\nhost: foo.svc.cluster.local:5550\r\n\r\n"

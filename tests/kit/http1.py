@@ -1,152 +1,282 @@
-"""A raw HTTP/1 app on list wires, as the recordings used one on sockets: keeps each request's bytes, answers by path."""
+"""HTTP/1 as the tests speak it, independent of the product: messages read as they stood on the wire, and written by hand.
+
+How a message is read is told once, by readings; whoever has bytes drives them: streams of asyncio here, blocking sockets
+(`wire.py`), list wires (`pair.py`). The reader is lenient about everything that tests look at themselves: it keeps names,
+values and order as they came.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+import inspect
+import ssl
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from typing import Any, NamedTuple
 
-from proxy.core.codec import Codec
-from proxy.core.reason import Reason
-from proxy.core.timers import Wheel
-from proxy.http.exchange import Exchange, Stage
-from proxy.http.h1.client import H1Client
-from proxy.http.h1.pool import H1Pool
-from proxy.http.h1.server import H1Server
-from proxy.http.pool import Pool
-from tests.kit import Clock, ListWire
-from tests.kit.attempts import ToPoolAgain
+Lines = list[tuple[bytes, bytes]]
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
 
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\nX-App: 1\r\n\r\nok"
-CLOSE = b"CLOSE"
-RESET = b"RST"
+DEADLINE_S = 10.0
 
 
-class ToPool:
-    """The stage of these tests: edits the head if asked to, and sends it on."""
+class Message(NamedTuple):
+    """A request or a response as it stood on the wire."""
 
-    def __init__(self, pool: Pool) -> None:
-        self.pool = pool
-        self.origin = ToPoolAgain(pool)
-        self.exchanges: list[Exchange] = []
-        self.edit: Callable[[Exchange], None] | None = None
-        self.answer_within_s = 0.0
-        """How long each attempt waits for a response head; for ever if 0."""
+    start: bytes
+    fields: Lines
+    framing: str
+    """`none`, `length`, `chunked` or `close`."""
+    body: bytes
+    trailers: Lines
+    raw: bytes
+    """All of it, framing included."""
 
-    def dispatch(self, exchange: Exchange) -> None:
-        self.exchanges.append(exchange)
-        if self.edit is not None:
-            self.edit(exchange)
-        self.origin.send(exchange, self.answer_within_s)
+    @property
+    def status(self) -> int:
+        return int(self.start.split(b" ")[1])
 
+    @property
+    def method(self) -> bytes:
+        return self.start.split(b" ")[0]
 
-class Pair:
-    """An H1Server and whatever H1Clients its exchanges open; names of its ends: `client`, `app`, `app2`, …"""
+    @property
+    def target(self) -> bytes:
+        return self.start.split(b" ")[1]
 
-    def __init__(self, stage: Stage | None = None) -> None:
-        self.clock = Clock()
-        self.wheel = Wheel(0.1, self.clock.now)
-        self.wires: list[ListWire] = []
-        self.clients: list[H1Client] = []
-        self.pool = H1Pool(self.dial, self.wheel)
-        self.stage = ToPool(self.pool)
-        self.wire = ListWire()
-        self.server = H1Server(self.wire, stage or self.stage, self.clock, self.wheel)
-        self.wire.codec = self.server
+    @property
+    def is_last(self) -> bool:
+        """Whoever said this wants no more on its connection."""
+        return b"HTTP/1.0" in self.start or b"close" in [one.lower() for one in self.all(b"connection")]
 
-    def dial(self, pool: Pool) -> H1Client:
-        wire = ListWire()
-        client = H1Client(wire, pool)
-        wire.codec = client
-        self.wires.append(wire)
-        self.clients.append(client)
-        return client
+    def all(self, name: bytes) -> list[bytes]:
+        return [value for one, value in self.fields if one.lower() == name]
 
-    def ends(self) -> Iterator[tuple[str, ListWire]]:
-        yield "client", self.wire
-        for index, wire in enumerate(self.wires):
-            yield "app" if not index else f"app{index + 1}", wire
-
-    def advance(self, seconds: float) -> None:
-        self.clock.now += seconds
-        self.wheel.advance(self.clock.now)
+    def one(self, name: bytes) -> bytes | None:
+        found = self.all(name)
+        assert len(found) <= 1, f"{name!r} more than once: {found}"
+        return found[0] if found else None
 
 
-class App:
-    """Reads requests from one dialled wire and writes the answers that `replies` has for their paths."""
+# ---- reading
 
-    def __init__(self, wire: ListWire, replies: dict[bytes, bytes], seen: list[bytes]) -> None:
-        self._wire = wire
-        self._replies = replies
-        self._seen = seen
+Wanted = bytes | int | None
+"""Bytes up to and with this marker; so many; all until the other side ends."""
+Reading = Generator[Wanted, bytes, Message]
+"""Yields what it wants, is sent it, and returns the message."""
+
+
+def reading_request() -> Reading:
+    """The next one, by the framing that its head names."""
+    return _reading(is_response=False, method=b"")
+
+
+def reading_response(method: bytes = b"GET", informational: bool = False) -> Reading:
+    """The next final one, or any if `informational`."""
+    while True:
+        message = yield from _reading(is_response=True, method=method)
+        if informational or message.status >= 200 or message.status == 101:
+            return message
+
+
+def _reading(is_response: bool, method: bytes) -> Reading:
+    head = yield b"\r\n\r\n"
+    lines = head[:-4].split(b"\r\n")
+    message = Message(lines[0], fields_of(lines[1:]), "none", b"", [], head)
+    if is_response and (message.status < 200 or message.status in (204, 304) or method == b"HEAD"):
+        return message
+    if is_response and method == b"CONNECT" and message.status < 300:
+        return message
+    if [value.lower() for value in message.all(b"transfer-encoding")] == [b"chunked"]:
+        return (yield from _reading_chunks(message))
+    lengths = set(message.all(b"content-length"))
+    if lengths:
+        (length,) = lengths
+        body = (yield int(length)) if int(length) else b""
+        return message._replace(framing="length", body=body, raw=head + body)
+    if is_response:
+        body = yield None
+        return message._replace(framing="close", body=body, raw=head + body)
+    return message
+
+
+def _reading_chunks(message: Message) -> Reading:
+    raw = [message.raw]
+    parts: list[bytes] = []
+    while True:
+        line = yield b"\r\n"
+        raw.append(line)
+        size = int(line[:-2].partition(b";")[0], 16)
+        if not size:
+            break
+        part = yield size
+        end = yield 2
+        assert end == b"\r\n"
+        parts.append(part)
+        raw += part, end
+    trailers: list[bytes] = []
+    while True:
+        line = yield b"\r\n"
+        raw.append(line)
+        if line == b"\r\n":
+            break
+        trailers.append(line[:-2])
+    body = b"".join(parts)
+    return message._replace(framing="chunked", body=body, trailers=fields_of(trailers), raw=b"".join(raw))
+
+
+def fields_of(lines: list[bytes]) -> Lines:
+    pairs = [line.partition(b":") for line in lines]
+    return [(name, value.strip(b" \t")) for name, _, value in pairs]
+
+
+class Inbox:
+    """Whole requests out of bytes that are fed, however they are cut."""
+
+    def __init__(self) -> None:
         self._unread = b""
-        self._is_tunnel = False
-        self.is_closed = False
+        self._reading = reading_request()
+        self._wanted = next(self._reading)
 
-    def _codec(self) -> Codec:
-        codec = self._wire.codec
-        assert codec is not None
-        return codec
-
-    def run(self) -> bool:
-        """Take what the proxy wrote; True if something moved."""
-        data = self._wire.take()
-        if self._wire.is_over:
-            self.is_closed = True
-        if self.is_closed or not data:
-            return False
-        if self._is_tunnel:
-            self._codec().feed(data)
-            return True
+    def feed(self, data: bytes) -> Iterator[Message]:
+        """Those that these bytes complete."""
         self._unread += data
-        while (request := self._request()) is not None and not self.is_closed:
-            self._seen.append(request)
-            self._answer(request)
-        return True
+        while (piece := self._piece()) is not None:
+            try:
+                self._wanted = self._reading.send(piece)
+            except StopIteration as done:
+                self._reading = reading_request()
+                self._wanted = next(self._reading)
+                yield done.value
 
-    def _request(self) -> bytes | None:
-        head, mark, rest = self._unread.partition(b"\r\n\r\n")
-        if not mark:
+    def _piece(self) -> bytes | None:
+        """What is wanted, once it is there."""
+        assert self._wanted is not None
+        if isinstance(self._wanted, int):
+            size = self._wanted if len(self._unread) >= self._wanted else 0
+        else:
+            found = self._unread.find(self._wanted)
+            size = found + len(self._wanted) if found >= 0 else 0
+        if not size:
             return None
-        size = 0
-        lines = head.lower().split(b"\r\n")
-        for line in lines:
-            if line.startswith(b"content-length:"):
-                size = int(line.partition(b":")[2])
-        if b"transfer-encoding: chunked" in lines:
-            end = 0 if rest.startswith(b"0\r\n") else rest.find(b"\r\n0\r\n") + 2
-            end = rest.find(b"\r\n\r\n", end) if end != 1 else -1
-            if end < 0:
-                return None
-            size = end + 4
-        if len(rest) < size:
-            return None
-        self._unread = rest[size:]
-        return head + mark + rest[:size]
-
-    def _answer(self, request: bytes) -> None:
-        target = request.split(b" ")[1]
-        reply = self._replies.get(target.split(b"?")[0], ANSWER)
-        codec = self._codec()
-        if reply in (CLOSE, RESET):
-            self.is_closed = True
-            codec.lost(Reason.PEER_CLOSED if reply == CLOSE else Reason.CONNECTION_RESET)
-            return
-        if request.startswith(b"HEAD"):
-            reply = reply.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
-        if reply.startswith(b"HTTP/1.1 101") or request.startswith(b"CONNECT"):
-            self._is_tunnel = True
-        codec.feed(reply)
-        if b"connection: close" in reply.lower() or reply.startswith(b"HTTP/1.0"):
-            self.is_closed = True
-            codec.eof()
+        piece, self._unread = self._unread[:size], self._unread[size:]
+        return piece
 
 
-def serve(pair: Pair, replies: dict[bytes, bytes] | None = None) -> list[bytes]:
-    """Let apps answer on every wire that is dialled, until nothing moves; what they saw, in order."""
-    seen: list[bytes] = []
-    apps: list[App] = []
-    moved = True
-    while moved:
-        for wire in pair.wires[len(apps) :]:
-            apps.append(App(wire, replies or {}, seen))
-        moved = any(app.run() for app in apps)
-    return seen
+async def read(reader: asyncio.StreamReader, reading: Reading, timeout_s: float | None = DEADLINE_S) -> Message:
+    """IncompleteReadError if the other side ends before."""
+    async with asyncio.timeout(timeout_s):
+        try:
+            wanted = next(reading)
+            while True:
+                wanted = reading.send(await _piece_of(reader, wanted))
+        except StopIteration as done:
+            message: Message = done.value
+            return message
+
+
+async def _piece_of(reader: asyncio.StreamReader, wanted: Wanted) -> bytes:
+    if wanted is None:
+        return await reader.read()
+    return await (reader.readexactly(wanted) if isinstance(wanted, int) else reader.readuntil(wanted))
+
+
+# ---- writing
+
+
+def get(target: bytes = b"/", *lines: bytes, method: bytes = b"GET", host: bytes = b"app.ns") -> bytes:
+    """A request without a body."""
+    return b"%b %b HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (method, target, host, b"".join(one + b"\r\n" for one in lines))
+
+
+def post(body: bytes, *lines: bytes, method: bytes = b"POST", target: bytes = b"/") -> bytes:
+    return get(target, *lines, b"Content-Length: %d" % len(body), method=method) + body
+
+
+def ok(body: bytes = b"ok", *lines: bytes, status: bytes = b"200 OK") -> bytes:
+    more = b"".join(one + b"\r\n" for one in lines)
+    return b"HTTP/1.1 %b\r\nContent-Length: %d\r\n%b\r\n%b" % (status, len(body), more, body)
+
+
+OK = ok()
+
+
+def chunks(*data: bytes, trailers: bytes = b"") -> bytes:
+    return b"".join([b"%x\r\n%b\r\n" % (len(one), one) for one in data]) + b"0\r\n" + trailers + b"\r\n"
+
+
+def without_body(answer: bytes) -> bytes:
+    """As a HEAD is answered."""
+    return answer.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+
+
+# ---- the two ends, on streams of asyncio
+
+
+class Client:
+    """A client's end of one connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def write(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def read(self, count: int) -> bytes:
+        return await asyncio.wait_for(self.reader.readexactly(count), DEADLINE_S)
+
+    async def rest(self) -> bytes:
+        """Until the other side ends; a reset is `<RST>`."""
+        try:
+            return await asyncio.wait_for(self.reader.read(), DEADLINE_S)
+        except (ConnectionResetError, ssl.SSLError):
+            return b"<RST>"
+
+    async def response(self, method: bytes = b"GET") -> Message:
+        """The next final one."""
+        return await read(self.reader, reading_response(method))
+
+    async def answer(self, method: bytes = b"GET") -> bytes:
+        """The next one, as it stood on the wire, but without its date."""
+        head, mark, body = (await read(self.reader, reading_response(method, True))).raw.partition(b"\r\n\r\n")
+        lines = [one for one in head.split(b"\r\n") if not one.lower().startswith(b"date:")]
+        return b"\r\n".join(lines) + mark + body
+
+    async def ask(self, request: bytes) -> bytes:
+        self.write(request)
+        return await self.answer(request.partition(b" ")[0])
+
+    def close(self) -> None:
+        self.writer.close()
+
+    def abort(self) -> None:
+        self.writer.transport.abort()
+
+
+def http1_app(
+    answer: Callable[[Message], bytes | Awaitable[bytes | None] | None], seen: list[Message] | None = None
+) -> Serve:
+    """An HTTP/1 server for `asyncio.start_server`: the bytes that `answer` gives to each whole request, soon or when it
+    likes; none end the connection, and so does an answer or a request that says `close`. `seen` gets the requests."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                request = await read(reader, reading_request(), None)
+                if seen is not None:
+                    seen.append(request)
+                said = answer(request)
+                if inspect.isawaitable(said):
+                    said = await said
+                if said is None:
+                    break
+                writer.write(without_body(said) if request.method == b"HEAD" else said)
+                await writer.drain()
+                if request.is_last or b"connection: close" in said.partition(b"\r\n\r\n")[0].lower():
+                    break
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, ConnectionError):
+            pass  # it left, or what it says is not HTTP
+        finally:
+            writer.close()
+
+    return serve

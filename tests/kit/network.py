@@ -46,6 +46,7 @@ from proxy.transport.header import HEADER, TransportHeader
 from proxy.transport.listener import Listener, ListenOptions
 from tests.kit.certificates import credentials
 from tests.kit.environment import environment
+from tests.kit.http1 import DEADLINE_S, Message, Serve, http1_app, ok
 from tests.kit.http2 import Http2Client
 from tests.kit.sockets import Ticking, tcp_pair
 
@@ -158,27 +159,24 @@ class Network:
         self.outbound.close()
 
 
-def http_server(name: str, seen: list[bytes] | None = None, body: bytes = b"") -> Callable[..., Any]:
-    """Answers every request with its name; `seen` gets the heads."""
+def http_server(name: str, seen: list[bytes] | None = None, body: bytes = b"") -> Serve:
+    """Answers every request with its name; `seen` gets what was said."""
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                if seen is not None:
-                    seen.append(head)
-                answer = body or name.encode()
-                writer.write(
-                    b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nX-Server: %s\r\n\r\n%s"
-                    % (len(answer), name.encode(), answer)
-                )
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
+    def answer(request: Message) -> bytes:
+        if seen is not None:
+            seen.append(request.raw)
+        return ok(body or name.encode(), b"X-Server: " + name.encode())
 
-    return serve
+    return http1_app(answer)
+
+
+async def ask(network: Network, target: Addr, request: bytes) -> bytes:
+    """The answer to one request, which says that it is the last, on a redirected connection of its own."""
+    reader, writer = await asyncio.open_connection(sock=network.redirect(target))
+    writer.write(request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
+    answer = await asyncio.wait_for(reader.read(), DEADLINE_S)
+    writer.close()
+    return answer
 
 
 async def exchange(where: Addr, request: bytes, timeout_s: float = 5.0, *, ends: bool = False) -> bytes:

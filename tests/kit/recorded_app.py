@@ -5,7 +5,9 @@ from __future__ import annotations
 import socket
 import struct
 
-from tests.kit.http1 import CLOSE, RESET
+from tests.kit.http1 import Message, without_body
+from tests.kit.pair import CLOSE, RESET
+from tests.kit.wire import Ended, Peer
 
 USUAL = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\nX-App: 1\r\n\r\nok"
 
@@ -39,46 +41,30 @@ class RecordedApp:
 
     def handle(self, accepted: socket.socket) -> None:
         """Serve one connection until it, or an answer, says that it is over."""
+        peer = Peer(accepted)
         accepted.settimeout(30)
-        data = b""
-        while True:
-            while b"\r\n\r\n" not in data:
-                piece = accepted.recv(65536)
-                if not piece:
+        try:
+            while True:
+                request = peer.request()
+                self.seen.append(request.raw)
+                if not _answer(accepted, request):
                     return
-                data += piece
-            head, _, rest = data.partition(b"\r\n\r\n")
-            body, data = _body(accepted, head, rest)
-            self.seen.append(head + b"\r\n\r\n" + body)
-            if not _answer(accepted, head):
-                return
+        except Ended:
+            pass
 
 
-def _answer(accepted: socket.socket, head: bytes) -> bool:
+def _answer(accepted: socket.socket, request: Message) -> bool:
     """Whether the connection goes on."""
-    path = head.split(b" ")[1].partition(b"?")[0]
-    reply = REPLIES.get(path, USUAL)
+    reply = REPLIES.get(request.target.partition(b"?")[0], USUAL)
     if reply in (CLOSE, RESET):
         if reply == RESET:
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         return False
-    if head.startswith(b"HEAD"):
-        reply = reply.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+    if request.method == b"HEAD":
+        reply = without_body(reply)
     accepted.sendall(reply)
-    if reply.startswith(b"HTTP/1.1 101") or head.startswith(b"CONNECT"):
+    if reply.startswith(b"HTTP/1.1 101") or request.method == b"CONNECT":
         while data := accepted.recv(65536):
             accepted.sendall(data)
         return False
     return b"connection: close" not in reply.lower() and b", close" not in reply and not reply.startswith(b"HTTP/1.0")
-
-
-def _body(accepted: socket.socket, head: bytes, rest: bytes) -> tuple[bytes, bytes]:
-    low = head.lower()
-    if b"transfer-encoding: chunked" in low:
-        while not rest.endswith(b"\r\n\r\n"):
-            rest += accepted.recv(65536)
-        return rest, b""
-    size = next((int(line[15:]) for line in low.split(b"\r\n") if line.startswith(b"content-length:")), 0)
-    while len(rest) < size:
-        rest += accepted.recv(65536)
-    return rest[:size], rest[size:]

@@ -22,7 +22,8 @@ from proxy.core.addr import Addr
 from proxy.transport.listener import Listener
 from tests.admin.kit import Log
 from tests.control.controller import Controller, channel_to
-from tests.inbound.kit import PEER, Client, Workload
+from tests.inbound.kit import PEER, Workload
+from tests.kit.http1 import Client
 from tests.kit.network import Network, http_server
 from tests.kit.sockets import Ticking, run, until
 from tests.kit.topology import IN, MTLS, OUT, PAIR, PROXIED, Topology

@@ -19,7 +19,7 @@ from proxy.http.h2.hpack import Decoder
 from proxy.http.h2.hpack_encoder import Encoder
 from proxy.http.headers import Field, field, field_of_literal, string_literal
 from tests.http import h2kit
-from tests.kit.http1 import Pair, serve
+from tests.kit.pair import Pair, serve
 
 MIB = 1 << 20
 FLOOD_BYTES = 6 * MIB

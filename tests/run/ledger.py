@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-import socket
 from types import TracebackType
 
 from tests.kit.controlplane import Sidecar
+from tests.kit.http1 import get
+from tests.kit.wire import Peer
 
 FAULTS = "sponson_connection_faults_total"
 
@@ -23,13 +24,13 @@ class Ledger:
 
     def __init__(self, proxy: Sidecar) -> None:
         self._proxy = proxy
-        self._sock = proxy.connect("Admin")
+        self._peer = Peer(proxy.connect("Admin"))
 
     def __enter__(self) -> Ledger:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, fault: object, trace: TracebackType | None) -> None:
-        self._sock.close()
+        self._peer.close()
 
     def accounted(self, port: str) -> int:
         """Connections to the `Inbound`, `Outbound` or `Admin` port that are over, each with its reason."""
@@ -47,8 +48,7 @@ class Ledger:
         return found
 
     def _page(self) -> str:
-        self._sock.sendall(b"GET /metrics HTTP/1.1\r\nhost: admin\r\n\r\n")
-        return read_response(self._sock).decode()
+        return self._peer.ask(get(b"/metrics", host=b"admin")).body.decode()
 
 
 def accounted(page: str, direction: str, port: int) -> int:
@@ -72,16 +72,3 @@ def samples(page: str, name: str, needle: str) -> list[tuple[str, int]]:
 def label(labels: str, name: str) -> str:
     found = re.search(rf'(?:^|,){name}="([^"]*)"', labels)
     return found[1] if found else ""
-
-
-def read_response(sock: socket.socket) -> bytes:
-    """The body of one answer with a content-length."""
-    data = b""
-    while b"\r\n\r\n" not in data:
-        data += sock.recv(65536)
-    head, _, body = data.partition(b"\r\n\r\n")
-    found = re.search(rb"(?i)content-length: (\d+)", head)
-    assert found is not None
-    while len(body) < int(found[1]):
-        body += sock.recv(65536)
-    return body

@@ -1,17 +1,14 @@
-"""One end of a TCP connection on a blocking socket, and an HTTP/1 reader that shares nothing with the product's.
-
-The reader is lenient about everything that the tests look at themselves: it keeps names, values and order as they came.
-"""
+"""One end of a TCP connection on a blocking socket."""
 
 from __future__ import annotations
 
 import socket
 import ssl
 import struct
-from typing import NamedTuple
 
 from proxy.core.addr import Addr
 from tests.kit.environment import NAME
+from tests.kit.http1 import Message, Reading, Wanted, reading_request, reading_response
 
 DEADLINE_S = 8.0
 OPEN, FIN, RST = "open", "fin", "rst"
@@ -19,33 +16,6 @@ OPEN, FIN, RST = "open", "fin", "rst"
 
 class Ended(Exception):
     """The other side ended before what was waited for had come; the text is what had."""
-
-
-class Message(NamedTuple):
-    """A request or a response as it stood on the wire."""
-
-    start: bytes
-    fields: list[tuple[bytes, bytes]]
-    framing: str
-    """`none`, `length`, `chunked` or `close`."""
-    body: bytes
-    trailers: list[tuple[bytes, bytes]]
-
-    @property
-    def status(self) -> int:
-        return int(self.start.split(b" ")[1])
-
-    @property
-    def target(self) -> bytes:
-        return self.start.split(b" ")[1]
-
-    def all(self, name: bytes) -> list[bytes]:
-        return [value for one, value in self.fields if one.lower() == name]
-
-    def one(self, name: bytes) -> bytes | None:
-        found = self.all(name)
-        assert len(found) <= 1, f"{name!r} more than once: {found}"
-        return found[0] if found else None
 
 
 class Peer:
@@ -174,74 +144,26 @@ class Peer:
 
     def request(self) -> Message:
         """The next one, by the framing that its head names."""
-        return self._message(is_response=False, method=b"")
+        return self._message(reading_request())
 
     def response(self, method: bytes = b"GET", informational: bool = False) -> Message:
         """The next final one, or any if `informational`."""
-        while True:
-            message = self._message(is_response=True, method=method)
-            if informational or message.status >= 200 or message.status == 101:
-                return message
+        return self._message(reading_response(method, informational))
 
     def ask(self, request: bytes, method: bytes = b"GET") -> Message:
         self.send(request)
         return self.response(method)
 
-    def _message(self, is_response: bool, method: bytes) -> Message:
-        lines = self.until(b"\r\n\r\n")[:-4].split(b"\r\n")
-        fields = fields_of(lines[1:])
-        message = Message(lines[0], fields, "none", b"", [])
-        if is_response and (message.status < 200 or message.status in (204, 304) or method == b"HEAD"):
+    def _message(self, reading: Reading) -> Message:
+        try:
+            wanted = next(reading)
+            while True:
+                wanted = reading.send(self._piece(wanted))
+        except StopIteration as done:
+            message: Message = done.value
             return message
-        if is_response and method == b"CONNECT" and message.status < 300:
-            return message
-        if [value.lower() for value in message.all(b"transfer-encoding")] == [b"chunked"]:
-            body, trailers = self._chunked()
-            return message._replace(framing="chunked", body=body, trailers=trailers)
-        lengths = set(message.all(b"content-length"))
-        if lengths:
-            (length,) = lengths
-            return message._replace(framing="length", body=self.exactly(int(length)))
-        if is_response:
-            return message._replace(framing="close", body=self.rest())
-        return message
 
-    def _chunked(self) -> tuple[bytes, list[tuple[bytes, bytes]]]:
-        parts: list[bytes] = []
-        while True:
-            line = self.until(b"\r\n")[:-2]
-            size = int(line.partition(b";")[0], 16)
-            if not size:
-                break
-            parts.append(self.exactly(size))
-            assert self.exactly(2) == b"\r\n"
-        trailers: list[bytes] = []
-        while line := self.until(b"\r\n")[:-2]:
-            trailers.append(line)
-        return b"".join(parts), fields_of(trailers)
-
-
-def fields_of(lines: list[bytes]) -> list[tuple[bytes, bytes]]:
-    pairs = [line.partition(b":") for line in lines]
-    return [(name, value.strip(b" \t")) for name, _, value in pairs]
-
-
-def chunks(*data: bytes, trailers: bytes = b"") -> bytes:
-    return b"".join([b"%x\r\n%b\r\n" % (len(one), one) for one in data]) + b"0\r\n" + trailers + b"\r\n"
-
-
-def get(target: bytes = b"/", *lines: bytes, method: bytes = b"GET", host: bytes = b"app.ns") -> bytes:
-    """A request without a body."""
-    return b"%b %b HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (method, target, host, b"".join(one + b"\r\n" for one in lines))
-
-
-def post(body: bytes, *lines: bytes, method: bytes = b"POST", target: bytes = b"/") -> bytes:
-    return get(target, *lines, b"Content-Length: %d" % len(body), method=method) + body
-
-
-def ok(body: bytes = b"ok", *lines: bytes, status: bytes = b"200 OK") -> bytes:
-    more = b"".join(one + b"\r\n" for one in lines)
-    return b"HTTP/1.1 %b\r\nContent-Length: %d\r\n%b\r\n%b" % (status, len(body), more, body)
-
-
-OK = ok()
+    def _piece(self, wanted: Wanted) -> bytes:
+        if wanted is None:
+            return self.rest()
+        return self.exactly(wanted) if isinstance(wanted, int) else self.until(wanted)

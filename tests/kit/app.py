@@ -6,8 +6,9 @@ import socket
 import threading
 from collections.abc import Callable
 
-from tests.field.wire import DEADLINE_S, OK, Ended, Message, Peer
+from tests.kit.http1 import OK, Message, without_body
 from tests.kit.topology import until
+from tests.kit.wire import DEADLINE_S, Ended, Peer
 
 Script = Callable[[Peer], None]
 
@@ -102,8 +103,6 @@ class Answering:
             request = peer.request()
             self.requests.append(request)
             answer = self._answer if isinstance(self._answer, bytes) else self._answer(request)
-            if request.start.startswith(b"HEAD "):
-                answer = answer.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
-            peer.send(answer)
-            if request.start.endswith(b"HTTP/1.0") or b"close" in [one.lower() for one in request.all(b"connection")]:
+            peer.send(without_body(answer) if request.method == b"HEAD" else answer)
+            if request.is_last:
                 return
