@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.codec import Wire
 from proxy.core.dial import DialOptions
@@ -217,31 +218,90 @@ def test_a_peer_that_does_not_take_it_is_not_waited_for() -> None:
 
 
 class Faulty(Recorder):
-    """Its codec raises on what the test says."""
+    """A codec that raises in one of its callbacks."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Wire, where: str) -> None:
         super().__init__(wire)
-        self.fails_on = b""
+        self._where = where
+
+    def _call(self, where: str) -> None:
+        if where == self._where:
+            raise RuntimeError("a fault of ours")
 
     def feed(self, data: bytes) -> None:
-        raise RuntimeError("a fault of ours")
+        super().feed(data)
+        self._call("feed")
 
     def eof(self) -> None:
-        raise RuntimeError("a fault of ours")
+        super().eof()
+        self._call("eof")
+
+    def writable(self, is_writable: bool) -> None:
+        super().writable(is_writable)
+        self._call("writable")
+
+    def lost(self, reason: Reason) -> None:
+        self._call("lost")
+        super().lost(reason)
 
 
-def test_a_fault_of_the_codec_ends_this_connection_only(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("where", ["feed", "eof", "writable", "lost"])
+def test_a_fault_of_the_codec_ends_this_connection_only(where: str, caplog: pytest.LogCaptureFixture) -> None:
     async def story(ticking: Ticking) -> None:
-        for ends in (False, True):
-            client, accepted = tcp_pair()
-            codec: Any = serve_plain(ticking.reactor, accepted, Faulty).codec
-            if ends:
-                client.shutdown(socket.SHUT_WR)
-            else:
-                client.send(b"x")
-            await lost(codec)
-            assert codec.lost_for == [Reason.INTERNAL]
-            client.close()
+        is_told: list[bool] = []
+        client, accepted = tcp_pair()
+        connection = serve_plain(ticking.reactor, accepted, lambda wire: Faulty(wire, where))
+        connection.on_lost = lambda: is_told.append(True)
+        codec: Any = connection.codec
+        client.send(b"x")
+        await until(lambda: codec.received or codec.lost_for)
+        if where == "eof":
+            client.shutdown(socket.SHUT_WR)
+        elif where == "lost":
+            reset(client)
+        while where == "writable" and not codec.levels:
+            codec.wire.write(bytes(1 << 18))
+            await asyncio.sleep(0)
+        ticking.pass_time(limits.ABORT_S + 1)  # nobody takes what was written before the fault
+        await until(lambda: is_told, "whoever keeps the books is told")
+        assert codec.lost_for == ([] if where == "lost" else [Reason.INTERNAL])
+        client.close()
+
+    run(story)
+    assert "a fault of ours" in caplog.text
+
+
+def test_a_socket_that_the_loop_does_not_take() -> None:
+    async def story(ticking: Ticking) -> None:
+        client, accepted = tcp_pair()
+        meter = Meter()
+        connection = serve_plain(ticking.reactor, accepted, Recorder, meter)
+        codec: Any = connection.codec
+        accepted.close()
+        await lost(codec)
+        assert codec.lost_for == [Reason.CONNECT_FAILED] and meter.opened == 0
+        client.close()
+
+    run(story)
+
+
+def test_an_end_that_comes_while_nobody_reads_is_heard_afterwards() -> None:
+    """uvloop may read once although reading was paused before it began: bytes and end wait."""
+
+    async def story(ticking: Ticking) -> None:
+        client, accepted = tcp_pair()
+        client.send(b"all of it")
+        client.shutdown(socket.SHUT_WR)
+        codec: Any = serve_plain(ticking.reactor, accepted, Recorder).codec
+        codec.wire.pause_reading()
+        await asyncio.sleep(0.02)
+        assert not codec.received and not codec.has_eof
+        codec.wire.resume_reading()
+        await until(lambda: codec.has_eof)
+        assert codec.received == b"all of it"
+        codec.wire.end()
+        await lost(codec)
+        client.close()
 
     run(story)
 

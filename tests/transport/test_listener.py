@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from proxy.core.addr import Addr
+from proxy.core.descriptors import Descriptors
 from proxy.core.dial import tune
 from proxy.transport.listener import Listener, ListenOptions
 from tests.kit.sockets import Ticking, run, until
@@ -145,6 +146,31 @@ def test_without_descriptors_it_rests_counts_and_goes_on(caplog: pytest.LogCaptu
 
     with caplog.at_level(logging.WARNING):
         run(story)
+
+
+@pytest.mark.parametrize("is_admin", [False, True])
+def test_with_few_descriptors_left_idle_connections_make_room(is_admin: bool) -> None:
+    """Who is at the door is let in; the next must wait until there is room."""
+
+    async def story(ticking: Ticking) -> None:
+        accepted = Accepted()
+        idle = [True, True, False, False, True, True, True]
+        few = Descriptors(limit=20)
+        few.ends_idle(lambda: idle.pop(0) if idle else False)
+        ticking.reactor.descriptors = few
+        listener = Listener(ticking.reactor, ANY, accepted, ListenOptions(is_admin=is_admin))
+        clients = [connect(listener) for _ in range(2)]
+        await until(lambda: accepted.found)
+        assert len(idle) == 4, "as many are ended as there are, and no more are asked for"
+        ticking.pass_time(0.02)
+        await asyncio.sleep(0.02)
+        assert len(accepted.found) == 1 and len(idle) < 4, "it looked again, and there was no room yet"
+        ticking.reactor.descriptors = Descriptors()
+        ticking.pass_time(0.5)
+        await until(lambda: len(accepted.found) == 2)
+        close(*clients, listener, accepted)
+
+    run(story)
 
 
 def test_closing_a_resting_listener() -> None:

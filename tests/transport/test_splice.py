@@ -6,9 +6,12 @@ import asyncio
 import random
 import socket
 import threading
+from typing import Any
 
 import pytest
 
+from proxy.core.descriptors import Descriptors
+from proxy.core.meter import Meter
 from proxy.core.reason import Reason
 from proxy.transport.relay import RelayEnd
 from proxy.transport.splice import SPLICE_AFTER_BYTES
@@ -90,6 +93,74 @@ def test_an_abort_during_it() -> None:
         assert await path.over() == [RelayEnd(Reason.SHUTDOWN, sent, 0)]
 
     run(story)
+
+
+def test_without_descriptors_for_it_the_relay_goes_on_as_before() -> None:
+    async def story(ticking: Ticking) -> None:
+        path = Path(ticking)
+        path.client.send(b"x")
+        app = await path.app()
+        await until(lambda: path.relays[0].accepted.received_bytes == 1)
+        before = descriptors()
+        ticking.reactor.descriptors = Descriptors(limit=before)
+        loop = asyncio.get_running_loop()
+        await loop.sock_recv(app, 100)
+        for _ in range(8):
+            await loop.sock_sendall(path.client, BULK[:100_000])
+            came = 0
+            while came < 100_000:
+                came += len(await loop.sock_recv(app, 1 << 20))
+            assert descriptors() == before
+        path.client.close()
+        assert await received(app) == b""
+        app.close()
+        assert await path.over() == [RelayEnd(Reason.COMPLETE, 1 + 800_000, 0)]
+
+    run(story)
+
+
+def test_the_meters_count_what_the_kernel_moves() -> None:
+    async def story(ticking: Ticking) -> None:
+        path = Path(ticking)
+        read, written = Meter(), Meter()
+        relay: Any = path.relays[0]
+        relay.accepted.wire.meter = read
+        relay.dialled.wire.meter = written
+        app, sent = await spliced(path)
+        path.client.close()
+        assert await received(app) == b""
+        app.close()
+        await path.over()
+        assert read.read_bytes == written.written_bytes == sent
+
+    run(story)
+
+
+def test_a_slow_reader_is_waited_for_and_then_served_on() -> None:
+    async def story(ticking: Ticking) -> None:
+        path = Path(ticking)
+        app, sent = await spliced(path)
+        loop = asyncio.get_running_loop()
+        pushing = asyncio.create_task(loop.sock_sendall(path.client, BULK * 8))
+        await asyncio.sleep(0.05)
+        assert not pushing.done(), "the app's side is full, and so is ours"
+        ticking.pass_time(10.0)
+        assert await received_exactly(app, 8 * len(BULK)) == BULK * 8
+        await pushing
+        path.client.close()
+        assert await received(app) == b""
+        app.close()
+        assert await path.over() == [RelayEnd(Reason.COMPLETE, sent + 8 * len(BULK), 0)]
+
+    run(story)
+
+
+async def received_exactly(sock: socket.socket, size: int) -> bytes:
+    loop = asyncio.get_running_loop()
+    whole = bytearray()
+    while len(whole) < size:
+        whole += await loop.sock_recv(sock, 1 << 20)
+    return bytes(whole)
 
 
 def test_a_direction_that_rests_gives_its_descriptors_back_and_goes_on() -> None:

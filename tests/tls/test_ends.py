@@ -1,0 +1,190 @@
+"""How TLS connections end when something goes wrong: faults of ours, peers that are gone, peers that are not wanted."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from proxy.core.codec import Wire
+from proxy.core.dial import DialOptions
+from proxy.core.meter import Meter
+from proxy.core.reason import Reason
+from proxy.tls.peer import TlsPeer, TlsTarget
+from proxy.tls.session import Session, dial_tls, serve_tls
+from tests.kit.certificates import credentials
+from tests.kit.sockets import REFUSING, Recorder, Ticking, run, tcp_pair, until
+from tests.tls.test_session import CLIENT, SERVER, Pair
+from tests.transport.test_connection import Faulty, reset
+
+
+async def open_pair(ticking: Ticking, **kinds: Any) -> Pair:
+    pair = Pair(ticking, credentials(SERVER), credentials(CLIENT), **kinds)
+    pair.client.wire.write(b"x")
+    return pair
+
+
+@pytest.mark.parametrize("where", ["feed", "eof", "writable", "lost"])
+def test_a_fault_of_the_codec_ends_this_connection_only(where: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def story(ticking: Ticking) -> None:
+        found: list[Faulty] = []
+        is_told: list[bool] = []
+
+        def established(session: Session, peer: TlsPeer) -> Faulty:
+            session.on_lost = lambda: is_told.append(True)
+            found.append(Faulty(session, where))
+            return found[0]
+
+        pair = await open_pair(ticking, on_established=established)
+        await until(lambda: found)
+        if where == "writable":
+            while not found[0].levels:
+                found[0].wire.write(bytes(1 << 20))
+                await asyncio.sleep(0)
+        elif where == "lost":
+            pair.client.wire.abort(Reason.CONNECTION_RESET)
+        else:
+            pair.client.wire.end()
+        await until(lambda: is_told, "whoever keeps the books is told")
+        if where == "lost":
+            assert not found[0].lost_for
+        else:
+            assert found[0].lost_for == [Reason.INTERNAL]
+        await until(lambda: pair.client.lost_for)
+        assert pair.meters[0].open_count == 0
+
+    run(story)
+    assert "a fault of ours" in caplog.text
+
+
+@pytest.mark.parametrize("says", ["data", "end", "abort"])
+def test_a_peer_that_is_gone_is_met_when_something_is_written(says: str) -> None:
+    """Nobody reads, so that writing is what finds the reset."""
+
+    async def story(ticking: Ticking) -> None:
+        pair = await open_pair(ticking)
+        await pair.open()
+        await pair.has_come(b"x")
+        wire = pair.server.wire
+        wire.pause_reading()
+        pair.client.wire.abort(Reason.CONNECTION_RESET)
+        await until(lambda: pair.client.lost_for)
+        if says == "end":
+            wire.end()
+        else:
+            wire.write(b"data")
+            if says == "abort":
+                wire.abort(Reason.SHUTDOWN)
+        await until(lambda: pair.server.lost_for)
+        assert pair.server.lost_for == [Reason.CONNECTION_RESET]
+        assert pair.meters[0].closed == {"ECONNRESET": 1}
+
+    run(story)
+
+
+def test_a_peer_that_its_codec_does_not_want_counts_as_a_connection() -> None:
+    async def story(ticking: Ticking) -> None:
+        codecs: list[Recorder] = []
+
+        def refuses(session: Session, peer: TlsPeer) -> Recorder:
+            codecs.append(Recorder(session))
+            session.abort(Reason.SHUTDOWN)
+            return codecs[0]
+
+        pair = await open_pair(ticking, on_established=refuses)
+        await until(lambda: codecs and codecs[0].lost_for, "the codec hears of its end")
+        await until(lambda: pair.client.lost_for or pair.client.has_eof, "the client is hung up on")
+        pair.client.wire.end()
+        await until(lambda: pair.client.lost_for)
+        assert codecs[0].lost_for == [Reason.SHUTDOWN] and not codecs[0].received
+        assert (pair.meters[0].opened, pair.meters[0].closed) == (1, {"": 1})
+
+    run(story)
+
+
+def test_a_dial_that_is_refused() -> None:
+    async def story(ticking: Ticking) -> None:
+        target = TlsTarget(credentials(CLIENT).client_context(False), SERVER, SERVER)
+        texts: list[str] = []
+        meter = Meter()
+        codec: Any = dial_tls(
+            ticking.reactor, REFUSING, target, Recorder, DialOptions(meter=meter, on_failed=texts.append)
+        )
+        await until(lambda: codec.lost_for)
+        assert codec.lost_for == [Reason.CONNECT_FAILED] and texts == ["Connection refused (ECONNREFUSED)"]
+        assert meter.opened == 0
+
+    run(story)
+
+
+def test_a_listener_of_failures_that_fails_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def fails(text: str) -> None:
+        raise RuntimeError("a fault of ours")
+
+    async def story(ticking: Ticking) -> None:
+        target = TlsTarget(credentials(CLIENT).client_context(False), SERVER, SERVER)
+        codec: Any = dial_tls(ticking.reactor, REFUSING, target, Recorder, DialOptions(on_failed=fails))
+        await until(lambda: codec.lost_for)
+        assert codec.lost_for == [Reason.CONNECT_FAILED]
+
+    run(story)
+    assert "a fault of ours" in caplog.text
+
+
+def test_a_client_that_is_gone_before_its_hello_was_looked_at() -> None:
+    async def story(ticking: Ticking) -> None:
+        client, accepted = tcp_pair()
+        reset(client)
+        failures: list[tuple[Reason, str]] = []
+
+        def established(session: Session, peer: TlsPeer) -> Recorder:
+            raise AssertionError("nobody is there")
+
+        serve_tls(
+            ticking.reactor,
+            accepted,
+            credentials(SERVER).server_context(True),
+            established,
+            lambda reason, text: failures.append((reason, text)),
+        )
+        await until(lambda: failures)
+        ((reason, text),) = failures
+        assert reason is Reason.CONNECT_FAILED and "reset" in text
+        assert accepted.fileno() == -1
+
+    run(story)
+
+
+class Work:
+    """Asks for a turn after the other, until it is done or has a fault."""
+
+    def __init__(self, wire: Wire, is_faulty: bool) -> None:
+        self.left = 3
+        self._wire = wire
+        self._is_faulty = is_faulty
+
+    def step(self) -> None:
+        self.left -= 1
+        if self._is_faulty:
+            raise RuntimeError("a fault of ours")
+        if self.left:
+            self._wire.ask_turn(self)
+
+
+@pytest.mark.parametrize("is_faulty", [False, True])
+def test_work_in_turns(is_faulty: bool) -> None:
+    async def story(ticking: Ticking) -> None:
+        pair = await open_pair(ticking)
+        await pair.open()
+        await pair.has_come(b"x")
+        work = Work(pair.server.wire, is_faulty)
+        pair.server.wire.ask_turn(work)
+        if is_faulty:
+            await pair.gone()
+            assert work.left == 2 and pair.server.lost_for == [Reason.INTERNAL]
+        else:
+            await until(lambda: not work.left)
+            await pair.end()
+
+    run(story)
