@@ -40,13 +40,24 @@ def addr(ip: str, port: int) -> Addr:
     return Addr(str(parsed), port)
 
 
+def port_number(digits: str) -> int | None:
+    """A port as text from outside; None if it is none. Never looks at more digits than a port can have."""
+    if len(digits) > 5 or not digits.isascii() or not digits.isdigit():
+        return None
+    number = int(digits)
+    return number if number <= 65535 else None
+
+
 def parse_addr(text: str) -> Addr:
     """`IPv4:port` or `[IPv6]:port`; ValueError otherwise."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit():
+    host, colon, digits = text.rpartition(":")
+    port = port_number(digits)
+    if not colon or not digits.isascii() or not digits.isdigit():
         raise ValueError(f"{text!r} is not ip:port")
+    if port is None:
+        raise ValueError(f"port {digits[:20]} is out of range")
     if host.startswith("[") and host.endswith("]"):
-        return addr(host[1:-1], int(port))
+        return addr(host[1:-1], port)
     if ":" in host:
         raise ValueError(f"{text!r}: an IPv6 address needs brackets")
-    return addr(host, int(port))
+    return addr(host, port)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Literal
 
-from proxy.core.addr import Addr
+from proxy.core.addr import Addr, port_number
 from proxy.core.codec import Codec, Wire
 from proxy.core.dial import DialOptions
 from proxy.core.reason import Reason
@@ -92,8 +92,9 @@ def _header(addr: Addr, meta: EndpointMeta, session: SessionProtocol) -> Transpo
     if meta.hint == HINT_OPAQUE:
         session = ""
     name, colon, port = meta.authority_override.rpartition(":")
-    if colon and port.isascii() and port.isdigit():
-        return TransportHeader(int(port), name, session)
+    number = port_number(port)
+    if colon and number is not None:
+        return TransportHeader(number, name, session)
     return TransportHeader(addr.port, "", session)
 
 

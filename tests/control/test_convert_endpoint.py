@@ -139,7 +139,7 @@ def test_hints() -> None:
 def test_authority_overrides() -> None:
     for authority in ("web.ns.svc.cluster.local:8080", "web", "[fd00::1]:80", "[fd00::1]"):
         assert endpoint(authority_override={"authority_override": authority}).authority_override == authority
-    for authority in ("", "a/b", "web:70000", ":80", "a b", "web:x"):
+    for authority in ("", "a/b", "web:70000", ":80", "a b", "web:x", "web:" + "1" * 10_000):
         assert endpoint(authority_override={"authority_override": authority}).authority_override == ""
 
 

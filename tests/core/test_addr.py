@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.addr import Addr, addr, parse_addr
+from proxy.core.addr import Addr, addr, parse_addr, port_number
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,7 @@ def test_what_is_an_address(text: str, expected: Addr) -> None:
         "127.0.0.1:",
         "127.0.0.1:65536",
         "127.0.0.1:-1",
+        "127.0.0.1:" + "1" * 10_000,
         "127.0.0.1:٨٠",
         "localhost:80",
         "::1:80",
@@ -46,3 +47,10 @@ def test_loopback_and_brackets() -> None:
     assert not addr("10.0.0.1", 1).is_loopback
     assert str(addr("fe80::1", 80)) == "[fe80::1]:80"
     assert addr("fe80::1", 80).is_ipv6 and not addr("::ffff:1.2.3.4", 80).is_ipv6
+
+
+@pytest.mark.parametrize("digits", ["", "65536", "-1", "+80", "8 0", "٨٠", "1" * 10_000])
+def test_what_is_no_port(digits: str) -> None:
+    """More digits than Python reads would be a ValueError of another kind, wherever it came from."""
+    assert port_number(digits) is None
+    assert port_number("65535") == 65535 and port_number("00080") == 80

@@ -20,6 +20,7 @@ from proxy.control.convert.route import (
     http_match_of,
     suffix_of,
 )
+from proxy.core.addr import port_number
 from proxy.http import grpc
 from proxy.policy import client
 from proxy.policy.client import (
@@ -303,8 +304,8 @@ def _balance_of(message: outbound_pb2.Backend.BalanceP2c) -> Balance:
     kind_of(message.discovery, "kind", "discovery")
     path = message.discovery.dst.path
     host, _, port = path.rpartition(":")
-    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise InvalidMessageError(f"discovery: {path!r} is not host:port")
+    if not host or port_number(port) is None:
+        raise InvalidMessageError(f"discovery: {path[:300]!r} is not host:port")
     return Balance(path, _load_of(message))
 
 

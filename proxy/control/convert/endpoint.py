@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from proxy.api import destination_pb2
 from proxy.control.convert.fields import InvalidMessageError, addr_of, duration_s
-from proxy.core.addr import Addr
+from proxy.core.addr import Addr, port_number
 from proxy.core.names import dns_name
 from proxy.policy.endpoint import HINT_H2, HINT_NONE, HINT_OPAQUE, EndpointMeta, Http2Params, TlsIdentity
 
@@ -84,7 +84,7 @@ def _override(authority: str) -> str:
     """`host` or `host:port`; anything that cannot stand in a request's authority is ignored."""
     host, colon, port = authority.rpartition(":")
     if colon and port.isascii() and port.isdigit():
-        is_usable = bool(host) and int(port) <= 65535
+        is_usable = bool(host) and port_number(port) is not None
     else:
         is_usable = bool(authority) and (not colon or authority.endswith("]"))
     return authority if is_usable and not any(char in authority for char in "/?#@ ") else ""

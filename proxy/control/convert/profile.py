@@ -8,7 +8,7 @@ from __future__ import annotations
 from proxy.api import destination_pb2
 from proxy.control.convert.endpoint import endpoint_of
 from proxy.control.convert.fields import InvalidMessageError
-from proxy.core.addr import Addr
+from proxy.core.addr import Addr, port_number
 from proxy.core.names import dns_name
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.profile import Profile
@@ -37,7 +37,7 @@ def _name_of(name: str, port: str) -> str:
 
 def _is_name(authority: str) -> bool:
     host, _, port = authority.rpartition(":")
-    return bool(host) and port.isascii() and port.isdigit() and 0 < int(port) <= 65535
+    return bool(host) and bool(port_number(port))
 
 
 def _endpoint_of(message: destination_pb2.DestinationProfile) -> tuple[Addr, EndpointMeta] | None:
