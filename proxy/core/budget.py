@@ -112,6 +112,11 @@ LABELS: Final = Budget(limits.LABELS_BYTES)
 """Series of the metrics: those that are held cannot be forgotten, and so must not crowd out what can."""
 
 
+_LONGEST: Final = limits.REMEMBERED_TEXT_BYTES
+_AHEAD: Final = 16
+"""So many entries, at most, are paid for before they are kept."""
+
+
 class Table(Generic[K, V]):
     """Values found by a text of a peer's, in two generations, so that a flood of texts that are met once cannot empty it
     of those that everybody uses.
@@ -121,7 +126,8 @@ class Table(Generic[K, V]):
     """
 
     __slots__ = (
-        "recent", "older", "_recent_bytes", "_older_bytes", "_generation_bytes", "_most", "_entry_bytes", "_copies", "_share",
+        "recent", "older", "_recent_bytes", "_paid_bytes", "_older_bytes", "_generation_bytes", "_entry_bytes", "_copies",
+        "_share",
     )  # fmt: skip
 
     def __init__(
@@ -136,9 +142,10 @@ class Table(Generic[K, V]):
         self.recent: Final[dict[K, V]] = {}
         self.older: Final[dict[K, V]] = {}
         self._recent_bytes = 0
+        self._paid_bytes = 0
+        """What the share has been told of the recent generation: some entries ahead, which makes an entry cheaper."""
         self._older_bytes = 0
         self._generation_bytes: Final = max_bytes // 2
-        self._most: Final = limits.INTERNED_FIELDS
         self._entry_bytes: Final = entry_bytes
         self._copies: Final = copies
         self._share: Final = Share(budget, name, self)
@@ -152,23 +159,33 @@ class Table(Generic[K, V]):
 
     def keep(self, key: K, value: V, text_bytes: int) -> None:
         """Remember it, unless its text is too long for that."""
-        if text_bytes > limits.REMEMBERED_TEXT_BYTES:
+        if text_bytes > _LONGEST:
             return
         cost = self._entry_bytes + self._copies * text_bytes
-        if self._recent_bytes + cost > self._generation_bytes or len(self.recent) >= self._most:
-            self.forget()
+        recent_bytes = self._recent_bytes + cost
+        if recent_bytes > self._paid_bytes:
+            recent_bytes = self._pay(cost)
         self.recent[key] = value
-        self._recent_bytes += cost
-        self._share.add(cost)
+        self._recent_bytes = recent_bytes
+
+    def _pay(self, cost: int) -> int:
+        """Make room for an entry of this cost, in a new generation if need be; the octets of its generation with it."""
+        if self._recent_bytes + cost > self._generation_bytes or len(self.recent) > limits.INTERNED_FIELDS - _AHEAD:
+            self.forget()
+        needed = self._recent_bytes + cost
+        ahead = max(needed, min(needed + _AHEAD * self._entry_bytes, self._generation_bytes)) - self._paid_bytes
+        self._paid_bytes += ahead
+        self._share.add(ahead)  # which may make us forget
+        return self._recent_bytes + cost
 
     def forget(self) -> None:
         """A new generation begins; what was in neither of the last two is gone."""
-        gone_bytes = self._older_bytes
+        gone_bytes = self._older_bytes + self._paid_bytes - self._recent_bytes
         self.older.clear()
         self.older.update(self.recent)
         self._older_bytes = self._recent_bytes
         self.recent.clear()
-        self._recent_bytes = 0
+        self._recent_bytes = self._paid_bytes = 0
         self._share.give_back(gone_bytes)
 
     def clear(self) -> None:

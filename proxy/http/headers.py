@@ -186,17 +186,21 @@ known_literal: Final = _literals.recent.get
 
 
 _older_line: Final = _lines.older.get
+_keep_line: Final = _lines.keep
 _older_literal: Final = _literals.older.get
 
 
 def field_of_line(line: bytes) -> Field:
     """The field of one HTTP/1 header line, without its CRLF."""
-    field = known_line(line)
+    return known_line(line) or field_of_new_line(line)
+
+
+def field_of_new_line(line: bytes) -> Field:
+    """The same, for who has asked `known_line` already."""
+    field = _older_line(line)
     if field is None:
-        field = _older_line(line)
-        if field is None:
-            field = _judge_line(line)
-        _lines.keep(line, field, len(line))
+        field = _judge_line(line)
+    _keep_line(line, field, len(line))
     return field
 
 
@@ -206,8 +210,12 @@ def _judge_line(line: bytes) -> Field:
     value = line[colon + 1 :].strip(b" \t")
     if _is_line(line) is None:
         return Field(name, value, MALFORMED, False, b"", b"")
-    kind = kind_of(name, value)
-    return Field(name, value, PLAIN if kind == COOKIE else kind, False, line + b"\r\n", b"")
+    kind = _known_kind(name)
+    if kind is None or kind:
+        kind = kind_of(name, value)
+        if kind == COOKIE:
+            kind = PLAIN
+    return Field(name, value, kind, False, line + b"\r\n", b"")
 
 
 def field_of_literal(name: bytes, literal: bytes) -> Field:

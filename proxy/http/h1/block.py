@@ -31,6 +31,7 @@ from proxy.http.headers import (
     UPGRADE,
     Field,
     field_of_line,
+    field_of_new_line,
     known_line,
 )
 from proxy.http.upgrades import names_http, protocols
@@ -82,7 +83,7 @@ class HeaderBlock:
         for line in lines:
             field = known_line(line)
             if field is None:
-                field = field_of_line(line)
+                field = field_of_new_line(line)
                 self.is_familiar = False
             kind = field.kind
             if not kind or self._note(field, kind):

@@ -127,9 +127,9 @@ class H1Client:
                     if heads_left <= 0:  # informational responses, since a final one ends this loop
                         self._wait_turn(data)
                         break
-                    size = len(data)
+                    before = data
                     data = self._read_head(data)
-                    heads_left -= 1 + (size - len(data) >> h1.SHARE_SHIFT)
+                    heads_left -= h1.share_of(before, data) if data else 1
                 elif state == _BODY:
                     data = self._body.feed(data)
                     if self._body.has_rest:

@@ -19,8 +19,13 @@ from proxy.http.head import HTTP_1_0, HTTP_1_1, TUNNEL, UNKNOWN, RequestHead, Re
 from proxy.http.headers import CONTENT_LENGTH, field, is_authority
 
 SHARE_SHIFT: Final = 9
-"""A head takes the share of one more (of `limits.TURN_HEADS`) for every 512 octets that it has: they may be as many as a
-hundred fields."""
+
+
+def share_of(before: bytes, after: bytes) -> int:
+    """What the head between these two takes of `limits.TURN_HEADS`: of one more for every 512 octets, which may be as many
+    as a hundred fields."""
+    return 1 + (len(before) - len(after) >> SHARE_SHIFT)
+
 
 _request_line = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([\x21-\x7e\x80-\xff]+) HTTP/1\.([01])").fullmatch
 _other_version = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+ [\x21-\x7e\x80-\xff]+ HTTP/[0-9]\.[0-9]").fullmatch

@@ -222,9 +222,9 @@ class H1Server:
                     elif heads_left <= 0:
                         data = self._wait_turn(data)
                     else:
-                        size = len(data)
+                        before = data
                         data = self._read_head(data)
-                        heads_left -= 1 + (size - len(data) >> h1.SHARE_SHIFT)
+                        heads_left -= h1.share_of(before, data) if data else 1
                 elif state == _BODY:
                     data = self._body.feed(data)
                     if self._body.has_rest:
