@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from proxy.core.reason import Reason
-from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.h1.client import H1Client
 from proxy.http.h1.server import H1Server
@@ -195,8 +194,10 @@ class Machine(RuleBasedStateMachine):
             ends = [told for told in observer.told if told != "began"]
             assert len(ends) <= 1 and observer.told.count("began") <= 1
             assert (exchange.reason is not None) == bool(ends)
-            attempt = exchange.attempt
-            assert exchange.reason is None or (isinstance(attempt, Attempt) and attempt.deadline is None)
+            assert exchange.reason is None or exchange.attempt is None
+        assert all(one.deadline is None for one in self.pair.stage.origin.attempts if one.is_over), (
+            "a timer is left behind"
+        )
         running = [one for one in self.pair.stage.exchanges if one.reason is None]
         assert len(running) <= 1, "HTTP/1 carries one exchange at a time"
         idle = [client for line in self.pair.pool._lines.values() for client in line.ready]

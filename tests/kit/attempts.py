@@ -15,6 +15,7 @@ class ToPoolAgain:
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self._within_s = 0.0
+        self.attempts: list[Attempt] = []
 
     def send(self, exchange: Exchange, answer_within_s: float = 0.0) -> Attempt:
         attempt = Attempt(exchange, exchange.request, self)
@@ -23,6 +24,7 @@ class ToPoolAgain:
         return attempt
 
     def _open(self, attempt: Attempt) -> None:
+        self.attempts.append(attempt)
         pool = self.pool
         if self._within_s and isinstance(pool, H1Pool):
             attempt.answer_within(pool._wheel, pool._wheel.ticks(self._within_s))
