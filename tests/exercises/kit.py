@@ -21,6 +21,13 @@ class Exercise:
         """Those that were changed, as `proxy/policy/route.py`."""
         shutil.copytree(ROOT / "proxy", directory / "proxy", ignore=shutil.ignore_patterns("__pycache__"))
 
+    def add(self, file: str, text: str) -> None:
+        """A new file."""
+        path = self._directory / file
+        assert not path.exists(), f"{file} is there already: this exercise is to be written anew"
+        path.write_text(text)
+        self._changed(file)
+
     def put(self, file: str, before: str, text: str) -> None:
         """Write text in front of a line that the file has once, and no other line; the test says so if it has changed."""
         path = self._directory / file

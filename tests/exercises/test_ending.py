@@ -1,0 +1,47 @@
+"""A reason of ending: what it says to clients of HTTP and of gRPC, and over HTTP/2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.exercises.kit import Exercise
+
+pytestmark = pytest.mark.timeout(600)
+
+REASON = "proxy/core/reason.py"
+TABLE = "proxy/http/endings.py"
+
+STORY = """
+from proxy.core.reason import Reason
+from proxy.http.endings import ENDINGS, code_of
+from proxy.http.h1.server import H1Server
+from tests.kit import ListWire
+
+class Broke:
+    def dispatch(self, exchange):
+        exchange.cancel(Reason.QUOTA)
+
+wire = ListWire()
+H1Server(wire, Broke(), lambda: 0.0).feed(b"GET / HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n")
+print(wire.take().split(b" ")[1].decode(), code_of(Reason.QUOTA), set(Reason) == set(ENDINGS))
+"""
+
+
+def test_a_reason_takes_its_name_and_its_line(tmp_path: Path) -> None:
+    exercise = Exercise(tmp_path)
+    exercise.put(
+        REASON,
+        'SHUTDOWN = "we are going away"',
+        """    QUOTA = "the client has had its share"
+""",
+    )
+    exercise.put(
+        TABLE,
+        "Reason.SHUTDOWN: Ending(PROXY, REFUSED_STREAM, Failure(503, grpc.UNAVAILABLE)),",
+        """    Reason.QUOTA: Ending(CLIENT, ENHANCE_YOUR_CALM, Failure(429, grpc.RESOURCE_EXHAUSTED)),
+""",
+    )
+    assert exercise.run(STORY).split() == ["429", "11", "True"]
+    assert exercise.files == {REASON, TABLE}
