@@ -33,7 +33,7 @@ pytestmark = [
 
 SERVER = "10.99.0.5:8086"
 WEB_IP, CLIENT_IP, CLUSTER_IP = "10.99.0.21", "10.99.0.11", "10.98.0.10"
-RAW_IP, TWO_IP = "10.98.0.11", "10.98.0.13"
+RAW_IP, TWO_IP, GRPC_IP = "10.98.0.11", "10.98.0.13", "10.98.0.14"
 
 
 @dataclass
@@ -67,6 +67,7 @@ class Pair:
 
 
 ENVIRONMENT = {"PYTHONPATH": str(ROOT) if (ROOT / "proxy").exists() else ""}
+GRPC = Path(__file__).with_name("grpc_echo.py")
 OURS = [sys.executable, "-m", "proxy", "run"]
 
 
@@ -83,6 +84,8 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         mesh.workload("raw-0", "raw", (WEB_IP, 9000), "web", '"config.linkerd.io/opaque-ports": "9000"')
         mesh.service("two", TWO_IP, 80, 8082)
         mesh.workload("two-0", "two", (WEB_IP, 8082), "web")
+        mesh.service("calls", GRPC_IP, 80, 8084)
+        mesh.workload("calls-0", "calls", (WEB_IP, 8084), "web")
         mesh.workload("client-0", "client", (CLIENT_IP, 1))
         control = network.pod("control", "10.99.0.5")
         command = ["mesh", "serve", "--dir", str(mesh.manifests), "--state-dir", str(mesh.state), "--addr", SERVER]
@@ -107,6 +110,29 @@ def test_http_2_by_prior_knowledge(pair: Pair) -> None:
     """As gRPC is carried: HTTP/2 from the client to the app."""
     shown = ["-o", "/dev/null", "-w", "%{http_code} %{http_version}", "-H", "Host: two.default.svc.cluster.local"]
     assert pair.curl("--http2-prior-knowledge", f"http://{TWO_IP}/two", *shown) == "200 2"
+
+
+def test_grpc(pair: Pair) -> None:
+    """A unary call of more than one window, a stream both ways, and errors with their messages and trailers."""
+    pair.web.start("grpc", sys.executable, str(GRPC), "serve", "8084")
+    wait_until(lambda: can_connect(pair.web, "127.0.0.1", 8084), "the gRPC app serves", 60)
+    called = [str(GRPC), "call", f"{GRPC_IP}:80", "calls.default.svc.cluster.local"]
+    done = pair.client.run(sys.executable, *called, timeout_s=150)
+    assert done.returncode == 0, (done.stderr, pair.log(pair.client), pair.log(pair.web))
+    assert done.stdout.decode().splitlines() == [
+        "unary True",
+        "both ABC",
+        "fail FAILED_PRECONDITION not now because",
+        "nothing UNIMPLEMENTED",
+    ]
+
+
+def can_connect(pod: Pod, ip: str, port: int) -> bool:
+    try:
+        pod.connect(ip, port, 5).close()
+    except OSError:
+        return False
+    return True
 
 
 async def answer(request: Request) -> Response:

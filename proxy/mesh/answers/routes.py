@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -15,9 +16,9 @@ _REGISTERED: Final = frozenset(http_types_pb2.HttpMethod.Registered.keys())
 
 def route_message(route: ProfileRoute) -> pb.Route:
     return pb.Route(
-        condition=_request(route.condition),
+        condition=_match(pb.RequestMatch, route.condition, _request),
         response_classes=[
-            pb.ResponseClass(condition=_response(one.condition), is_failure=one.is_failure)
+            pb.ResponseClass(condition=_match(pb.ResponseMatch, one.condition, _response), is_failure=one.is_failure)
             for one in route.response_classes
         ],
         metrics_labels={"route": route.name},
@@ -41,34 +42,29 @@ def duration(seconds: float) -> Duration:
     return Duration(seconds=nanos // 10**9, nanos=nanos % 10**9)
 
 
-def _request(condition: Condition) -> pb.RequestMatch:
+def _match(of: Any, condition: Condition, plain: Callable[[Condition], Any]) -> Any:
+    """A condition as a RequestMatch or ResponseMatch (`of`): both combine alike, and `plain` writes what is no combination."""
     if condition.all is not None:
-        return pb.RequestMatch(all=pb.RequestMatch.Seq(matches=map(_request, condition.all)))
+        return of(all=of.Seq(matches=[_match(of, one, plain) for one in condition.all]))
     if condition.any is not None:
-        return pb.RequestMatch(any=pb.RequestMatch.Seq(matches=map(_request, condition.any)))
+        return of(any=of.Seq(matches=[_match(of, one, plain) for one in condition.any]))
     if condition.negated is not None:
-        message = pb.RequestMatch()
-        getattr(message, "not").CopyFrom(_request(condition.negated))
-        return message
+        return of(**{"not": _match(of, condition.negated, plain)})
+    return plain(condition)
+
+
+def _request(condition: Condition) -> pb.RequestMatch:
     if condition.method:
         return pb.RequestMatch(method=_method(condition.method))
     return pb.RequestMatch(path=pb.PathMatch(regex=condition.path_regex))
+
+
+def _response(condition: Condition) -> pb.ResponseMatch:
+    low, high = condition.statuses or (0, 0)
+    return pb.ResponseMatch(status=pb.HttpStatusRange(min=low, max=high))
 
 
 def _method(name: str) -> http_types_pb2.HttpMethod:
     if name in _REGISTERED:
         return http_types_pb2.HttpMethod(registered=name)
     return http_types_pb2.HttpMethod(unregistered=name)
-
-
-def _response(condition: Condition) -> pb.ResponseMatch:
-    if condition.all is not None:
-        return pb.ResponseMatch(all=pb.ResponseMatch.Seq(matches=map(_response, condition.all)))
-    if condition.any is not None:
-        return pb.ResponseMatch(any=pb.ResponseMatch.Seq(matches=map(_response, condition.any)))
-    if condition.negated is not None:
-        message = pb.ResponseMatch()
-        getattr(message, "not").CopyFrom(_response(condition.negated))
-        return message
-    low, high = condition.statuses or (0, 0)
-    return pb.ResponseMatch(status=pb.HttpStatusRange(min=low, max=high))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from proxy.mesh.kinds.policy.reference import GATEWAY, POLICY
 from proxy.mesh.kinds.policy.server import created_at
-from proxy.mesh.kinds.routes.filters import FILTERS
-from proxy.mesh.kinds.routes.matching import HOSTNAMES, HTTP_MATCHES, hosts, http_match
-from proxy.mesh.kinds.routes.parent import PARENT_REF, backend_ref_schema, parents
-from proxy.mesh.kinds.routes.rule import TIMEOUTS, Route, http_retry, read_rule
+from proxy.mesh.kinds.routes.matching import HTTP_MATCHES, hosts, http_match
+from proxy.mesh.kinds.routes.parent import parent_keys, parents
+from proxy.mesh.kinds.routes.rule import TIMEOUTS, Route, http_retry, read_rule, route_fields
 from proxy.mesh.manifests.kind import Document, Kind, Table
-from proxy.mesh.manifests.schema import ANYTHING, TEXT, ListOf, Record
+from proxy.mesh.manifests.schema import ANYTHING
 
 
 def reader(group: str) -> Callable[[Document], Route]:
@@ -32,24 +31,7 @@ def reader(group: str) -> Callable[[Document], Route]:
     return read
 
 
-def parent_keys(route: Route) -> Iterable[Hashable]:
-    return {(one.kind, one.namespace, one.name) for one in route.parents}
-
-
-_RULE: Final = Record(
-    {
-        "name": TEXT,
-        "matches": HTTP_MATCHES,
-        "filters": FILTERS,
-        "backendRefs": ListOf(backend_ref_schema(FILTERS)),
-        "timeouts": TIMEOUTS,
-        **dict.fromkeys(("sessionPersistence", "retry"), ANYTHING),
-    }
-)
-_SPEC: Final = Record(
-    {"parentRefs": ListOf(PARENT_REF), "hostnames": HOSTNAMES, "rules": ListOf(_RULE), "useDefaultGateways": ANYTHING}
-)
-_FIELDS: Final = Record({"spec": _SPEC}, "spec")
+_FIELDS: Final = route_fields(HTTP_MATCHES, timeouts=TIMEOUTS, retry=ANYTHING)
 
 POLICY_HTTP_ROUTES: Final[Table[Route]] = Table("HTTP routes of Linkerd by parent", parent_keys)
 GATEWAY_HTTP_ROUTES: Final[Table[Route]] = Table("HTTP routes of the Gateway API by parent", parent_keys)

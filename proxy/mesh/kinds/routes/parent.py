@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from proxy.mesh.kinds.policy.reference import GATEWAY, POLICY
 from proxy.mesh.manifests.schema import NAME, PORT, TEXT, Number, Record, Schema, shown
@@ -51,6 +51,16 @@ class BackendRef:
     weight: int = 1
     filters: tuple[Filter, ...] = ()
     fault: str = ""
+
+
+class Attached(Protocol):
+    @property
+    def parents(self) -> tuple[Parent, ...]: ...
+
+
+def parent_keys(route: Attached) -> Iterable[Hashable]:
+    """Under (kind, namespace, name) of each parent."""
+    return {(one.kind, one.namespace, one.name) for one in route.parents}
 
 
 def parents(spec: Value, namespace: str) -> tuple[Parent, ...]:

@@ -13,10 +13,11 @@ from typing import Any, Final
 from proxy.core.backoff import Backoff
 from proxy.http import grpc
 from proxy.mesh.kinds import annotation
-from proxy.mesh.kinds.routes.filters import filters
-from proxy.mesh.kinds.routes.parent import BackendRef, Parent, backend_ref
+from proxy.mesh.kinds.routes.filters import FILTERS, filters
+from proxy.mesh.kinds.routes.matching import HOSTNAMES
+from proxy.mesh.kinds.routes.parent import PARENT_REF, BackendRef, Parent, backend_ref, backend_ref_schema
 from proxy.mesh.manifests.kind import Metadata, Resource
-from proxy.mesh.manifests.schema import Record, Text, likely, shown
+from proxy.mesh.manifests.schema import ANYTHING, TEXT, ListOf, Record, Schema, Text, likely, shown
 from proxy.mesh.manifests.value import Value
 from proxy.policy.client import Retry, Timeouts
 from proxy.policy.route import Filter, GrpcMatch, HostMatch, HttpMatch
@@ -69,6 +70,29 @@ class Route(Resource):
     @property
     def is_grpc(self) -> bool:
         return self.kind == "GRPCRoute"
+
+
+def route_fields(matches: Schema, **of_rules: Schema) -> Record:
+    """The schema of a route of requests: what its rules match, and what else they may have."""
+    rule = Record(
+        {
+            "name": TEXT,
+            "matches": matches,
+            "filters": FILTERS,
+            "backendRefs": ListOf(backend_ref_schema(FILTERS)),
+            "sessionPersistence": ANYTHING,
+            **of_rules,
+        }
+    )
+    spec = Record(
+        {
+            "parentRefs": ListOf(PARENT_REF),
+            "hostnames": HOSTNAMES,
+            "rules": ListOf(rule),
+            "useDefaultGateways": ANYTHING,
+        }
+    )
+    return Record({"spec": spec}, "spec")
 
 
 def read_rule(value: Value, meta: Metadata, match: Callable[[Value], Any], retry: Retry | None) -> Rule:

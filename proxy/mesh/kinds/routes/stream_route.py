@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
 from proxy.mesh.kinds.policy.server import created_at
@@ -41,10 +40,6 @@ def read_stream_route(document: Document, group: str, kind: str) -> StreamRoute:
         tuple(backend_ref(one, meta.namespace) for one in rule.items("backendRefs")),
         created_at(document),
     )
-
-
-def stream_parent_keys(route: StreamRoute) -> Iterable[Hashable]:
-    return {(one.kind, one.namespace, one.name) for one in route.parents}
 
 
 def one_rule(backend: Record) -> ListOf:

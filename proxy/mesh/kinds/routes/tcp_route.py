@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.mesh.kinds.policy.reference import GATEWAY
-from proxy.mesh.kinds.routes.parent import PARENT_REF, backend_ref_schema
-from proxy.mesh.kinds.routes.stream_route import StreamRoute, one_rule, read_stream_route, stream_parent_keys
+from proxy.mesh.kinds.routes.parent import PARENT_REF, backend_ref_schema, parent_keys
+from proxy.mesh.kinds.routes.stream_route import StreamRoute, one_rule, read_stream_route
 from proxy.mesh.manifests.kind import Document, Kind, Table
 from proxy.mesh.manifests.schema import ANYTHING, ListOf, Record
 
@@ -20,7 +20,7 @@ _SPEC: Final = Record(
     "rules",
 )
 
-TCP_ROUTES: Final[Table[StreamRoute]] = Table("TCP routes by parent", stream_parent_keys)
+TCP_ROUTES: Final[Table[StreamRoute]] = Table("TCP routes by parent", parent_keys)
 
 TCP_ROUTE: Final = Kind(
     GATEWAY,

@@ -6,8 +6,8 @@ from typing import Final
 
 from proxy.mesh.kinds.policy.reference import GATEWAY
 from proxy.mesh.kinds.routes.matching import HOSTNAMES
-from proxy.mesh.kinds.routes.parent import PARENT_REF, backend_ref_schema
-from proxy.mesh.kinds.routes.stream_route import StreamRoute, one_rule, read_stream_route, stream_parent_keys
+from proxy.mesh.kinds.routes.parent import PARENT_REF, backend_ref_schema, parent_keys
+from proxy.mesh.kinds.routes.stream_route import StreamRoute, one_rule, read_stream_route
 from proxy.mesh.manifests.kind import Document, Kind, Table
 from proxy.mesh.manifests.schema import ANYTHING, ListOf, Record
 
@@ -26,7 +26,7 @@ _SPEC: Final = Record(
     "rules",
 )
 
-TLS_ROUTES: Final[Table[StreamRoute]] = Table("TLS routes by parent", stream_parent_keys)
+TLS_ROUTES: Final[Table[StreamRoute]] = Table("TLS routes by parent", parent_keys)
 
 TLS_ROUTE: Final = Kind(
     GATEWAY,
