@@ -186,6 +186,10 @@ async def policies_are_known(
         unanswered.unsubscribe(on_change)
 
 
+_PROFILE_TIMEOUT_S: Final = 0.5
+"""Its default; the discovery of a profile is waited for as that of a policy is."""
+
+
 def without_effect(config: Config) -> list[str]:
     """Variables that are set and that nothing reads: whoever sets one should not be left to wonder."""
     gaps = {
@@ -193,7 +197,11 @@ def without_effect(config: Config) -> list[str]:
         "ACCESS_LOG": config.access_log is not None,
         "INGRESS_MODE": config.ingress_mode,
         "OUTBOUND_METRICS_HOSTNAME_LABELS": config.outbound_metrics_hostname_labels,
+        "DESTINATION_PROFILE_INITIAL_TIMEOUT": config.destination_profile_initial_timeout_s != _PROFILE_TIMEOUT_S,
     }
+    for side, http2 in (("INBOUND", config.inbound_server_http2), ("OUTBOUND", config.outbound_server_http2)):
+        gaps[f"{side}_SERVER_HTTP2_ADAPTIVE_FLOW_CONTROL"] = http2.adaptive_flow_control
+        gaps[f"{side}_SERVER_HTTP2_MAX_SEND_BUF_SIZE"] = http2.max_send_buf_size is not None
     return [f"LINKERD2_PROXY_{name}" for name, is_set in gaps.items() if is_set]
 
 

@@ -15,6 +15,7 @@ from proxy.config.telemetry import attributes
 from proxy.core.addr import Addr
 from proxy.core.backoff import Backoff
 from proxy.core.names import Suffixes
+from proxy.worker import without_effect
 from tests.kit.environment import DATA, NAME, environment
 
 ABSENT = "/proc/absent"
@@ -376,3 +377,15 @@ def test_an_empty_token_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(" \n")
     lines = refused(environment(IDENTITY_TOKEN_FILE=str(tmp_path / "token"))).lines
     assert lines[0] == "Could not read LINKERD2_PROXY_IDENTITY_TOKEN_FILE: token is empty"
+
+
+def test_what_nothing_reads_is_named() -> None:
+    """At start, by the worker."""
+    assert without_effect(parse(environment())) == []
+    asked = {
+        "DESTINATION_PROFILE_INITIAL_TIMEOUT": "2s",
+        "INBOUND_SERVER_HTTP2_ADAPTIVE_FLOW_CONTROL": "true",
+        "OUTBOUND_SERVER_HTTP2_MAX_SEND_BUF_SIZE": "65536",
+        "INGRESS_MODE": "true",
+    }
+    assert set(without_effect(parse(environment(**asked)))) == {f"LINKERD2_PROXY_{name}" for name in asked}
