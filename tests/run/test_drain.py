@@ -413,3 +413,73 @@ def test_shutdown_by_the_admin_port(is_enabled: bool, control: ControlPlane, tmp
         else:
             assert status == (404, "shutdown endpoint is not enabled\n")
             assert proxy.process.poll() is None
+
+
+def test_row61_under_load_no_request_is_lost(control: ControlPlane, tmp_path: Path) -> None:
+    """Clients that ask again as soon as they are answered: each is told to close by an answer, and none is cut off."""
+    told: list[bool] = []
+    lost: list[str] = []
+
+    with App(quick) as app, sidecar(control, tmp_path) as proxy:
+        socks = [proxy.connect_direct(app.port) for _ in range(8)]
+
+        def go_on(sock: socket.socket) -> None:
+            answered_at = time.monotonic()
+            with sock:
+                while True:
+                    idle_s = time.monotonic() - answered_at
+                    try:
+                        sock.sendall(GET)
+                        answer = read_until(sock, b"ok")
+                    except OSError as error:
+                        if idle_s < 0.1:  # else this machine kept us from asking: the connection was idle
+                            lost.append(repr(error))
+                        return
+                    answered_at = time.monotonic()
+                    if b"Connection: close" in answer:
+                        told.append(True)
+                        return
+
+        clients = [threading.Thread(target=go_on, args=(sock,)) for sock in socks]
+        for one in clients:
+            one.start()
+        wait_for(
+            lambda: proxy.metric("request_total", 'direction="inbound"', f'target_addr="127.0.0.1:{app.port}"') > 100
+        )
+        proxy.signal()
+        for one in clients:
+            one.join(20)
+        assert not lost and told
+        assert proxy.exit_status() == 0
+
+
+@pytest.mark.parametrize("who", ["idle HTTP/2", "half-closed", "no control plane"])
+def test_row115_nothing_keeps_it_from_ending(who: str, control: ControlPlane, tmp_path: Path) -> None:
+    """A client that does not answer a GOAWAY; one that does not heed the end of its tunnel, until the grace period is over."""
+
+    def half(sock: socket.socket) -> None:
+        sock.recv(1000)
+        sock.sendall(b"x")
+        sock.shutdown(socket.SHUT_WR)
+        while sock.recv(1000):
+            pass
+
+    grace = "2s" if who == "half-closed" else "60s"
+    with (
+        App(half) as app,
+        sidecar(control, tmp_path, SHUTDOWN_GRACE_PERIOD=grace) as proxy,
+        contextlib.ExitStack() as stack,
+    ):
+        if who == "idle HTTP/2":
+            Http2(stack.enter_context(proxy.connect_direct(app.port, "http/2")))
+        elif who == "half-closed":
+            client = stack.enter_context(proxy.connect_direct(app.port, ""))
+            client.sendall(b"hello")
+            assert client.recv(10) == b"x"
+        else:
+            control.stop()
+        began_at = time.monotonic()
+        proxy.signal()
+        assert proxy.exit_status() == 0
+        assert time.monotonic() - began_at < 19
+        assert ("did not complete" in proxy.text) == (who == "half-closed")
