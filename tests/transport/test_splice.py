@@ -127,11 +127,13 @@ def test_the_meters_count_what_the_kernel_moves() -> None:
         relay.accepted.wire.meter = read
         relay.dialled.wire.meter = written
         app, sent = await spliced(path)
+        more = BULK[:50_000]
+        await asyncio.get_running_loop().sock_sendall(path.client, more)
         path.client.close()
-        assert await received(app) == b""
+        assert await received(app) == more
         app.close()
         await path.over()
-        assert read.read_bytes == written.written_bytes == sent
+        assert read.read_bytes == written.written_bytes == sent + len(more)
 
     run(story)
 
