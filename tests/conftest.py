@@ -55,7 +55,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     """The modules and the list of tests live as long as the process. Frozen, they are not walked by every full collection,
-    which would take most of a second, several times in each test that looks for what was not freed."""
+    of which a test that looks for what was not freed asks for three."""
     gc.collect()
     gc.freeze()
 

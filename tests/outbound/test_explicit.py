@@ -53,6 +53,21 @@ def test_absolute_form_reaches_the_service_in_origin_form(host: bytes) -> None:
     run(story)
 
 
+def test_a_connect_without_a_port_is_for_https() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        network.name("web.ns.svc.cluster.local:443", await network.server(http_server("https")))
+        reader, writer = await asyncio.open_connection(*network.start())
+        writer.write(b"CONNECT web.ns.svc.cluster.local HTTP/1.1\r\nHost: web.ns.svc.cluster.local\r\n\r\n")
+        assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)).startswith(b"HTTP/1.1 200 ")
+        writer.write(b"GET / HTTP/1.1\r\nHost: web\r\n\r\n")
+        assert b"X-Server: https" in await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+        writer.close()
+        network.close()
+
+    run(story)
+
+
 def test_host_routes_and_one_connection_reaches_several_services() -> None:
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)

@@ -264,6 +264,16 @@ def test_grpc_headers() -> None:
     assert match_grpc(match, grpc("/foo/bar", headers=(("x", "n"), ("z", "quux")))) is None
 
 
+def test_a_grpc_rule_without_matches_is_the_least_of_all() -> None:
+    """Of a GRPCRoute it ranks as a match of everything does, below any that names a service, a method or a header."""
+    everything = route((), is_grpc=True)
+    for match in (GrpcMatch("foo"), GrpcMatch(method="bar"), GrpcMatch(headers=(ValueMatch("x", b"y"),))):
+        asked = grpc("/foo/bar", headers=(("x", "y"),))
+        assert find([everything, route((match,), is_grpc=True)], asked) == (1, 0)
+    assert find([everything, route((GrpcMatch(),), is_grpc=True)], grpc("/foo/bar")) == (0, 0)
+    assert find([route((GrpcMatch(),), is_grpc=True), everything], grpc("/foo/bar")) == (0, 0)
+
+
 @pytest.mark.acceptance("ROUTE-25")
 def test_grpc_routes() -> None:
     default = route((), is_grpc=True)
