@@ -16,6 +16,7 @@ from proxy.core.drain import Drain
 from proxy.core.here import INBOUND
 from proxy.core.log import event, logger
 from proxy.core.reactor import Reactor
+from proxy.core.troubles import Troubles
 from proxy.http.h2.settings import DEFAULT
 from proxy.inbound import labels
 from proxy.inbound.policies import Policies
@@ -32,7 +33,7 @@ _log: Final = logger(__name__)
 
 class Parts:
     __slots__ = (
-        "reactor", "config", "credentials", "policies", "registry", "drain", "here", "direct_port", "http2_server", "http2_peer", "http2_client",
+        "reactor", "config", "credentials", "policies", "registry", "drain", "here", "direct_port", "http2_server", "http2_peer", "http2_client", "troubles",
     )  # fmt: skip
 
     def __init__(
@@ -51,6 +52,8 @@ class Parts:
         self.registry: Final = registry
         self.drain: Final = drain
         self.here: Final = here_of(config)
+        self.troubles: Final = Troubles(reactor.clock)
+        """Of apps, by their addresses."""
         self.direct_port = config.inbound_listen_addr.port
         """Where we listen ourselves: whoever wants this port wants the proxy, and the app is never dialled there."""
         self.http2_server: Final = server_settings(config.inbound_server_http2, registry.faults("inbound"))

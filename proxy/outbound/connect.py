@@ -44,7 +44,7 @@ def as_reached(given: Given, addr: Addr, meta: EndpointMeta) -> EndpointMeta:
 class Dialler:
     """One endpoint of one kind of traffic; `dial` makes one connection."""
 
-    __slots__ = ("labels", "_given", "_addr", "_meta", "_refusal", "_options", "_offers_header")
+    __slots__ = ("labels", "_given", "_key", "_addr", "_meta", "_refusal", "_options", "_offers_header")
 
     def __init__(self, given: Given, addr: Addr, meta: EndpointMeta, authority: str, session: SessionProtocol) -> None:
         """`meta` as reached; `authority` is the backend's name, empty for a forward."""
@@ -53,6 +53,7 @@ class Dialler:
         self._meta = meta
         has_override = bool(meta.tls and meta.opaque_transport_port)
         self._addr = Addr(addr.ip, meta.opaque_transport_port) if has_override else addr
+        self._key = str(addr)
         self._refusal = given.refuses(self._addr)
         self._offers_header = bool(meta.tls and (meta.opaque_transport_port or meta.authority_override))
         self.labels: Final = labels.endpoint(addr, meta, authority, given.is_local(addr))
@@ -64,7 +65,8 @@ class Dialler:
             user_timeout_s=config.outbound_connect_user_timeout_s,
             meter=TransportMetrics(given.registry).meter(tcp),
             first_bytes=encode(_header(addr, meta, session)) if self._offers_header else b"",
-            on_failed=_logs_failure_of(self._addr),
+            on_connected=lambda: given.troubles.succeeded(self._key),
+            on_failed=self._failed,
             made=given.here.outgoing,
         )
 
@@ -73,9 +75,11 @@ class Dialler:
         reactor = self._given.reactor
         if self._refusal:
             self._given.registry.faults("outbound").count_as("refused_address")
-            _logs_failure_of(self._addr)(self._refusal)
+            self._failed(self._refusal)
             return _Refused(reactor.flusher.mark, make_codec).codec
-        options = self._options if on_connected is None else self._options._replace(on_connected=on_connected)
+        options = (
+            self._options if on_connected is None else self._options._replace(on_connected=self._then(on_connected))
+        )
         identity = self._meta.tls
         if identity is None:
             return dial_plain(reactor, self._addr, make_codec, options)
@@ -83,9 +87,16 @@ class Dialler:
         target = TlsTarget(context, identity.server_name, identity.server_id)
         return dial_tls(reactor, self._addr, target, make_codec, options)
 
+    def _failed(self, text: str) -> None:
+        _log.info("Failed to connect to %s: %s", self._addr, text)
+        self._given.troubles.failed(self._key, text)
 
-def _logs_failure_of(addr: Addr) -> Callable[[str], None]:
-    return lambda text: _log.info("Failed to connect to %s: %s", addr, text)
+    def _then(self, on_connected: Callable[[], None]) -> Callable[[], None]:
+        def connected() -> None:
+            self._given.troubles.succeeded(self._key)
+            on_connected()
+
+        return connected
 
 
 def _header(addr: Addr, meta: EndpointMeta, session: SessionProtocol) -> TransportHeader:

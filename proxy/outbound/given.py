@@ -18,6 +18,7 @@ from proxy.core.addr import Addr
 from proxy.core.drain import Drain
 from proxy.core.here import Here
 from proxy.core.reactor import Reactor
+from proxy.core.troubles import Troubles
 from proxy.core.watch import Absent, Watch
 from proxy.metrics.registry import Registry
 from proxy.policy.client import ClientPolicy
@@ -56,7 +57,7 @@ class Flights:
 
 class Given:
     __slots__ = (
-        "reactor", "config", "credentials", "lookups", "registry", "drain", "http_line", "tcp_line", "flights", "here",
+        "reactor", "config", "credentials", "lookups", "registry", "drain", "http_line", "tcp_line", "flights", "here", "troubles",
     )  # fmt: skip
 
     def __init__(
@@ -72,6 +73,8 @@ class Given:
         self.http_line: Final = LineLimits(config.outbound_http_queue_capacity, config.outbound_http_failfast_timeout_s)
         self.tcp_line: Final = LineLimits(config.outbound_tcp_queue_capacity, config.outbound_tcp_failfast_timeout_s)
         self.flights: Final = Flights(config.outbound_max_in_flight)
+        self.troubles: Final = Troubles(reactor.clock)
+        """Of endpoints, by their addresses."""
         self.here: Here = here_of(config)
         """Both sides of a proxy have one: app.py puts the inbound side's here before anything is accepted."""
 

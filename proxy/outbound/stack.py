@@ -43,7 +43,9 @@ class Outbound:
         self.given: Final = Given(reactor, config, credentials, lookups, registry, drain)
         """`given.here` may be told where this process listens, if not where the configuration says."""
         self.discovery: Final = Discovery(self.given)
-        self._protocols = Protocols(self.given, Rescue(registry, config.outbound_disable_informational_headers))
+        self._protocols = Protocols(
+            self.given, Rescue(registry, config.outbound_disable_informational_headers, self.given.troubles)
+        )
 
     def accept(self, sock: socket.socket, peer: Addr) -> None:
         """Take over an accepted connection. Never raises: what fails ends this connection only."""

@@ -8,6 +8,7 @@ import pytest
 
 from proxy.core.addr import Addr
 from proxy.core.reason import Reason
+from proxy.core.troubles import Troubles
 from proxy.core.watch import Watch
 from proxy.http.exchange import Exchange
 from proxy.http.h2.codes import ENHANCE_YOUR_CALM
@@ -175,7 +176,7 @@ def test_a_reset_is_found_under_whatever_it_happened_in(context: str) -> None:
     def failed(reason: Reason, code: int = 0) -> tuple[bytes, Exchange]:
         server = FakeServer()
         exchange = Exchange(server, request_head(), 0.0)
-        exchange.rescue = Rescue(Registry(lambda: 0.0), False)
+        exchange.rescue = Rescue(Registry(lambda: 0.0), False, Troubles(lambda: 0.0))
         exchange.endpoint = Named(context)
         exchange.reset_code = code
         exchange.response_reset(reason)

@@ -43,7 +43,7 @@ class Story:
         fake.names["web.ns.svc.cluster.local:80"] = Watch(reset({ENDPOINT: EndpointMeta()}))
         self.registry = Registry(self.ticking.reactor.clock)
         given = Given(self.ticking.reactor, config(), None, fake.lookups(), self.registry, Drain())
-        protocols = Protocols(given, Rescue(self.registry, False))
+        protocols = Protocols(given, Rescue(self.registry, False, given.troubles))
         self.destination = Discovery(given).get(DST)
         self.wire = ListWire()
         self.server: Any = protocols.http(self.wire, self.destination, False)

@@ -88,7 +88,9 @@ class App:
         config = parts.config
         self.target: Final = target
         self._parts: Final = parts
-        self._options: Final = options._replace(on_failed=_logs_failure_of(target))
+        self._options: Final = options._replace(
+            on_connected=lambda: parts.troubles.succeeded(str(target)), on_failed=_notes_failure_of(target, parts)
+        )
         self._on_unused: Final = on_unused
         self._users = 0
         self._http1: Final = H1Pool(
@@ -241,6 +243,7 @@ class Http2App:
         return made[0]
 
     def _connected(self) -> None:
+        self._parts.troubles.succeeded(str(self._target))
         self._is_ready = True
         self._reconnect.succeeded()
         self._waiting.became_ready()
@@ -276,5 +279,9 @@ def _dials_http1(parts: Parts, target: Addr, options: DialOptions) -> Callable[[
     return dial
 
 
-def _logs_failure_of(target: Addr) -> Callable[[str], None]:
-    return lambda text: _log.info("Failed to connect to the app at %s: %s", target, text)
+def _notes_failure_of(target: Addr, parts: Parts) -> Callable[[str], None]:
+    def note(text: str) -> None:
+        _log.info("Failed to connect to the app at %s: %s", target, text)
+        parts.troubles.failed(str(target), text)
+
+    return note

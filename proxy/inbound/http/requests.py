@@ -55,7 +55,7 @@ class HttpConnection:
         self._arrival: Final = arrival
         self._arrived: Final = arrival.arrived()
         self._next: Final = next_
-        self._rescue: Final = InboundRescue(self._arrived, arrival.parts.registry, is_http2)
+        self._rescue: Final = InboundRescue(self._arrived, arrival.parts, is_http2)
         self._client_id: Final = field(CLIENT_ID, arrival.tls.client_id.encode()) if arrival.tls.is_meshed else None
         self._most_in_flight: Final = arrival.parts.config.inbound_max_in_flight
         self._port: Final = arrival.port

@@ -20,11 +20,13 @@ from proxy.http.endings import UNEXPECTED as UNEXPECTED
 from proxy.http.endings import Failure as Failure
 from proxy.http.endings import overridden
 from proxy.http.exchange import Exchange
+from proxy.http.explanation import Explanation, explain
 from proxy.http.head import HTTP_2
 from proxy.http.replies import answer, redirect
 from proxy.inbound import labels
 from proxy.inbound.arrived import Arrived
-from proxy.metrics import Registry
+from proxy.inbound.http.advice import advice_for
+from proxy.inbound.parts import Parts
 
 _log: Final = logger(__name__)
 
@@ -46,14 +48,18 @@ _FAILURES: Final = overridden(
 """An app that broke off or spoke no HTTP loses its own connection only: the client's stays (better than Linkerd's 500)."""
 
 
+_CONNECTING: Final = (Reason.CONNECT_FAILED, Reason.CONNECT_TIMEOUT)
+
+
 class InboundRescue:
     """Made per accepted connection."""
 
-    __slots__ = ("is_meshed", "_arrived", "_registry", "_is_http2")
+    __slots__ = ("is_meshed", "_arrived", "_registry", "_troubles", "_is_http2")
 
-    def __init__(self, arrived: Arrived, registry: Registry, is_http2: bool) -> None:
+    def __init__(self, arrived: Arrived, parts: Parts, is_http2: bool) -> None:
         self._arrived: Final = arrived
-        self._registry: Final = registry
+        self._registry: Final = parts.registry
+        self._troubles: Final = parts.troubles
         self._is_http2: Final = is_http2
         self.is_meshed: bool = arrived.tls.is_meshed
         """Only such a client is told why."""
@@ -116,4 +122,11 @@ class InboundRescue:
         head = answer(exchange.request, failure.status, failure.grpc_code, text, self.is_meshed, failure.closes)
         if self._is_http2 and reason is Reason.COMPLETE:
             head.version = HTTP_2  # decided before the request was taken for HTTP/1: not marked as carried
-        exchange.reply(head, reason, closes=failure.closes)
+        body = explain(head, exchange.request, self._explanation(failure, text, reason)) if self.is_meshed else b""
+        exchange.reply(head, reason, closes=failure.closes, body=body)
+
+    def _explanation(self, failure: Failure, text: str, reason: Reason) -> Explanation:
+        target = str(self._arrived.target)
+        what = text if reason is Reason.COMPLETE else f"app at {target}: {text}"
+        why = self._troubles.of(target) if reason in _CONNECTING or failure is FAILFAST else ""
+        return Explanation("server's", what, why, advice_for(failure.status, reason))

@@ -21,7 +21,7 @@ from proxy.http.head import HTTP_2, TUNNEL, RequestHead, ResponseHead
 from proxy.http.headers import Field
 from proxy.outbound.discover import Destination
 from proxy.outbound.explicit.stream_wire import StreamWire
-from proxy.outbound.http.rescue import NOT_DISCOVERED, Failure
+from proxy.outbound.http.rescue import NOT_DISCOVERED, UNRESOLVED, Failure
 from proxy.outbound.protocol import Protocols
 from proxy.policy.client import ClientPolicy
 
@@ -60,7 +60,7 @@ class Tunnels:
     def open(self, exchange: Exchange, destination: Destination) -> None:
         """What the destination is has become known."""
         if not isinstance(destination.effective.value, ClientPolicy):
-            self.refuse(exchange, NOT_DISCOVERED, not_served(destination))
+            self.refuse(exchange, no_way_to(destination), not_served(destination))
             return
         # In a turn of its own: until the codec has read its CONNECT to the end it cannot give its connection away.
         self._protocols.given.reactor.turns.ask(_Open(exchange, destination, self._take))
@@ -150,6 +150,10 @@ def _label(destination: Destination) -> Addr:
     """The target that metrics name."""
     target = destination.target
     return target if isinstance(target, Addr) else Addr("0.0.0.0", int(target.rpartition(":")[2]))
+
+
+def no_way_to(destination: Destination) -> Failure:
+    return UNRESOLVED if destination.is_outside else NOT_DISCOVERED
 
 
 def not_served(destination: Destination) -> str:

@@ -9,6 +9,7 @@ redirected connection (connect.py).
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Callable
 from typing import Final
@@ -31,14 +32,19 @@ from proxy.http.normalize import split_authority
 from proxy.metrics.transport import TransportMetrics
 from proxy.outbound import labels
 from proxy.outbound.discover import Destination, Discovery, Target
-from proxy.outbound.explicit.connect import RefusedError, Tunnels, not_heard_of, not_served
+from proxy.outbound.explicit.connect import RefusedError, Tunnels, no_way_to, not_heard_of, not_served
 from proxy.outbound.explicit.first_bytes import EXPLICIT, Beginning
 from proxy.outbound.http.logical import HttpRouter
-from proxy.outbound.http.rescue import BAD_REQUEST, FORBIDDEN, NOT_DISCOVERED, NOT_HEARD_OF, Failure
+from proxy.outbound.http.rescue import BAD_REQUEST, FORBIDDEN, NOT_HEARD_OF, NOT_HTTP, Failure
 from proxy.outbound.protocol import Protocols
 from proxy.policy.client import OPAQUE, TLS, ClientPolicy
 from proxy.transport.connection import serve_plain
 from proxy.transport.first_bytes import FirstBytes, Opened
+
+_log: Final = logging.getLogger(__name__)
+
+_NO_TLS_HERE: Final = b"\x15\x03\x03\x00\x02\x02\x28"
+"""A fatal alert, handshake_failure (RFC 8446, section 6): the one answer that such a client understands."""
 
 _HELD_DESTINATIONS: Final = 64
 """Of one connection: a browser talks to fewer hosts at once, and idle ones only cost their watches."""
@@ -115,6 +121,13 @@ class ExplicitConnection:
             if found is Beginning.ENDED:
                 if first:
                     faults.count_as("incomplete_head")
+                return Reason.COMPLETE
+            if found is Beginning.TLS:
+                faults.count_as("tls_without_connect")
+                _log.info(
+                    "A client speaks TLS to this proxy itself: https:// is reached through CONNECT, to an http:// proxy"
+                )
+                wire.write(_NO_TLS_HERE)
                 return Reason.COMPLETE
             stage = ExplicitStage(self)
             codec = self.protocols.http_codec(wire, stage, found is Beginning.HTTP_2)
@@ -253,10 +266,10 @@ class ExplicitStage:
         policy = destination.effective.value
         rescue = self._protocols.rescue
         if not isinstance(policy, ClientPolicy):
-            rescue.fail(exchange, NOT_DISCOVERED, not_served(destination))
+            rescue.fail(exchange, no_way_to(destination), not_served(destination))
         elif policy.protocol in (OPAQUE, TLS):
             text = f"{destination.logical} does not speak HTTP: reach it through CONNECT (curl --proxytunnel)"
-            rescue.fail(exchange, NOT_DISCOVERED, text)
+            rescue.fail(exchange, NOT_HTTP, text)
         else:
             self._protocols.http_router(destination, exchange.request.version == HTTP_2).dispatch(exchange)
 

@@ -8,12 +8,15 @@ from typing import Final
 from proxy.core.reason import Reason
 from proxy.transport.first_bytes import Came, Rule
 
+_TLS_HANDSHAKE: Final = b"\x16"
+"""The type of a ClientHello's record (RFC 8446, section 5.1); no method begins with it."""
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n"
 
 
 class Beginning(Enum):
     HTTP_1 = "a request"
     HTTP_2 = "the preface"
+    TLS = "a ClientHello"
     ENDED = "ended before a request"
     TIMEOUT = "nothing to ask in time"
 
@@ -32,6 +35,8 @@ class ExplicitRule:
             return Beginning.TIMEOUT
         if came is not Came.BYTES:
             return Beginning.ENDED if came is Came.END else None
+        if first[:1] == _TLS_HANDSHAKE:
+            return Beginning.TLS
         if not _PREFACE.startswith(first[: len(_PREFACE)]):
             return Beginning.HTTP_1
         return Beginning.HTTP_2 if len(first) >= len(_PREFACE) else None

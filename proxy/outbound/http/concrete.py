@@ -7,12 +7,13 @@ different sets of endpoints; only their texts differ.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from proxy.balance.balancer import Balancer
-from proxy.balance.endpoints import Resolution, reset
+from proxy.balance.endpoints import ABSENT, PENDING, Resolution, reset
 from proxy.core.errors import report_fault
 from proxy.core.reason import Reason
+from proxy.core.troubles import Troubles
 from proxy.core.watch import Watch
 from proxy.http.attempt import Attempt
 from proxy.outbound.given import Endpoints, Given
@@ -20,6 +21,9 @@ from proxy.outbound.http.endpoint import EndpointKind, HttpEndpoint
 from proxy.outbound.http.rescue import FAILFAST, NO_DISPATCHER, UNEXPECTED, Rescue
 from proxy.policy.client import Backend, Balance, Forward, PeakEwmaLoad
 from proxy.policy.endpoint import EndpointMeta
+
+_NAMED_ENDPOINTS: Final = 3
+"""In one explanation."""
 
 
 class Concrete(Protocol):
@@ -36,7 +40,7 @@ class Concrete(Protocol):
 class Balanced:
     """Endpoints behind a balancer. The Origin of the attempts that it takes."""
 
-    __slots__ = ("_balancer", "_ready", "_waiting", "_rescue", "_clock", "_name")
+    __slots__ = ("_balancer", "_ready", "_waiting", "_rescue", "_clock", "_name", "_resolution", "_troubles")
 
     def __init__(
         self, kind: EndpointKind, resolution: Watch[Resolution[EndpointMeta]], given: Given, rescue: Rescue, name: str
@@ -46,6 +50,8 @@ class Balanced:
         )
         self._ready = self._balancer.ready
         self._waiting = self._balancer.waiting
+        self._resolution = resolution
+        self._troubles = given.troubles
         self._rescue = rescue
         self._clock = given.reactor.clock
         self._name = name
@@ -109,7 +115,21 @@ class Balanced:
         if error:
             self._rescue.fail(exchange, UNEXPECTED, f"{self._name}pool failed: {error}")
         else:
-            self._rescue.fail(exchange, FAILFAST, f"{self._name}service in fail-fast")
+            why = nobody_ready(self._resolution.value, self._troubles)
+            self._rescue.fail(exchange, FAILFAST, f"{self._name}service in fail-fast", why=why)
+
+
+def nobody_ready(known: Resolution[EndpointMeta], troubles: Troubles) -> str:
+    """Why no endpoint of a backend can be picked, in a line."""
+    if known.state == PENDING:
+        return "the control plane has not said yet which endpoints there are"
+    if known.state == ABSENT:
+        return "0 endpoints: the control plane knows no such service"
+    if not known.endpoints:
+        return "0 endpoints"
+    count = len(known.endpoints)
+    some = troubles.of_some(map(str, known.endpoints), _NAMED_ENDPOINTS)
+    return f"none of {count} endpoint{'s' if count > 1 else ''} is ready" + "".join(f"; {one}" for one in some)
 
 
 class Failing:

@@ -11,6 +11,7 @@ stands.
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from proxy.balance.ewma import PeakEwma
@@ -39,10 +40,13 @@ from proxy.policy.classify import classify
 from proxy.policy.client import PeakEwmaLoad, PenaltyLoad
 from proxy.policy.endpoint import HINT_H2, EndpointMeta, Http2Params
 
+_log: Final = logging.getLogger(__name__)
+
 _REQUIRE_ID: Final = b"l5d-require-id"
 _DST_CANONICAL: Final = b"l5d-dst-canonical"
 _PROXY_CONNECTION: Final = b"l5d-proxy-connection"
-_OF_PROXIES: Final = (b"l5d-proxy-error", _PROXY_CONNECTION, orig_proto.NAME)
+_PROXY_ERROR: Final = b"l5d-proxy-error"
+_OF_PROXIES: Final = (_PROXY_ERROR, _PROXY_CONNECTION, orig_proto.NAME)
 """What one proxy says to another in a response: never for the app (docs/linkerd/outbound.md, section 9.6)."""
 
 
@@ -118,6 +122,9 @@ class HttpEndpoint:
     def edit_response(self, attempt: Attempt, head: ResponseHead) -> ResponseHead:
         if self._may_close and any(one.name == _PROXY_CONNECTION and one.value == b"close" for one in head.fields):
             attempt.exchange.server.close_connection()
+        for one in head.fields:
+            if one.name == _PROXY_ERROR:
+                _log.info("%s: its sidecar answered %d: %s", self.context, head.status, one.value.decode("latin-1"))
         return head.with_fields([one for one in head.fields if one.name not in _OF_PROXIES])
 
     def attempt_answered(self, attempt: Attempt) -> None:

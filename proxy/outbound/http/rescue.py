@@ -8,9 +8,10 @@ which `exchange.context()` gives.
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import Final, NamedTuple
 
 from proxy.core.reason import Reason
+from proxy.core.troubles import Troubles
 from proxy.http import endings, grpc, orig_proto, replies
 from proxy.http.endings import FAILFAST as FAILFAST
 from proxy.http.endings import LOAD_SHED as LOAD_SHED
@@ -18,8 +19,10 @@ from proxy.http.endings import UNEXPECTED as UNEXPECTED
 from proxy.http.endings import Failure as Failure
 from proxy.http.endings import overridden
 from proxy.http.exchange import Exchange
-from proxy.http.head import HTTP_2
+from proxy.http.explanation import Explanation, explain
+from proxy.http.head import HTTP_2, ResponseHead
 from proxy.metrics.registry import Registry
+from proxy.outbound.http.advice import advice_for
 
 _log: Final = logging.getLogger(__name__)
 
@@ -30,17 +33,23 @@ TIMEOUT: Final = Failure(
 IDENTITY_REQUIRED: Final = Failure(502, grpc.UNAVAILABLE, True, "identity required")
 NO_DISPATCHER: Final = Failure(502, grpc.UNAVAILABLE, True, "unexpected")
 NO_ROUTE: Final = endings.NO_ROUTE._replace(label="unexpected")
-NOT_DISCOVERED: Final = Failure(502, grpc.UNAVAILABLE, False, "unexpected")
+NOT_DISCOVERED: Final = Failure(502, grpc.UNAVAILABLE, False, "not served")
 """Ours: an explicit client named what nobody serves."""
-NOT_HEARD_OF: Final = Failure(504, grpc.DEADLINE_EXCEEDED, False, "unexpected")
+UNRESOLVED: Final = Failure(502, grpc.UNAVAILABLE, False, "unresolved")
+"""Ours: no name server knows what an explicit client named."""
+NOT_HTTP: Final = Failure(502, grpc.UNAVAILABLE, False, "not http")
+"""Ours: an explicit client sent a request for what takes no requests."""
+NOT_HEARD_OF: Final = Failure(504, grpc.DEADLINE_EXCEEDED, False, "unknown")
 """Ours: nobody says in time what an explicit client's destination is."""
-BAD_REQUEST: Final = Failure(400, grpc.INVALID_ARGUMENT, False, "unexpected")
+BAD_REQUEST: Final = Failure(400, grpc.INVALID_ARGUMENT, False, "bad request")
 """Ours: what an explicit client says cannot be understood."""
-FORBIDDEN: Final = Failure(403, grpc.PERMISSION_DENIED, False, "unexpected")
+FORBIDDEN: Final = Failure(403, grpc.PERMISSION_DENIED, False, "forbidden")
 """Ours: an explicit client that is not on loopback named what is not the mesh's."""
 
 _BAD_GATEWAY: Final = Failure(502, grpc.UNAVAILABLE, True)
 _CONNECT: Final = "client error (Connect)"
+_UNEXPECTED_TEXT: Final = "unexpected error"
+"""What clients read of a fault that the log has told already."""
 
 _FAILURES: Final = overridden(
     {
@@ -69,19 +78,29 @@ _FAILURES: Final = overridden(
         Reason.CONNECT_TIMEOUT: Failure(504, grpc.DEADLINE_EXCEEDED, True, text=_CONNECT),
         Reason.RESPONSE_TIMEOUT: TIMEOUT,
         Reason.SHUTDOWN: LOAD_SHED._replace(text="service unavailable"),
-        Reason.INTERNAL: UNEXPECTED._replace(text="unexpected error"),
+        Reason.INTERNAL: UNEXPECTED._replace(text=_UNEXPECTED_TEXT),
     }
 )
 """An endpoint's connection that fails takes the client's along, as Linkerd has it, where the request itself is not at fault."""
 
 
+_CONNECTING: Final = (Reason.CONNECT_FAILED, Reason.CONNECT_TIMEOUT)
+
+
+class Explained(NamedTuple):
+    said: str
+    why: str
+    reason: Reason
+
+
 class Rescue:
     """The one of this worker; also `fail`, for the stages' own failures."""
 
-    __slots__ = ("_registry", "_is_silent")
+    __slots__ = ("_registry", "_is_silent", "_troubles")
 
-    def __init__(self, registry: Registry, is_silent: bool) -> None:
+    def __init__(self, registry: Registry, is_silent: bool, troubles: Troubles) -> None:
         self._registry = registry
+        self._troubles = troubles
         self._is_silent = is_silent
         """OUTBOUND_DISABLE_INFORMATIONAL_HEADERS: say what, never why."""
 
@@ -98,8 +117,10 @@ class Rescue:
         failure = _FAILURES[reason]
         self.fail(exchange, failure, failure.text, reason)
 
-    def fail(self, exchange: Exchange, failure: Failure, text: str, reason: Reason = Reason.COMPLETE) -> None:
-        """Answer `<context>: <text>`."""
+    def fail(
+        self, exchange: Exchange, failure: Failure, text: str, reason: Reason = Reason.COMPLETE, why: str = ""
+    ) -> None:
+        """Answer `<context>: <text>`; `why` is said where there is room for it, in a body."""
         if failure.label:
             self._registry.counter("outbound_http_errors_total", (("error", failure.label),)).add()
         context = exchange.context()
@@ -107,11 +128,24 @@ class Rescue:
         if failure.status == UNEXPECTED.status and failure.label == UNEXPECTED.label:
             # As Linkerd: what nobody foresaw is for the log, not for clients.
             _log.warning("Request failed: %s", said)
-            said = "unexpected error"
+            said = _UNEXPECTED_TEXT
         head = replies.answer(
             exchange.request, failure.status, failure.grpc_code, said, not self._is_silent, failure.closes
         )
-        exchange.reply(head, reason, closes=failure.closes)
+        body = self._explained(exchange, head, failure, Explained(said, why, reason))
+        exchange.reply(head, reason, closes=failure.closes, body=body)
+
+    def _explained(self, exchange: Exchange, head: ResponseHead, failure: Failure, given: Explained) -> bytes:
+        """Log it, and say it to the client, where it may know."""
+        why = given.why
+        if not why and given.reason in _CONNECTING:
+            why = self._troubles.of(given.said.rpartition("endpoint ")[2].partition(": ")[0])
+        if given.said != _UNEXPECTED_TEXT:
+            _log.info("Request failed: %s%s", given.said, f": {why}" if why else "")
+        if self._is_silent:
+            return b""
+        advice = advice_for(failure.label, given.reason)
+        return explain(head, exchange.request, Explanation("client's", given.said, why, advice))
 
     def redirect(self, exchange: Exchange, status: int, location: bytes) -> None:
         head = replies.redirect(exchange.request, status, location, "redirected", not self._is_silent)

@@ -1,0 +1,40 @@
+"""Where a person should look when the outbound side has failed a request."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.core.reason import Reason
+
+_ENDPOINT: Final = (
+    "does the endpoint's sidecar, or the app, run and listen there, and may this machine reach it? "
+    "`sponson mesh get endpoints`, or `kubectl get endpointslices`, says who is expected; this sidecar's log says each failure"
+)
+_SERVICE: Final = "are there endpoints, and are they ready? `sponson mesh get endpoints`, or `kubectl get endpointslices`; this sidecar's log"
+
+_OF_REASON: Final[dict[Reason, str]] = {
+    Reason.CONNECT_FAILED: _ENDPOINT,
+    Reason.CONNECT_TIMEOUT: _ENDPOINT,
+    Reason.RESPONSE_TIMEOUT: "is the app slow, or stopped? The route's timeout decides how long is waited",
+    Reason.PEER_CLOSED: "the log of the endpoint: it took the connection and ended it before it answered",
+    Reason.CONNECTION_RESET: "the log of the endpoint: it reset the connection before it answered",
+    Reason.PROTOCOL_ERROR: "does the app speak HTTP on that port? One that does not is marked opaque",
+    Reason.SHUTDOWN: "this sidecar, or its way to the endpoint, is shutting down: try again",
+}
+
+_OF_LABEL: Final = {
+    "failfast": _SERVICE,
+    "loadshed": "more requests wait than may: the endpoints are too few or too slow",
+    "identity required": "who is at the endpoint: it proves another identity than the request asks for",
+    "unresolved": "is it a service of the mesh? Its whole name is NAME.NAMESPACE.svc.cluster.local; else the name servers of this machine",
+    "not served": "the name's spelling and namespace (NAME.NAMESPACE.svc.cluster.local), and `sponson mesh get services`, or `kubectl get services -A`",
+    "not http": "the port: is it the Service's own (often 80, whatever the app listens on), and is it among its `ports`? What is no HTTP is reached through CONNECT (curl --proxytunnel)",
+    "unknown": "do the control plane and the name servers answer? This sidecar's log says when they went",
+    "bad request": "how the client names its target: http://NAME/ through the proxy, https:// through CONNECT",
+    "forbidden": "the client's address: names outside the mesh are for clients on this machine",
+}
+
+
+def advice_for(label: str, reason: Reason) -> str:
+    """By the failure's name if it has one, else by what the connection or stream ended with; may be empty."""
+    return _OF_LABEL.get(label) or _OF_REASON.get(reason, "")
