@@ -80,7 +80,7 @@ def test_fail_fast_says_why() -> None:
     troubles = Troubles(Clock())
     addrs = [Addr("10.0.0.1", port) for port in range(80, 85)]
     known = Resolution(KNOWN, dict.fromkeys(addrs, EndpointMeta()))
-    assert nobody_ready(Resolution(PENDING), troubles).startswith("the control plane has not said yet")
+    assert nobody_ready(Resolution(PENDING), troubles) == "0 endpoints: the control plane has not named any yet"
     assert nobody_ready(Resolution(ABSENT), troubles) == "0 endpoints: the control plane knows no such service"
     assert nobody_ready(Resolution(KNOWN), troubles) == "0 endpoints"
     assert nobody_ready(known, troubles) == "none of 5 endpoints is ready"

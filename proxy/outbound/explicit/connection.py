@@ -35,7 +35,7 @@ from proxy.outbound.discover import Destination, Discovery, Target
 from proxy.outbound.explicit.connect import RefusedError, Tunnels, no_way_to, not_heard_of, not_served
 from proxy.outbound.explicit.first_bytes import EXPLICIT, Beginning
 from proxy.outbound.http.logical import HttpRouter
-from proxy.outbound.http.rescue import BAD_REQUEST, FORBIDDEN, NOT_HEARD_OF, NOT_HTTP, Failure
+from proxy.outbound.http.rescue import BAD_REQUEST, FORBIDDEN, LOOP, NOT_HEARD_OF, NOT_HTTP, Failure
 from proxy.outbound.protocol import Protocols
 from proxy.policy.client import OPAQUE, TLS, ClientPolicy
 from proxy.transport.connection import serve_plain
@@ -151,7 +151,7 @@ class ExplicitConnection:
             pass
         else:
             if self.protocols.given.here.listener_at(at):
-                raise RefusedError(FORBIDDEN, self.protocols.given.refuses(at))
+                raise RefusedError(LOOP, self.protocols.given.refuses(at))
             return self._permitted(at), False
         try:
             name = dns_name(name)

@@ -122,7 +122,7 @@ class Balanced:
 def nobody_ready(known: Resolution[EndpointMeta], troubles: Troubles) -> str:
     """Why no endpoint of a backend can be picked, in a line."""
     if known.state == PENDING:
-        return "the control plane has not said yet which endpoints there are"
+        return "0 endpoints: the control plane has not named any yet"
     if known.state == ABSENT:
         return "0 endpoints: the control plane knows no such service"
     if not known.endpoints:

@@ -42,6 +42,9 @@ from proxy.policy.endpoint import HINT_H2, EndpointMeta, Http2Params
 
 _log: Final = logging.getLogger(__name__)
 
+_PATIENT_S: Final = 1.0
+"""Whoever gives up sooner has changed its mind; whoever waited this long may wonder who was silent."""
+
 _REQUIRE_ID: Final = b"l5d-require-id"
 _DST_CANONICAL: Final = b"l5d-dst-canonical"
 _PROXY_CONNECTION: Final = b"l5d-proxy-connection"
@@ -144,6 +147,8 @@ class HttpEndpoint:
             now = self._clock()
             self._flights.count -= 1
             self.load.end(now - attempt.sent_at, now, BROKEN if attempt.has_failed else GIVEN_UP)
+            if not attempt.has_failed and now - attempt.sent_at > _PATIENT_S:
+                _log.info("%s: the client gave up after %.0fs without an answer", self.context, now - attempt.sent_at)
         if reason is Reason.CONNECT_FAILED or reason is Reason.CONNECT_TIMEOUT:
             self.refused()
         ended = classify(attempt.exchange)

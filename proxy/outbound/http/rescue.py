@@ -45,6 +45,8 @@ BAD_REQUEST: Final = Failure(400, grpc.INVALID_ARGUMENT, False, "bad request")
 """Ours: what an explicit client says cannot be understood."""
 FORBIDDEN: Final = Failure(403, grpc.PERMISSION_DENIED, False, "forbidden")
 """Ours: an explicit client that is not on loopback named what is not the mesh's."""
+LOOP: Final = FORBIDDEN._replace(label="loop")
+"""Ours: an explicit client named this proxy itself."""
 
 _BAD_GATEWAY: Final = Failure(502, grpc.UNAVAILABLE, True)
 _CONNECT: Final = "client error (Connect)"
