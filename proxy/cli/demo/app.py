@@ -23,7 +23,7 @@ SERVED_BY: Final = "x-served-by"
 class Replica:
     def __init__(self, name: str, delay_s: float) -> None:
         self.name: Final = name
-        self.delay_s: Final = delay_s
+        self.delay_s = delay_s
         self.addr = Addr("127.0.0.1", 0)
         """Its port is known once it has started."""
         self.clients: Counter[str] = Counter()
