@@ -2,66 +2,102 @@
 
 A codec owns all protocol state of one connection and never sees a
 socket, a loop or a clock that it was not given. A wire owns no meaning.
+
+Both are classes to inherit from, not Protocols: a call through a Protocol is a call by name in the compiled build, and
+every byte passes here. Classes that are not compiled (fakes in tests, codecs off the hot path) may inherit from them too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
+
+from mypy_extensions import mypyc_attr
 
 from proxy.core.meter import Meter
 from proxy.core.reason import Reason
 from proxy.core.turns import Steps
 
 
-class Wire(Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Wire:
     """What a codec may do to the outside. Writes gather; one flush sends them."""
+
+    __slots__ = ()
 
     def write(self, data: bytes) -> None:
         """Queue bytes, in order; never blocks, never calls back."""
+        raise NotImplementedError
 
-    def pause_reading(self) -> None: ...
+    def flush(self) -> None:
+        """Of the flusher, which the wire asked for it: send what was queued."""
 
-    def resume_reading(self) -> None: ...
+    def pause_reading(self) -> None:
+        raise NotImplementedError
+
+    def resume_reading(self) -> None:
+        raise NotImplementedError
 
     def end(self) -> None:
         """Half-close once everything written has left; reading goes on."""
+        raise NotImplementedError
 
     def abort(self, reason: Reason) -> None:
         """Close now; `lost` follows, once, after the current callback."""
+        raise NotImplementedError
 
     def is_stale(self) -> bool:
         """Of a connection on which nothing is expected: the kernel has the peer's end, or bytes, that no codec has seen yet.
 
         False also where it cannot be known (TLS, whose records need not be data).
         """
+        return False
 
     def ask_turn(self, target: Steps) -> None:
         """Call `target.step` in a later turn of the loop, when others have had theirs; also if the wire is lost by then.
 
         For a codec that has more at hand than its share of one turn. A fault in `step` ends the wire with INTERNAL.
         """
+        raise NotImplementedError
 
     def hand_over(self, codec: Codec) -> None:
         """All later events go to this codec: how a detected connection becomes what it was found to be."""
+        raise NotImplementedError
 
 
-class Codec(Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Codec:
     """What a connection tells its codec."""
 
-    def feed(self, data: bytes) -> None: ...
+    __slots__ = ()
+
+    def feed(self, data: bytes) -> None:
+        raise NotImplementedError
 
     def eof(self) -> None:
         """The peer will send nothing more, but may still read."""
+        raise NotImplementedError
 
     def writable(self, is_writable: bool) -> None:
         """Output crossed the high (False) or the low (True) watermark."""
+        raise NotImplementedError
 
     def lost(self, reason: Reason) -> None:
         """The connection is gone; said exactly once, and last."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Shut down gracefully: finish what runs, take nothing new (HTTP/2: GOAWAY; an idle connection ends at once)."""
+        raise NotImplementedError
+
+    def ask_to_leave(self) -> None:
+        """Serve on, but tell the client that it should go elsewhere: HTTP/1 answers with `Connection: close`, HTTP/2 sends
+        GOAWAY. Most protocols have no word for it."""
+
+    def is_idle(self) -> bool:
+        """Nothing is under way: no whole request, no tunnel, no answer that is being made. A connection that is idle is ended
+        when descriptors are short; one that cannot tell never is."""
+        return False
 
 
 def hand_over(wire: Wire, codec: Codec, first: bytes, has_eof: bool) -> None:
@@ -76,7 +112,7 @@ def hand_over(wire: Wire, codec: Codec, first: bytes, has_eof: bool) -> None:
         codec.eof()
 
 
-class Closed:
+class Closed(Codec):
     """The codec of a connection that is over. Connection and codec point at each other while they live; a connection that
     is lost hands itself over to this one, so that both are freed by their references and wait for no collector."""
 
@@ -93,11 +129,23 @@ class Closed:
     def close(self) -> None: ...
 
 
+class HandshakeUnderWay(Closed):
+    """Stands for the codec of a TLS connection whose handshake is not over: it can be ended like one that is idle."""
+
+    __slots__ = ()
+
+    def is_idle(self) -> bool:
+        return True
+
+
 CLOSED: Final[Codec] = Closed()
+HANDSHAKE: Final[Codec] = HandshakeUnderWay()
 
 
-class Connection(Wire, Protocol):
+class Connection(Wire):
     """What serves a socket, for whoever accepted it and keeps books of it (PlainConnection, tls.session.Session)."""
+
+    __slots__ = ("codec", "meter", "on_lost")
 
     codec: Codec
     """Whom events go to now; replaced by `hand_over`."""

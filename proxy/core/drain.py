@@ -8,9 +8,8 @@ nothing new, and when the last connection has left, `on_empty` is called once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
-from proxy.core.codec import Codec
 from proxy.core.idle import IdleOrder
 
 
@@ -76,12 +75,3 @@ class Drain:
         if on_empty is not None and not self._members:
             self._on_empty = None
             on_empty()
-
-
-def ask_to_leave(codec: Codec) -> None:
-    """A codec whose protocol has a word for it has `ask_to_leave()`: HTTP/1 answers with `Connection: close`, HTTP/2 sends GOAWAY."""
-    ask: Any = getattr(
-        codec, "ask_to_leave", None
-    )  # optional: a Protocol cannot be asked for at run time when compiled
-    if ask is not None:
-        ask()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from proxy.core.codec import CLOSED, Codec, Connection
+from proxy.core.codec import CLOSED, Connection
 from proxy.core.faults import Faults
 from proxy.core.reason import Reason
 
@@ -45,21 +45,13 @@ class IdleOrder:
 
 
 def end_if_idle(connection: Connection, faults: Faults) -> bool:
-    """Of an accepted connection: whatever is not understood yet counts as idle, a tunnel never does.
-
-    A codec that can tell has `is_idle() -> bool`: nothing is under way, no whole request, no tunnel, no answer that is being made.
-    """
-    codec: Codec | None = connection.codec
-    if codec is CLOSED:
+    """Of an accepted connection: whatever is not understood yet counts as idle, a tunnel never does."""
+    codec = connection.codec
+    if not codec.is_idle():
         return False
-    if codec is not None:
-        is_idle: Any = getattr(codec, "is_idle", None)
-        if is_idle is None or not is_idle():
-            return False
     faults.count_as("idle_ended")
-    if codec is not None:
-        codec.close()
-        connection.hand_over(CLOSED)
-        codec.lost(Reason.SHUTDOWN)
+    codec.close()
+    connection.hand_over(CLOSED)
+    codec.lost(Reason.SHUTDOWN)
     connection.abort(Reason.SHUTDOWN)
     return True

@@ -18,7 +18,7 @@ _EOS: Final = 256
 _DEAD: Final = -1
 
 # A row is a list of 256 (completed octets, next row); typed Any because it is recursive. Empty: not met yet.
-Row = list[Any]
+Row = list[Any]  # see above
 
 
 def _tree() -> list[list[int]]:

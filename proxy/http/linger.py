@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.core import limits
-from proxy.core.codec import Wire
+from proxy.core.codec import Codec, Wire
 from proxy.core.reason import Reason
 from proxy.core.timers import Timer, Wheel
 
@@ -18,7 +18,7 @@ _HURRIED_S: Final = 1.0
 """What is left of its time when the process shuts down."""
 
 
-class Linger:
+class Linger(Codec):
     __slots__ = ("reason", "_wire", "_wheel", "_deadline", "_left", "_is_writable", "_is_hurried", "_is_over")
 
     def __init__(self, wire: Wire, wheel: Wheel | None, is_writable: bool, reason: Reason = Reason.COMPLETE) -> None:

@@ -19,9 +19,9 @@ class Counter:
     __slots__ = ("value",)
 
     def __init__(self) -> None:
-        self.value: float = 0
+        self.value: int | float = 0
 
-    def add(self, amount: float = 1) -> None:
+    def add(self, amount: int | float = 1) -> None:
         self.value += amount
 
 
@@ -29,7 +29,7 @@ class Gauge:
     __slots__ = ("value",)
 
     def __init__(self) -> None:
-        self.value: float = 0
+        self.value: int | float = 0
 
     def set(self, value: float) -> None:
         self.value = value
@@ -42,7 +42,7 @@ class Histogram:
         self.bounds: Final = bounds
         """Upper bounds, inclusive, ascending, without infinity."""
         self.counts = [0] * (len(bounds) + 1)
-        self.total: float = 0
+        self.total: int | float = 0
 
     def observe(self, value: float) -> None:
         self.counts[bisect_left(self.bounds, value)] += 1

@@ -109,7 +109,7 @@ def _header(addr: Addr, meta: EndpointMeta, session: SessionProtocol) -> Transpo
     return TransportHeader(addr.port, "", session)
 
 
-class _Refused:
+class _Refused(Wire):
     """A wire to nowhere: its codec hears that the connect failed, at the end of this loop iteration."""
 
     __slots__ = ("codec", "_is_told")

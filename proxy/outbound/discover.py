@@ -9,7 +9,7 @@ told to who waited and never kept.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from proxy.balance.endpoints import FAILED, KNOWN, Resolution
 from proxy.core import limits
@@ -18,6 +18,7 @@ from proxy.core.errors import report_fault
 from proxy.core.timers import Timer
 from proxy.core.watch import Absent, Watch
 from proxy.outbound.given import Endpoints, Given
+from proxy.outbound.numbers import ParentNumbers, TargetNumbers
 from proxy.policy.client import (
     DETECT,
     FIRST_AVAILABLE,
@@ -67,9 +68,9 @@ class Destination:
         """None until both have answered; then the policy that holds, or why there is none."""
         self.endpoints = endpoints
         """Where the endpoints of its policy's backends are asked for."""
-        self.routers: dict[str, Any] = {}
-        self.parent_numbers: Any = None
-        self.target_numbers: Any = None
+        self.routers: dict[str, Router] = {}
+        self.parent_numbers: ParentNumbers | None = None
+        self.target_numbers: TargetNumbers | None = None
         """Theirs who route to it (protocol.py)."""
         self._discovery = discovery
         self._policy = policy

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from proxy.balance.balancer import LineLimits
 from proxy.balance.endpoints import Resolution
@@ -24,6 +24,7 @@ from proxy.metrics.registry import Registry
 from proxy.policy.client import ClientPolicy
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.profile import Profile
+from proxy.tls.credentials import Credentials
 
 Endpoints = Callable[[str], Watch[Resolution[EndpointMeta]]]
 """Of `name:port`."""
@@ -61,7 +62,13 @@ class Given:
     )  # fmt: skip
 
     def __init__(
-        self, reactor: Reactor, config: Config, credentials: Any, lookups: Lookups, registry: Registry, drain: Drain
+        self,
+        reactor: Reactor,
+        config: Config,
+        credentials: Credentials,
+        lookups: Lookups,
+        registry: Registry,
+        drain: Drain,
     ) -> None:
         self.reactor: Final = reactor
         self.config: Final = config

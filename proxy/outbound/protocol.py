@@ -10,14 +10,13 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from proxy.config.http2 import server_settings
 from proxy.core import limits
 from proxy.core.addr import Addr
-from proxy.core.codec import Codec, Wire
+from proxy.core.codec import Codec, Connection, Wire
 from proxy.core.dial import has_unread
-from proxy.core.drain import ask_to_leave
 from proxy.core.errors import report_fault
 from proxy.core.idle import end_if_idle
 from proxy.core.reason import Reason
@@ -60,28 +59,28 @@ class Protocols:
         """Of the policy that holds; the destination must be known and served."""
         policy = destination.effective.value
         assert isinstance(policy, ClientPolicy)
-        numbers: ParentNumbers | None = destination.parent_numbers
+        numbers = destination.parent_numbers
         if numbers is None or numbers.policy is not policy:
             numbers = destination.parent_numbers = ParentNumbers(self.given.registry, policy)
         return numbers
 
     def target_numbers(self, destination: Destination, target: Addr) -> TargetNumbers:
-        numbers: TargetNumbers | None = destination.target_numbers
+        numbers = destination.target_numbers
         if numbers is None:
             numbers = destination.target_numbers = TargetNumbers(self.given.registry, target)
         return numbers
 
     def http_router(self, destination: Destination, is_http2: bool) -> HttpRouter:
         key = HTTP_2 if is_http2 else HTTP_1
-        router: HttpRouter | None = destination.routers.get(key)
-        if router is None:
+        router = destination.routers.get(key)
+        if not isinstance(router, HttpRouter):
             router = destination.routers[key] = HttpRouter(self.given, self.rescue, destination, is_http2)
         return router
 
     def opaque_router(self, destination: Destination, is_tls: bool) -> OpaqueRouter:
         key = TLS if is_tls else OPAQUE
-        router: OpaqueRouter | None = destination.routers.get(key)
-        if router is None:
+        router = destination.routers.get(key)
+        if not isinstance(router, OpaqueRouter):
             router = destination.routers[key] = OpaqueRouter(self.given, destination, is_tls)
         return router
 
@@ -100,7 +99,7 @@ class Protocols:
             http1.head_timeout_s = self.given.config.request_head_timeout_s
             codec = http1
         if self.given.drain.is_leaving:
-            ask_to_leave(codec)
+            codec.ask_to_leave()
         return codec
 
     def opaque(self, wire: Wire, destination: Destination, target: Addr, sni: str | None = None) -> Codec:
@@ -167,7 +166,7 @@ class Accepted:
         self._sock: socket.socket | None = sock
         self._target = target
         self._destination = destination
-        self._connection: Any = None
+        self._connection: Connection | None = None
         self._timer: Timer | None = None
         self._closing_at: float | None = None
         """When `close` was called first."""
@@ -183,7 +182,7 @@ class Accepted:
 
     def ask_to_leave(self) -> None:
         if self._connection is not None:
-            ask_to_leave(self._connection.codec)
+            self._connection.codec.ask_to_leave()
 
     def close(self) -> None:
         """What has a codec is its business. What still waits for its destination ends, unless the app has asked for something:

@@ -62,7 +62,7 @@ class Reach(Generic[E]):
             self._gate.open()
 
 
-class Probe:
+class Probe(Codec):
     """The codec of such a connection."""
 
     __slots__ = ("_wire", "_on_failed")

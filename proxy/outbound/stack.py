@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from typing import Any, Final
+from typing import Final
 
 from proxy.config import Config
 from proxy.core.addr import Addr, addr
@@ -29,6 +29,7 @@ from proxy.outbound.given import Given
 from proxy.outbound.given import Lookups as Lookups
 from proxy.outbound.http.rescue import Rescue
 from proxy.outbound.protocol import Accepted, Protocols
+from proxy.tls.credentials import Credentials
 from proxy.transport.orig_dst import original_dst
 
 _log: Final = logging.getLogger(__name__)
@@ -38,7 +39,13 @@ class Outbound:
     """One worker's outbound proxy; app.py makes it and gives its `accept` to the listeners."""
 
     def __init__(
-        self, reactor: Reactor, config: Config, credentials: Any, lookups: Lookups, registry: Registry, drain: Drain
+        self,
+        reactor: Reactor,
+        config: Config,
+        credentials: Credentials,
+        lookups: Lookups,
+        registry: Registry,
+        drain: Drain,
     ) -> None:
         self.given: Final = Given(reactor, config, credentials, lookups, registry, drain)
         """`given.here` may be told where this process listens, if not where the configuration says."""

@@ -13,10 +13,10 @@ from __future__ import annotations
 import errno
 import ssl
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from proxy.core import limits
-from proxy.core.codec import CLOSED, Codec, Wire
+from proxy.core.codec import CLOSED, HANDSHAKE, Codec, Connection, Wire
 from proxy.core.dial import errno_name, reset_on_close
 from proxy.core.errors import report_fault
 from proxy.core.meter import Meter
@@ -48,11 +48,11 @@ def _read_nothing(size: int, buffer: memoryview) -> int:
     raise ssl.SSLWantReadError
 
 
-class Session:
+class Session(Connection):
     """A Wire that is waiting for its handshake (session.py), open, lingering (aborted, output still leaves), or closed."""
 
     __slots__ = (
-        "codec", "meter", "on_lost", "_reactor", "_loop", "_socket", "_fd", "_state",
+        "_reactor", "_loop", "_socket", "_fd", "_state",
         "_output", "_unsent", "_read", "_write", "_patience", "_deadline", "_on_abandoned", "_reason", "_errno",
         "_is_marked", "_is_paused", "_is_ending", "_has_ended", "_has_eof", "_is_full",
     )  # fmt: skip
@@ -62,8 +62,8 @@ class Session:
         self._reactor = reactor
         self._loop = reactor.loop
         self.meter = meter
-        self.on_lost: Callable[[], None] | None = None  # called after the codec's `lost`, for Drain
-        self.codec: Codec = cast("Codec", None)
+        self.on_lost = None
+        self.codec = HANDSHAKE
         self._on_abandoned: Callable[[], None] | None = on_abandoned
         self._socket: ssl.SSLSocket | None = None
         self._fd = -1
@@ -71,7 +71,7 @@ class Session:
         self._output: list[bytes] = []
         self._unsent = b""
         self._read: Callable[..., int] = _read_nothing
-        self._write: Callable[[Any], int] | None = None
+        self._write: Callable[[bytes | memoryview], int] | None = None
         self._patience = _PATIENCE
         self._deadline: Timer | None = None
         self._reason = Reason.COMPLETE
@@ -224,15 +224,14 @@ class Session:
             self._close(_reason_of(error) if self._state == _OPEN else self._reason)
 
     def _lose(self) -> None:
-        codec: Codec | None = self.codec
+        codec = self.codec
         on_lost = self.on_lost
         self.codec = CLOSED  # what points back here goes: a lost connection is freed by its references
         self.on_lost = self._on_abandoned = None
-        if codec is not None:
-            try:
-                codec.lost(self._reason)
-            except Exception:
-                report_fault()
+        try:
+            codec.lost(self._reason)
+        except Exception:
+            report_fault()
         if on_lost is not None:
             on_lost()
 
@@ -291,12 +290,10 @@ class Session:
         is_full = level > limits.WRITE_HIGH_BYTES if not self._is_full else level > limits.WRITE_LOW_BYTES
         if is_full is not self._is_full and self._state <= _OPEN:
             self._is_full = is_full
-            codec: Codec | None = self.codec
-            if codec is not None:
-                try:
-                    codec.writable(not is_full)
-                except Exception:
-                    self._give_up()
+            try:
+                self.codec.writable(not is_full)
+            except Exception:
+                self._give_up()
 
     def _send_close_notify(self) -> None:
         tls = self._socket

@@ -14,7 +14,7 @@ import socket
 import ssl
 import textwrap
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from proxy.core.dial import ALPN
@@ -126,5 +126,5 @@ def unread_of(read: Callable[[int, memoryview], int], into: memoryview) -> int:
 
 def ssl_reason(error: ssl.SSLError) -> str:
     """OpenSSL's reason in words; empty if there is none, which the type of `reason` does not admit."""
-    reason: Any = getattr(error, "reason", None)
+    reason: object = getattr(error, "reason", None)
     return reason.replace("_", " ").lower() if isinstance(reason, str) else ""

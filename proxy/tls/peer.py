@@ -52,7 +52,10 @@ class TlsTarget(NamedTuple):
     """One of the SANs of the server's certificate must equal it."""
 
 
-def identities(certificate: Mapping[str, Any] | None, certificate_der: bytes | None) -> list[str]:
+def identities(
+    certificate: Mapping[str, Any] | None,  # as the ssl module has it
+    certificate_der: bytes | None,
+) -> list[str]:
     """The usable identities of what `SSLSocket.getpeercert()` says, and `getpeercert(True)`; RefusedCertificateError."""
     if not certificate or certificate_der is None:
         return []

@@ -11,11 +11,11 @@ import asyncio
 import socket
 from asyncio import Transport
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 from proxy.core import limits
 from proxy.core.addr import Addr
-from proxy.core.codec import CLOSED, Codec, Wire
+from proxy.core.codec import CLOSED, Codec, Connection, Wire
 from proxy.core.dial import Connecting, DialOptions, errno_name, has_anything, reset_on_close, unread_of
 from proxy.core.errors import report_fault
 from proxy.core.meter import Meter
@@ -25,27 +25,27 @@ from proxy.core.timers import Timer
 from proxy.core.turns import Guarded, Steps
 
 MakeCodec = Callable[[Wire], Codec]
+Dialled = TypeVar("Dialled", bound=Codec)
 
 _LONG_READ_BYTES: Final = 250_000
 """uvloop reads 256,000 bytes at once: with so many, the kernel has more."""
 
-_adopting: Final[set[asyncio.Task[Any]]] = set()
+_adopting: Final[set[asyncio.Task[object]]] = set()
 """A loop keeps only weak references to its tasks."""
 
 
-class PlainConnection:
+class PlainConnection(Connection):
     """Also the loop's protocol object, by duck typing: mypyc classes cannot inherit asyncio.Protocol."""
 
     __slots__ = (
-        "codec", "meter", "on_lost", "reactor", "_sock", "_transport", "_connecting", "_on_made", "_on_failed", "_deadline",
+        "reactor", "_sock", "_transport", "_connecting", "_on_made", "_on_failed", "_deadline",
         "_output", "_missed", "_reason", "_errno", "_is_marked", "_is_full", "_is_paused", "_is_ending", "_has_eof", "_is_open", "_is_lost",
     )  # fmt: skip
 
     def __init__(self, reactor: Reactor, make_codec: MakeCodec, meter: Meter | None) -> None:
         self.reactor = reactor
         self.meter = meter
-        self.on_lost: Callable[[], None] | None = None
-        """Told after the codec's `lost`: whoever keeps books of connections (Drain)."""
+        self.on_lost = None
         self._sock: socket.socket | None = None
         self._transport: Transport | None = None
         self._connecting: Connecting | None = None
@@ -76,12 +76,12 @@ class PlainConnection:
     def adopt(self, sock: socket.socket) -> None:
         """Serve a connected socket, which is ours from now on."""
         self._sock = sock
-        factory: Any = lambda: self  # noqa: E731
+        factory: Any = lambda: self  # noqa: E731  Any: no compiled class can be an asyncio.Protocol by name
         task = self.reactor.loop.create_task(self.reactor.loop.connect_accepted_socket(factory, sock))
         _adopting.add(task)
         task.add_done_callback(self._on_adopted)
 
-    def _on_adopted(self, task: asyncio.Task[Any]) -> None:
+    def _on_adopted(self, task: asyncio.Task[object]) -> None:
         _adopting.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and not self._is_lost:
@@ -393,8 +393,8 @@ def serve_plain(
     return connection
 
 
-def dial_plain(reactor: Reactor, addr: Addr, make_codec: MakeCodec, options: DialOptions) -> Codec:
+def dial_plain(reactor: Reactor, addr: Addr, make_codec: Callable[[Wire], Dialled], options: DialOptions) -> Dialled:
     """The codec, which may write at once. A failure is its `lost` (CONNECT_FAILED, CONNECT_TIMEOUT), never in this call."""
     connection = PlainConnection(reactor, make_codec, options.meter)
     connection.connect(addr, options)
-    return connection.codec
+    return cast(Dialled, connection.codec)

@@ -58,7 +58,7 @@ class Unreadable(NamedTuple):
     """What the wire is to be ended with."""
 
 
-class FirstBytes(Generic[Found]):
+class FirstBytes(Codec, Generic[Found]):
     __slots__ = ("_wire", "_rule", "_then", "_held", "_has_eof", "_deadline", "_patience", "_wheel")
 
     def __init__(

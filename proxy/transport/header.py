@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from proxy.core.dial import ALPN
 from proxy.core.reason import Reason
@@ -74,13 +74,13 @@ def _read_message(message: bytes) -> TransportHeader:
     port = 0
     name = ""
     protocol: SessionProtocol = ""
-    for field, wire_type, value in _fields(message):
+    for field, wire_type, number, octets in _fields(message):
         if field == 1 and wire_type == _VARINT:
-            port = value
+            port = number
         elif field == 2 and wire_type == _BYTES:
-            name = _read_name(value)
+            name = _read_name(octets)
         elif field == 3 and wire_type == _BYTES:
-            protocol = _read_protocol(value, protocol)
+            protocol = _read_protocol(octets, protocol)
         elif field <= 3:
             raise HeaderError(f"transport header field {field} has wire type {wire_type}")
     if not 0 < port <= 65535:
@@ -100,7 +100,7 @@ def _read_name(value: bytes) -> str:
 def _read_protocol(value: bytes, before: SessionProtocol) -> SessionProtocol:
     """The last kind of the oneof wins; an empty message leaves what was said before (protobuf merges messages)."""
     found = before
-    for field, wire_type, _ in _fields(value):
+    for field, wire_type, _, _ in _fields(value):
         if field in (1, 2):
             if wire_type != _BYTES:
                 raise HeaderError(f"session protocol has wire type {wire_type}")
@@ -108,16 +108,17 @@ def _read_protocol(value: bytes, before: SessionProtocol) -> SessionProtocol:
     return found
 
 
-def _fields(message: bytes) -> list[tuple[int, int, Any]]:
-    """(number, wire type, int or bytes) of each field, in order; groups are refused."""
-    found: list[tuple[int, int, Any]] = []
+def _fields(message: bytes) -> list[tuple[int, int, int, bytes]]:
+    """(number, wire type, the number or the bytes that it holds) of each field, in order; groups are refused."""
+    found: list[tuple[int, int, int, bytes]] = []
     at = 0
     while at < len(message):
         key, at = _read_varint(message, at)
         wire_type = key & 7
-        value: Any = b""
+        number = 0
+        octets = b""
         if wire_type == _VARINT:
-            value, at = _read_varint(message, at)
+            number, at = _read_varint(message, at)
         else:
             if wire_type == _BYTES:
                 size, at = _read_varint(message, at)
@@ -125,13 +126,13 @@ def _fields(message: bytes) -> list[tuple[int, int, Any]]:
                 size = 8 if wire_type == _FIXED64 else 4
             else:
                 raise HeaderError(f"transport header has a field of wire type {wire_type}")
-            value = message[at : at + size]
+            octets = message[at : at + size]
             at += size
             if at > len(message):
                 raise HeaderError("transport header ends within a field")
         if not key >> 3:
             raise HeaderError("transport header has a field without a number")
-        found.append((key >> 3, wire_type, value))
+        found.append((key >> 3, wire_type, number, octets))
     return found
 
 

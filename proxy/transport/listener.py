@@ -168,7 +168,7 @@ class Listener:
         if self._resting is None:
             self._resting = self._reactor.wheel.arm(self._rested, ticks)
 
-    def _begin(self, accepted: socket.socket, name: Any) -> None:
+    def _begin(self, accepted: socket.socket, name: Any) -> None:  # as the socket module has it: two fields, or four
         try:
             accepted.setblocking(False)
             tune(accepted, self._options)

@@ -12,7 +12,7 @@ import select
 import socket
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from proxy.core.errors import report_fault
 from proxy.core.reactor import Reactor
@@ -31,7 +31,7 @@ class Outcome(Enum):
 
 class Peeked(NamedTuple):
     outcome: Outcome
-    verdict: Any
+    verdict: object
     """What the judge said; None unless DECIDED."""
     has_bytes: bool
 
@@ -53,7 +53,7 @@ class Peek:
     )
 
     def __init__(
-        self, reactor: Reactor, sock: socket.socket, judge: Callable[[bytes], Any], on_done: Callable[[Peeked], None]
+        self, reactor: Reactor, sock: socket.socket, judge: Callable[[bytes], object], on_done: Callable[[Peeked], None]
     ) -> None:
         self._reactor = reactor
         self._sock = sock
@@ -150,7 +150,7 @@ class Peek:
             self.look()
             self._watch_unless_resting()
 
-    def _finish(self, outcome: Outcome, verdict: Any) -> None:
+    def _finish(self, outcome: Outcome, verdict: object) -> None:
         on_done = self._on_done
         if on_done is None:
             return
@@ -179,7 +179,7 @@ class Peek:
 def peek(
     reactor: Reactor,
     sock: socket.socket,
-    judge: Callable[[bytes], Any],
+    judge: Callable[[bytes], object],
     timeout_s: float,
     on_done: Callable[[Peeked], None],
 ) -> Peek:

@@ -80,7 +80,7 @@ class Relay:
             report_fault()
 
 
-class Side:
+class Side(Codec):
     """The codec of one of a relay's two connections: what it hears it says to the other."""
 
     __slots__ = (

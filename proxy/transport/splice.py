@@ -13,7 +13,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from proxy.core.timers import Timer
 from proxy.transport.connection import PlainConnection
@@ -56,7 +56,7 @@ class Splice:
     ) -> None:
         """OSError, and nothing changed, if there are no descriptors for it."""
         self._reactor = source.reactor
-        self._loop: Any = source.reactor.loop
+        self._loop = source.reactor.loop
         self._source = source
         self._sink = sink
         self._on_moved = on_moved

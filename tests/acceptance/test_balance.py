@@ -53,7 +53,7 @@ class Queue:
     @property
     def length(self) -> int:
         destination = self.network.outbound.discovery.get(DST)
-        router = destination.routers.get("http1")
+        router: Any = destination.routers.get("http1")
         return sum(len(one._waiting) for one in router._backends.values()) if router is not None else 0
 
 

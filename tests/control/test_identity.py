@@ -301,7 +301,7 @@ def test_a_service_that_never_answers_is_given_up(controller: Controller, tmp_pa
     run(story)
 
 
-class Bridge:
+class Bridge(Codec):
     """Carries what comes over TLS to a plain-text server, and back: how a proxy stands before a controller."""
 
     def __init__(self, wire: Wire) -> None:

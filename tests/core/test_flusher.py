@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
+from proxy.core.codec import Wire
 from proxy.core.flusher import Flusher
 
 
-class Connection:
+class Connection(Wire):
     def __init__(self, on_flush: Callable[[], None] = lambda: None) -> None:
         self.flushed = 0
         self._on_flush = on_flush

@@ -6,13 +6,13 @@ import random
 import re
 from collections.abc import Callable, Iterator
 
-from proxy.core.codec import Codec
+from proxy.core.codec import Codec, Wire
 from proxy.core.reason import Reason
 from proxy.core.turns import Steps
 from proxy.http.linger import Linger
 
 
-class ListWire:
+class ListWire(Wire):
     """A Wire on a list. `codec` is told `lost` when it aborts, as a connection would.
 
     A turn that was asked for comes when somebody looks at what was written (`take`), or calls `give_turns`.

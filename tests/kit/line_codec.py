@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from proxy.core.codec import Wire
+from proxy.core.codec import Codec, Wire
 from proxy.core.reason import Reason
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange, Stage
@@ -26,7 +26,7 @@ def fields_of(pairs: list[list[str]]) -> list[Field]:
     return [field(name.encode(), value.encode("latin-1")) for name, value in pairs]
 
 
-class LineCodec:
+class LineCodec(Codec):
     """What both roles share: lines to events, writability, the end."""
 
     def __init__(self, wire: Wire) -> None:

@@ -25,7 +25,7 @@ REFUSING_TOO = Addr("127.0.0.2", REFUSING.port)
 to a test of another worker."""
 
 
-class Recorder:
+class Recorder(Codec):
     """A codec that keeps what it is told."""
 
     def __init__(self, wire: Wire) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -42,7 +42,7 @@ class Story:
         fake.policies[DST] = Watch(balance_policy())
         fake.names["web.ns.svc.cluster.local:80"] = Watch(reset({ENDPOINT: EndpointMeta()}))
         self.registry = Registry(self.ticking.reactor.clock)
-        given = Given(self.ticking.reactor, config(), None, fake.lookups(), self.registry, Drain())
+        given = Given(self.ticking.reactor, config(), cast(Any, None), fake.lookups(), self.registry, Drain())
         protocols = Protocols(given, Rescue(self.registry, False, given.troubles))
         self.destination = Discovery(given).get(DST)
         self.wire = ListWire()
@@ -58,7 +58,7 @@ class Story:
 
     @property
     def endpoint(self) -> HttpEndpoint:
-        router = self.destination.routers["http1"]
+        router: Any = self.destination.routers["http1"]
         (backend,) = router._backends.values()
         assert isinstance(backend, Balanced)
         picked = backend._ready.pick(self.ticking.now)
@@ -143,7 +143,8 @@ def test_a_failed_connect_is_answered_and_counted_with_its_status(
 
 def test_informational_headers_can_be_silenced(monkeypatch: pytest.MonkeyPatch) -> None:
     story = Story(monkeypatch)
-    rescue: Any = story.destination.routers["http1"]._rescue
+    router: Any = story.destination.routers["http1"]
+    rescue = router._rescue
     rescue._is_silent = True
     story.server.feed(GET)
     story.client.lost(Reason.CONNECT_FAILED)

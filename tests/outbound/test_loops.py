@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -78,7 +78,9 @@ def test_the_unspecified_address_is_refused_like_loopback_where_loopback_is(ip: 
         network = Network(ticking)
         network.start()
         assert network.outbound.given.refuses(addr(ip, 80)) == ""
-        given = Given(network.reactor, parse(environment()), None, network.lookups(), network.registry, network.drain)
+        given = Given(
+            network.reactor, parse(environment()), cast(Any, None), network.lookups(), network.registry, network.drain
+        )
         assert "loopback" in given.refuses(addr(ip, 80))
         network.close()
 

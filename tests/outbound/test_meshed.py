@@ -35,7 +35,7 @@ def identity(name: str = SERVER_ID, **more: Any) -> EndpointMeta:
     return EndpointMeta(tls=TlsIdentity(name, name), **more)
 
 
-class Speaker:
+class Speaker(Codec):
     """Says a word at once and repeats what it hears."""
 
     def __init__(self, wire: Wire) -> None:
@@ -94,7 +94,7 @@ def test_an_upgrade_takes_a_connection_of_its_own_beside_http_2() -> None:
         network = Network(ticking)
         heads: list[bytes] = []
 
-        class First:
+        class First(Codec):
             """HTTP/2 or, for a tunnel, plain HTTP/1 bytes."""
 
             def __init__(self, wire: Wire) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.core import limits
-from proxy.core.codec import Wire
+from proxy.core.codec import Codec, Wire
 from proxy.core.errors import ProtocolError
 from proxy.core.reason import Reason
 from proxy.http.attempt import Attempt
@@ -38,7 +38,7 @@ _RACES: Final = (Reason.PEER_CLOSED, Reason.CONNECTION_RESET)
 _NO_HEAD: Final = RequestHead(b"", b"", b"", b"", [], 0)
 
 
-class H1Client:
+class H1Client(Codec):
     __slots__ = (
         "_wire", "_pool", "_state", "_held", "_attempt", "_body", "_request", "_early", "keep_alive_s",
         "_is_chunked", "_request_ended", "_keeps_alive", "_was_used", "_is_unanswered", "_is_writable", "_pauses", "_has_eof",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.core import limits
-from proxy.core.codec import Wire
+from proxy.core.codec import Codec, Wire
 from proxy.core.errors import ProtocolError
 from proxy.core.faults import Faults
 from proxy.core.reason import Reason
@@ -39,7 +39,7 @@ _CLOSED: Final = 4
 _STATES: Final = ("head", "body", "wait", "tunnel", "closed")
 
 
-class H1Server:
+class H1Server(Codec):
     __slots__ = (
         "_wire", "_stage", "_clock", "_wheel", "_state", "_held", "_exchange", "_body", "_is_head", "_is_http_1_0",
         "_closes", "_is_chunked", "_ends_by_close", "_is_sending", "_has_eof", "_is_writable", "_pauses", "_is_advancing",

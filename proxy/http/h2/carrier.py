@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from proxy.core.codec import Wire
+from proxy.core.codec import Codec, Wire
 from proxy.core.reactor import Clock
 from proxy.core.timers import Wheel
 from proxy.http.h2.backlog import Backlog, Sender
@@ -18,7 +18,7 @@ from proxy.http.h2.hpack_encoder import Encoder
 from proxy.http.h2.settings import H2Settings
 
 
-class Carrier:
+class Carrier(Codec):
     __slots__ = ("wire", "settings", "flow", "backlog", "floods", "encoder", "_clock", "_waits_for_turn")
 
     def __init__(
@@ -68,8 +68,4 @@ class Carrier:
 
     def forget(self, stream_id: int) -> None:
         """The stream is closed."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Shut down gracefully."""
         raise NotImplementedError

@@ -132,6 +132,10 @@ class H2Connection(Streams):
     def _read_frames(self, data: bytes) -> bytes:
         position = 0
         size = len(data)
+        # Declared, since what comes out of `struct` is Any, which the compiler would compare and shift as objects.
+        length_and_kind: int
+        flags: int
+        stream_id: int
         if self._preface:
             if not data.startswith(self._preface[:size]):
                 raise ProtocolError("no HTTP/2 preface")

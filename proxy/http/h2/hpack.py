@@ -112,7 +112,7 @@ class Steady:
         self.fields = fields
         self.inserted = inserted
         self.size = sum([one.size for one in inserted])
-        self.head: Any = None
+        self.head: Any = None  # a RequestHead at a server, a ResponseHead at a client
         """What its reader made of the fields; the reader's to set, and to copy."""
 
 
@@ -141,7 +141,7 @@ class Decoder:
         self._size = 0
         self._max_size = TABLE_BYTES
         self._steady: dict[bytes, Steady] = {}
-        self.heads: dict[bytes, Any] = {}
+        self.heads: dict[bytes, Any] = {}  # as Steady.head
         """What the reader made of whole blocks, by their octets; emptied when a block changes the table."""
         self._heads_bytes = 0
         self._share: Share | None = None
@@ -230,7 +230,7 @@ class Decoder:
             self._steady[block] = self.steady
             self._hold(cost)
 
-    def keep_head(self, block: bytes, head: Any) -> None:
+    def keep_head(self, block: bytes, head: Any) -> None:  # as Steady.head
         """Remember what the reader made of a familiar block. It copies what it finds in `heads`."""
         cost = _BLOCK_BYTES + _BLOCK_COPIES * len(block)
         if self._has_room(block, cost):

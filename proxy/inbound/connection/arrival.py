@@ -12,9 +12,9 @@ import socket
 from typing import Final, Protocol
 
 from proxy.core.addr import Addr
-from proxy.core.codec import Codec, Connection, Wire
+from proxy.core.codec import HANDSHAKE, Codec, Connection, Wire
 from proxy.core.dial import has_unread
-from proxy.core.drain import Drain, ask_to_leave
+from proxy.core.drain import Drain
 from proxy.core.idle import end_if_idle
 from proxy.core.meter import Meter
 from proxy.core.reason import Reason
@@ -154,9 +154,7 @@ class Arrival:
     def ask_to_leave(self) -> None:
         connection = self._connection
         if connection is not None:
-            codec: Codec | None = connection.codec
-            if codec is not None:
-                ask_to_leave(codec)
+            connection.codec.ask_to_leave()
 
     def close(self) -> None:
         """A client that has said nothing ends now; the rest is its codec's to finish.
@@ -165,8 +163,8 @@ class Arrival:
         """
         connection = self._connection
         if connection is not None:
-            codec: Codec | None = connection.codec
-            if codec is None:
+            codec = connection.codec
+            if codec is HANDSHAKE:
                 self._is_shaking_hands = True
             elif self._is_shaking_hands:
                 self._is_shaking_hands = False  # its first request is on its way

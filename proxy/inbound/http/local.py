@@ -14,7 +14,7 @@ from typing import Final
 from proxy.balance.reconnect import Reconnect
 from proxy.balance.waiting import Waiting
 from proxy.core.addr import Addr
-from proxy.core.codec import Codec, Wire
+from proxy.core.codec import Wire
 from proxy.core.dial import DialOptions
 from proxy.core.log import logger
 from proxy.core.reason import Reason
@@ -233,14 +233,10 @@ class Http2App:
         self._pool.connect()
 
     def _dial(self, pool: Pool) -> H2Client:
-        made: list[H2Client] = []
+        def make_codec(wire: Wire) -> H2Client:
+            return H2Client(wire, pool, self._parts.http2_client, self._parts.reactor.wheel)
 
-        def make_codec(wire: Wire) -> Codec:
-            made.append(H2Client(wire, pool, self._parts.http2_client, self._parts.reactor.wheel))
-            return made[0]
-
-        dial_plain(self._parts.reactor, self._target, make_codec, self._options)
-        return made[0]
+        return dial_plain(self._parts.reactor, self._target, make_codec, self._options)
 
     def _connected(self) -> None:
         self._parts.troubles.succeeded(str(self._target))
@@ -269,12 +265,12 @@ def _dials_http1(parts: Parts, target: Addr, options: DialOptions) -> Callable[[
     def dial(pool: Pool) -> H1Client:
         made: list[H1Client] = []
 
-        def make_codec(wire: Wire) -> Codec:
+        def make_codec(wire: Wire) -> H1Client:
             made.append(H1Client(wire, pool, True))
             return made[0]
 
-        dial_plain(parts.reactor, target, make_codec, options._replace(on_connected=lambda: made[0].connected()))
-        return made[0]
+        options_ = options._replace(on_connected=lambda: made[0].connected())
+        return dial_plain(parts.reactor, target, make_codec, options_)
 
     return dial
 

@@ -17,7 +17,6 @@ from typing import Final
 from proxy.core import limits
 from proxy.core.addr import Addr, addr
 from proxy.core.codec import Codec, Connection, Wire
-from proxy.core.drain import ask_to_leave
 from proxy.core.idle import end_if_idle
 from proxy.core.names import dns_name, searched
 from proxy.core.reactor import Reactor
@@ -78,7 +77,7 @@ class ExplicitConnection:
 
     def ask_to_leave(self) -> None:
         if self._connection is not None:
-            ask_to_leave(self._connection.codec)
+            self._connection.codec.ask_to_leave()
 
     def close(self) -> None:
         if self._tunnels is not None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from proxy.core import limits
-from proxy.core.codec import CLOSED, Codec
+from proxy.core.codec import CLOSED, Codec, Wire
 from proxy.core.errors import report_fault
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
@@ -26,7 +26,7 @@ _PEACEFUL: Final = (Reason.COMPLETE, Reason.SHUTDOWN, Reason.PEER_CLOSED)
 _CONNECT_ERROR: Final = 10
 
 
-class StreamWire:
+class StreamWire(Wire):
     __slots__ = (
         "codec", "_exchange", "_reactor", "_on_lost", "_output", "_missed", "_reason",
         "_is_marked", "_is_paused", "_is_ending", "_has_ended", "_has_eof", "_is_lost", "_linger",
