@@ -143,7 +143,9 @@ table ip sidecar {{
         _serve(listener, lambda accepted: _carry(accepted, ("127.0.0.1", port)))
 
     def serve(self, ip: str, port: int, handle: Callable[[socket.socket], None]) -> None:
-        listener = self.listen(ip, port)
+        self.answer(self.listen(ip, port), handle)
+
+    def answer(self, listener: socket.socket, handle: Callable[[socket.socket], None]) -> None:
         self.network.listeners.append(listener)
         _serve(listener, handle)
 
