@@ -101,7 +101,7 @@ class People(logging.Formatter):
         if not self._has_colours:
             return f"{at} {level:<5} {printable(where)} {text}{values}"
         coloured = f"{_COLOURS[level]}{level:<5}{_END} {_TARGET}{printable(where)}{_END}"
-        return f"{_DIM}{at}{_END} {coloured} {text}{_DIM}{values}{_END if values else ''}"
+        return f"{_DIM}{at}{_END} {coloured} {text}" + (f"{_DIM}{values}{_END}" if values else "")
 
 
 def form_of(name: str, stream: TextIO, env: Mapping[str, str]) -> logging.Formatter:

@@ -97,6 +97,7 @@ def test_colours_are_for_terminals_that_want_them(stream: io.StringIO, env: dict
     line = form_of("people", stream, env).format(record)
     assert ("\x1b[" in line) is is_coloured
     assert re.fullmatch(LINE, re.sub(r"\x1b\[[0-9;]*m", "", line))
+    assert line.count("\x1b[0m") == len(re.findall(r"\x1b\[[1-9][0-9;]*m", line)), "no colour goes on behind the line"
 
 
 def warning(text: str, level: int = logging.WARNING, line: int = 1) -> logging.LogRecord:
