@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
@@ -26,7 +25,7 @@ class Both(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def both(story: Story) -> Iterator[Both]:
+def both(story: Story) -> Both:
     mesh, app = story.mesh, App()
     mesh.service("four", "10.98.0.61", 80, 8080)
     mesh.workload("four-0", "four", (WEB_4, 8080), "web")
