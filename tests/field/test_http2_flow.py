@@ -367,8 +367,9 @@ def test_a_body_that_is_not_of_its_length_never_reaches_an_app_as_whole(stage: S
         stream = client.begin([*request(method=b"POST"), (b"content-length", size), *carried], end=False)
         client.send(DATA, 0, stream.id, b"he")
         client.send(DATA, END_STREAM, stream.id, b"llo")
-        assert client.finish(stream).reset == PROTOCOL_ERROR or stream.status == 400
-        # A head that declares no body is a whole request before its DATA is there to contradict it.
+        got = client.finish(stream)
+        # A head that declares no body is a whole request before its DATA is there to contradict it: it may be answered first.
+        assert got.reset == PROTOCOL_ERROR or got.status == 400 or (size == b"0" and got.status == 200)
         assert all(size == b"0" and one.body == b"" for one in app.requests) and client.is_alive()
 
 
