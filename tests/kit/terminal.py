@@ -23,7 +23,11 @@ class Terminal:
         self._near, far = os.openpty()
         self._stopped, self._stop = os.pipe()
         self.resize(columns, lines)
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPONSON_", "LINKERD"))}
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("SPONSON_", "LINKERD", "COLUMNS", "LINES"))
+        }
         self.process = subprocess.Popen(
             [sys.executable, "-c", _LEADER, *arguments],
             stdin=far,
