@@ -126,5 +126,7 @@ def test_ctrl_c_at_any_moment_of_the_start(arguments: tuple[str, ...], tmp_path:
             [sys.executable, "-c", INTERRUPTED_AT, str(after_s), *arguments],
             cwd=ROOT, env={**os.environ, **environment()}, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
-        assert "Traceback" not in done.stderr, f"after {after_s}: {done.stderr}"
+        # The alarm may ring before a line of ours has run: then the traceback has no frame but this test's own.
+        is_ours = "sponson.py" in done.stderr or "proxy" in done.stderr
+        assert not is_ours or "Traceback" not in done.stderr, f"after {after_s}: {done.stderr}"
         assert done.returncode in (-signal.SIGINT, 0, 1, 130), f"after {after_s}: {done.stderr}"

@@ -51,6 +51,7 @@ def test_an_endpoint_carries_identity_hint_inbound_port_and_labels(tmp_path: Pat
                     "metric_labels": {"external_workload": "web-0", "zone": "", "zone_locality": "unknown"},
                     "tls_identity": {"dns_like_identity": {"name": WEB}, "server_name": {"name": WEB}},
                     "protocol_hint": {"h2": {}, "opaque_transport": {"inbound_port": 4143}},
+                    "http2": {"keep_alive": {"interval": "10s", "timeout": "3s", "while_idle": True}},
                 }
             ]
 

@@ -195,7 +195,7 @@ def kinds(port: str) -> dict[str, Kind]:
         "closed without a word": (b"", FIN, {}),
         "reset without a word": (b"", RST, {"connection_reset": 1}),
         "silent": (b"", SILENT, {"detection_timeout": 1}),
-        "half a CONNECT, silent": (b"CONNECT x", SILENT, {"detection_timeout": 1}),
+        "half a CONNECT, silent": (b"CONNECT x", SILENT, {"slow_opening": 1}),
         "no HTTP": (b"SSH-2.0-OpenSSH_9\r\n\r\n", FIN, {"protocol_error": 1}),
         "half a head, closed": (b"GET / HTTP/1.1\r\nhost", FIN, {"incomplete_head": 1}),
         "half a CONNECT, closed": (b"CONNECT x", FIN, {"incomplete_head": 1}),
@@ -229,6 +229,7 @@ def test_each_kind_is_counted_as_what_it_was(port: str, control: ControlPlane, t
         "INBOUND_DETECT_TIMEOUT": "300ms",
         "OUTBOUND_DETECT_TIMEOUT": "300ms",
         "SPONSON_OUTBOUND_EXPLICIT": "true",
+        "SPONSON_REQUEST_HEAD_TIMEOUT": "300ms",
     }
     with sidecar(control, tmp_path, **env) as proxy, Ledger(proxy) as ledger:
         for title, (data, how, expected) in kinds(port).items():
