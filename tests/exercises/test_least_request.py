@@ -59,7 +59,7 @@ fake.names["web.ns.svc.cluster.local:80"] = Watch(reset(two))
 ticking = Ticking()
 given = Given(ticking.reactor, config(), None, fake.lookups(), Registry(ticking.reactor.clock), Drain())
 destination = Discovery(given).get(DST)
-protocols = Protocols(given, Rescue(given.registry, False))
+protocols = Protocols(given, Rescue(given.registry, False, given.troubles))
 for _ in range(20):  # none is answered: whoever has fewer is next
     protocols.http(ListWire(), destination, False).feed(b"GET / HTTP/1.1\\r\\nHost: web\\r\\n\\r\\n")
 counts = {}

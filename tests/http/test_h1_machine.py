@@ -36,6 +36,7 @@ class StrictPair(Pair):
         self.observers: list[FakeObserver] = []
         self.stage.edit = self.edit
         self.stage.answer_within_s = 5.0
+        self.stage.origin.attempts = []
 
     def dial(self, pool: Pool) -> H1Client:
         wire = StrictWire()
@@ -195,7 +196,7 @@ class Machine(RuleBasedStateMachine):
             assert len(ends) <= 1 and observer.told.count("began") <= 1
             assert (exchange.reason is not None) == bool(ends)
             assert exchange.reason is None or exchange.attempt is None
-        assert all(one.deadline is None for one in self.pair.stage.origin.attempts if one.is_over), (
+        assert all(one.deadline is None for one in self.pair.stage.origin.attempts or () if one.is_over), (
             "a timer is left behind"
         )
         running = [one for one in self.pair.stage.exchanges if one.reason is None]
