@@ -1,4 +1,4 @@
-"""Attempt: one try of a request at one endpoint. Client codecs speak to it and know nothing of repeating.
+"""Attempt: one try of a request at one endpoint. Client codecs speak to it, and to its exchange, and know nothing of repeating.
 
 It begins with the request as it was routed and keeps a head of its own for
 what the endpoint is to get, so that another attempt begins with the same
@@ -15,9 +15,7 @@ from proxy.core.timers import Timer, Wheel
 from proxy.http import repeat
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead, ResponseHead
-from proxy.http.headers import Field
 from proxy.http.repeat import BEGUN
-from proxy.http.stream import ClientStream
 
 
 class Target(Protocol):
@@ -56,7 +54,6 @@ class Attempt:
     )
 
     def __init__(self, exchange: Exchange, request: RequestHead, origin: Origin | None = None) -> None:
-        exchange.attempt = self
         exchange.attempts += 1
         self.exchange = exchange
         self.request = request
@@ -77,28 +74,27 @@ class Attempt:
         """While a response head is wanted in time."""
         self._is_over = False
 
+    def aim(self, target: Target) -> None:
+        """This is its endpoint, which is told how it goes from now on."""
+        self.target = target
+        self.exchange.attempt = self
+
     def answer_within(self, wheel: Wheel, ticks: int) -> None:
         """It fails with RESPONSE_TIMEOUT unless a response head comes within so many ticks from now."""
         self.deadline = wheel.arm(self._too_late, ticks)
+        self.exchange.attempt = self
 
     def _too_late(self) -> None:
         self.deadline = None
         self.has_failed = True
         self.exchange.cancel(Reason.RESPONSE_TIMEOUT)
 
-    # ---- pools and codecs
-
     @property
     def is_over(self) -> bool:
         """Nobody waits for it any more."""
         return self._is_over or self.exchange.reason is not None
 
-    def attach(self, client: ClientStream) -> None:
-        """Send it over this stream."""
-        self.exchange.attach(client, self.head)
-
-    def response_informational(self, head: ResponseHead) -> None:
-        self.exchange.response_informational(head)
+    # ---- codecs; the rest of a response they give to the exchange itself
 
     def response_head(self, head: ResponseHead, end: bool) -> None:
         deadline = self.deadline
@@ -110,17 +106,11 @@ class Attempt:
             head = target.edit_response(self, head)
         self.exchange.response_head(head, end)
 
-    def response_data(self, data: bytes, end: bool) -> None:
-        self.exchange.response_data(data, end)
-
-    def response_trailers(self, fields: list[Field]) -> None:
-        self.exchange.response_trailers(fields)
-
     def response_reset(self, reason: Reason, code: int = 0, progress: int = BEGUN) -> None:
         """The endpoint failed, and its stream is gone; `code` is HTTP/2's, `progress` says whether the request can have been
         begun there (repeat.py)."""
         exchange = self.exchange
-        if self._is_over:
+        if self._is_over or exchange.reason is not None:
             return
         self.has_failed = True
         exchange.unpark()
@@ -131,12 +121,6 @@ class Attempt:
             if origin.try_again(self, reason):
                 return
         exchange.response_reset(reason)
-
-    def client_blocked(self) -> None:
-        self.exchange.client_blocked()
-
-    def client_ready(self) -> None:
-        self.exchange.client_ready()
 
     # ---- the exchange
 

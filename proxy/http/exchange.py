@@ -95,15 +95,14 @@ class Exchange:
         self.response_ended = False
         self.reason: Reason | None = None
         """Why it ended; None while it runs."""
-        self.trailers: list[Field] | None = None
-        """The response's, once they have come: where gRPC says how the call went."""
+        self.trailers: list[Field] | None = None  # the response's, once they have come
         self.reset_code = 0
         """The HTTP/2 error code that the endpoint reset its stream with, when the reason is PEER_RESET or PEER_REFUSED."""
         self.accepted_at = now
         self.dispatched_at = now
         """When stages could begin to route it: later than `accepted_at` if its destination had to be found out."""
         self.answered_at = now
-        """When `has_begun` became true."""
+        """When `has_begun` became true; the clock is read only where somebody observes."""
         self.ended_at = now
         self.request_bytes = 0
         self.response_bytes = 0
@@ -111,16 +110,14 @@ class Exchange:
         self.is_body_sent = False
         """Some of the request's body or its trailers has gone to a client stream, and cannot go to another."""
         self.attempts = 0
-        self.attempt: RunningAttempt | None = None
-        """The one that runs."""
+        self.attempt: RunningAttempt | None = None  # one that runs and wants to hear of the exchange
         self.route: Place | None = None
         self.backend: Place | None = None
         self.endpoint: Place | None = None
         self.observers: tuple[Observer, ...] = ()
         self.editor: ResponseEditor | None = None
         self.rescue: Rescue | None = None
-        self.has_begun = False
-        """`response_began` was told to the observers."""
+        self.has_begun = False  # `response_began` was told to the observers
         self._clock = clock
         self._on_gone: Callable[[], None] | None = None
         self._held: Held | None = None
@@ -333,14 +330,16 @@ class Exchange:
 
     def _begin_response(self) -> None:
         self.has_begun = True
-        clock = self._clock
-        if clock is not None:
-            self.answered_at = clock()
         attempt = self.attempt
         if attempt is not None:
             attempt.answered()
-        for observer in self.observers:
-            observer.response_began(self)
+        observers = self.observers
+        if observers:
+            clock = self._clock
+            if clock is not None:
+                self.answered_at = clock()
+            for observer in observers:
+                observer.response_began(self)
 
     def _fail(self, reason: Reason) -> None:
         if self.reason is not None:
@@ -370,9 +369,6 @@ class Exchange:
         if self.reason is not None:
             return
         self.reason = reason
-        clock = self._clock
-        if clock is not None:
-            self.ended_at = clock()
         client = self.client
         self.client = None
         if client is not None and reason is not Reason.COMPLETE:
@@ -385,8 +381,13 @@ class Exchange:
         if on_gone is not None:
             self._on_gone = None
             on_gone()
-        for observer in self.observers:
-            observer.exchange_ended(self)
+        observers = self.observers
+        if observers:
+            clock = self._clock
+            if clock is not None:
+                self.ended_at = clock()
+            for observer in observers:
+                observer.exchange_ended(self)
 
     def __repr__(self) -> str:
         """`Exchange GET web/a H1Server→H1Client request:open response:200 body`."""

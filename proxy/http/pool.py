@@ -50,7 +50,7 @@ class Pool:
 
     def open(self, attempt: Attempt) -> None:
         """Attach the attempt to a stream: the most recently used connection's, or a new one's."""
-        if attempt.is_over:
+        if attempt.exchange.reason is not None:
             return  # its client went while it waited
         if self._ready and not attempt.is_fresh:
             connection = self._ready.popitem()[0]

@@ -234,10 +234,10 @@ class LineClient(LineCodec):
     def open(self, attempt: Attempt) -> None:
         self._last += 1
         stream = LineClientStream(self, self._last, _response_verbs)
-        stream.exchange = attempt
+        stream.exchange = attempt.exchange
         self.streams[self._last] = stream
         self._pool.release(self)
-        attempt.attach(stream)
+        attempt.exchange.attach(stream, attempt.head)
 
     def lost(self, reason: Reason) -> None:
         self._pool.retire(self)

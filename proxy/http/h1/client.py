@@ -79,7 +79,7 @@ class H1Client(Codec):
             attempt.exchange.park(self._abandoned)
         else:
             self._state = _HEAD
-            attempt.attach(self)
+            attempt.exchange.attach(self, attempt.head)
 
     def connected(self) -> None:
         """Of the dial: bytes can flow."""
@@ -91,7 +91,7 @@ class H1Client(Codec):
             self._pool.release(self)
         else:
             self._state = _HEAD
-            attempt.attach(self)
+            attempt.exchange.attach(self, attempt.head)
 
     def is_stale(self) -> bool:
         """The peer has closed it, or has sent what nobody asked for: asked of an idle connection before a request that could
@@ -136,7 +136,7 @@ class H1Client(Codec):
                         self._wait_turn(data)
                         break
                 elif state == _TUNNEL and self._attempt is not None:
-                    self._attempt.response_data(data, False)
+                    self._attempt.exchange.response_data(data, False)
                     break
                 else:
                     self._fail(Reason.PROTOCOL_ERROR)
@@ -168,7 +168,7 @@ class H1Client(Codec):
         self._has_eof = False
         state = self._state
         if state == _TUNNEL and self._attempt is not None:
-            self._attempt.response_data(b"", True)
+            self._attempt.exchange.response_data(b"", True)
         elif not (state == _BODY and self._body.eof()):
             self._fail(Reason.PEER_CLOSED)
 
@@ -177,9 +177,9 @@ class H1Client(Codec):
         attempt = self._attempt
         if attempt is not None and self._state != _CONNECTING:
             if is_writable:
-                attempt.client_ready()
+                attempt.exchange.client_ready()
             else:
-                attempt.client_blocked()
+                attempt.exchange.client_blocked()
 
     def lost(self, reason: Reason) -> None:
         progress = self._progress(reason)
@@ -203,7 +203,7 @@ class H1Client(Codec):
             if self._is_chunked:
                 self._wire.write(LAST_CHUNK)
         elif not self._is_writable and self._attempt is not None:
-            self._attempt.client_blocked()
+            self._attempt.exchange.client_blocked()
 
     def send_data(self, data: bytes, end: bool) -> None:
         early = self._early
@@ -254,14 +254,14 @@ class H1Client(Codec):
             return
         if end:
             self._finish(self._body.has_surplus)
-        attempt.response_data(data, end)
+        attempt.exchange.response_data(data, end)
 
     def body_trailers(self, fields: list[Field]) -> None:
         attempt = self._attempt
         if attempt is None:
             return
         self._finish(self._body.has_surplus)
-        attempt.response_trailers(fields)
+        attempt.exchange.response_trailers(fields)
 
     # ---- reading
 
@@ -288,7 +288,7 @@ class H1Client(Codec):
             self._begin_tunnel(attempt, head)
             return rest
         if head.status < 200:
-            attempt.response_informational(head)
+            attempt.exchange.response_informational(head)
             return rest
         self.keep_alive_s = block.keep_alive_s
         is_odd = block.transfer is not None or block.closes or head.status == 204 or head.version == HTTP_1_0
@@ -303,7 +303,7 @@ class H1Client(Codec):
             attempt.response_head(head, False)
             if self._attempt is attempt:
                 self._finish(False)
-                attempt.response_data(rest, True)
+                attempt.exchange.response_data(rest, True)
             return b""
         else:
             if size == UNKNOWN and not block.is_chunked:
@@ -336,7 +336,7 @@ class H1Client(Codec):
         if early is not None and self._attempt is attempt:
             for data in early:
                 self.send_data(data, not data)
-            attempt.client_ready()
+            attempt.exchange.client_ready()
 
     def _hold_early(self, early: list[bytes], data: bytes, end: bool) -> None:
         if data:
@@ -344,7 +344,7 @@ class H1Client(Codec):
         if end:
             early.append(b"")
         elif self._attempt is not None:
-            self._attempt.client_blocked()
+            self._attempt.exchange.client_blocked()
 
     def _finish(self, has_surplus: bool) -> None:
         """The response is complete: back to the pool, or away."""

@@ -16,6 +16,7 @@ from proxy.core import limits
 from proxy.core.reason import Reason
 from proxy.core.timers import Timer, Wheel
 from proxy.http.attempt import Attempt
+from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead
 from proxy.http.pool import ClientConnection, Pool
 from proxy.http.repeat import is_idempotent
@@ -64,32 +65,32 @@ class H1Pool(Pool):
 
     def open(self, attempt: Attempt) -> None:
         request = attempt.head
-        if attempt.is_over:
+        exchange = attempt.exchange
+        if exchange.reason is not None:
             return
         if request.is_lonely:
             self._open_new(attempt, None)
             return
         line = self._lines.get(b"//" + request.authority if request.is_absolute else request.authority)
-        if line is not None and line.ready and not attempt.is_fresh:
-            connection = self._take(line, attempt)
-            if connection is not None:
-                connection.open(attempt)
-                return
+        if line is not None and not attempt.is_fresh:
+            ready = line.ready
+            while ready:
+                connection, since = ready.popitem()
+                self._idle -= 1
+                # What may be sent twice needs no look at the connection.
+                if (
+                    request.method == b"GET" and exchange.request_ended and not connection.keep_alive_s
+                ) or self._is_usable(connection, since, exchange):
+                    connection.open(attempt)
+                    return
+                connection.close()
         self._open_new(attempt, self._line_of(request))
 
-    def _take(self, line: Line, attempt: Attempt) -> ClientConnection | None:
-        """The most recently used connection that may be used; those that may not are closed."""
-        while line.ready:
-            connection, since = line.ready.popitem()
-            self._idle -= 1
-            keep_alive_s = connection.keep_alive_s
-            if keep_alive_s and self._wheel.now() - since > keep_alive_s - min(1.0, keep_alive_s / 2):
-                connection.close()  # its peer is closing it about now
-            elif not is_idempotent(attempt.exchange) and connection.is_stale():
-                connection.close()
-            else:
-                return connection
-        return None
+    def _is_usable(self, connection: ClientConnection, since: float, exchange: Exchange) -> bool:
+        keep_alive_s = connection.keep_alive_s
+        if keep_alive_s and self._wheel.now() - since > keep_alive_s - min(1.0, keep_alive_s / 2):
+            return False  # its peer is closing it about now
+        return is_idempotent(exchange) or not connection.is_stale()
 
     def connect(self) -> None:
         """Nothing: HTTP/1 connections are made for requests, whose authority they keep."""

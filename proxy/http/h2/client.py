@@ -73,7 +73,7 @@ class H2Client(H2Connection):
             self.retire()
         else:
             self.is_full = True
-        attempt.attach(stream)
+        attempt.exchange.attach(stream, attempt.head)
 
     def has_room(self) -> bool:
         return (
@@ -187,7 +187,7 @@ class H2ClientStream(H2Stream):
             if end or status == 101:
                 raise ProtocolError("bad informational response")
             if attempt is not None:
-                attempt.response_informational(head)
+                attempt.exchange.response_informational(head)
             return
         self.has_head = True
         if self.is_tunnel:
@@ -278,7 +278,7 @@ class H2ClientStream(H2Stream):
         if attempt is not None:
             attempt.response_head(head, False)
             if end and self.attempt is attempt:
-                attempt.response_data(b"", True)
+                attempt.exchange.response_data(b"", True)
 
     def _refuse_tunnel(self) -> None:
         """Nothing goes into it any more; the response is one like any other."""
@@ -301,13 +301,13 @@ class H2ClientStream(H2Stream):
         if attempt is not None:
             if end and not self.is_tunnel:
                 self.attempt = None
-            attempt.response_data(data, end)
+            attempt.exchange.response_data(data, end)
 
     def deliver_trailers(self, fields: list[Field]) -> None:
         attempt = self.attempt
         self.attempt = None
         if attempt is not None:
-            attempt.response_trailers(fields)
+            attempt.exchange.response_trailers(fields)
 
     def deliver_end(self, reason: Reason, code: int) -> None:
         if code == _ELSEWHERE:
@@ -327,12 +327,12 @@ class H2ClientStream(H2Stream):
     def tell_blocked(self) -> None:
         attempt = self.attempt
         if attempt is not None:
-            attempt.client_blocked()
+            attempt.exchange.client_blocked()
 
     def tell_ready(self) -> None:
         attempt = self.attempt
         if attempt is not None:
-            attempt.client_ready()
+            attempt.exchange.client_ready()
 
 
 _Fields = Table[bytes, Field]

@@ -78,7 +78,7 @@ class HttpEndpoint:
 
     def dispatch(self, attempt: Attempt) -> None:
         attempt.exchange.endpoint = self
-        attempt.target = self
+        attempt.aim(self)
         self.load.begin()
         self._flights.count += 1
         self._scope.requests += 1
