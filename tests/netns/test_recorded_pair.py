@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.kit.compare import MEANT_IN_PAIR, masked, pair_cases, pair_differences
+from tests.kit.explained import head_as_linkerds
 from tests.kit.recorded_app import RecordedApp
 from tests.netns.conftest import Story
 from tests.netns.mesh import identity
@@ -60,7 +61,10 @@ def play(story: Story, app: RecordedApp, name: str) -> list[str]:
 
 def differ(name: str, want: dict[str, Any], app: RecordedApp, got: bytes, mark: str) -> list[str]:
     saw = [masked(one) for one in app.seen]
-    return pair_differences(name, want, {"app_saw": saw, "client_got": masked(got) + mark})
+    text = masked(got)
+    if "answered by the " in text and text.endswith("\n"):
+        text = head_as_linkerds(text)
+    return pair_differences(name, want, {"app_saw": saw, "client_got": text + mark})
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
