@@ -41,7 +41,7 @@ HOT = (
 )
 
 FLAGS = ["-fvisibility=hidden", "-fno-plt", "-fno-semantic-interposition"]
-"""Calls between functions of the group are direct, not through a table that another library could change: a twentieth of the CPU."""
+"""Calls between functions of the group are direct, not through a table that another library could change."""
 
 
 def hot_modules() -> list[str]:

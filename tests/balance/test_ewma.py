@@ -7,6 +7,7 @@ from math import exp
 import pytest
 
 from proxy.balance.ewma import PeakEwma
+from proxy.balance.load import ANSWERED, BROKEN, FAILED, GIVEN_UP
 
 
 def test_worked_example() -> None:
@@ -54,3 +55,16 @@ def test_a_decay_of_less_than_a_millisecond_is_one() -> None:
         assert load.weight(0.001) == pytest.approx(exp(-1.0))
         load.observe(0.0, 5.0)
         assert load.weight(5.0) == pytest.approx(0.0)
+
+
+def test_no_failure_improves_the_estimate() -> None:
+    for outcome, after in ((ANSWERED, 0.1 * exp(-1.0)), (FAILED, 0.1), (GIVEN_UP, 0.1), (BROKEN, 1.0)):
+        load = PeakEwma(0.1, 10.0, 0.0)
+        load.begin()
+        load.end(0.0, 10.0, outcome)
+        load._updated_at = 10.0
+        assert load.pending == 0 and load.weight(10.0) == pytest.approx(after), outcome
+    slow = PeakEwma(0.1, 10.0, 0.0)
+    slow.begin()
+    slow.end(3.0, 0.0, GIVEN_UP)
+    assert slow.weight(0.0) == 3.0, "it would have taken at least so long"
