@@ -1,0 +1,62 @@
+"""A gate holds an endpoint back that is ready; the last one is never held back for refusing a connection."""
+
+from __future__ import annotations
+
+from proxy.balance.gate import Gate
+
+
+class Choice:
+    """A Readiness that writes down which endpoints could be picked."""
+
+    def __init__(self) -> None:
+        self.ready: list[str] = []
+
+    def became_ready(self, endpoint: str) -> None:
+        self.ready.append(endpoint)
+
+    def became_pending(self, endpoint: str) -> None:
+        self.ready.remove(endpoint)
+
+    def has_others(self, endpoint: str) -> bool:
+        return self.ready != [endpoint]
+
+
+def test_a_gate_that_is_shut_holds_readiness_back() -> None:
+    choice = Choice()
+    gate: Gate[str] = Gate(choice)
+    gate.became_ready("a")
+    gate.shut()
+    gate.shut()
+    assert choice.ready == []
+    gate.became_pending("a")
+    gate.became_ready("a")
+    assert choice.ready == [], "still shut"
+    gate.open()
+    gate.open()
+    assert choice.ready == ["a"]
+    gate.became_pending("a")
+    gate.shut()
+    gate.open()
+    assert choice.ready == [], "it is not ready itself"
+
+
+def test_the_last_endpoint_stays() -> None:
+    choice = Choice()
+    gates: list[Gate[str]] = [Gate(choice), Gate(choice)]
+    for gate, name in zip(gates, "ab", strict=True):
+        gate.became_ready(name)
+    assert gates[0].shut_if_others() and not gates[0].shut_if_others()
+    assert not gates[1].shut_if_others() and choice.ready == ["b"]
+
+
+def test_an_evicted_endpoint_says_nothing_more() -> None:
+    choice = Choice()
+    gate: Gate[str] = Gate(choice)
+    gate.became_ready("a")
+    choice.ready.clear()
+    gate.close()
+    gate.became_pending("a")
+    gate.became_ready("a")
+    gate.shut()
+    gate.open()
+    assert choice.ready == [] and not gate.shut_if_others()
