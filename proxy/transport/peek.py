@@ -12,7 +12,7 @@ import select
 import socket
 from collections.abc import Callable
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from proxy.core.errors import report_fault
 from proxy.core.reactor import Reactor
@@ -31,7 +31,7 @@ class Outcome(Enum):
 
 class Peeked(NamedTuple):
     outcome: Outcome
-    verdict: object
+    verdict: Any  # not `object`: a compiled named tuple whose field is one cannot be made (mypyc looks the name up)
     """What the judge said; None unless DECIDED."""
     has_bytes: bool
 

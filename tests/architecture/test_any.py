@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import tokenize
 from pathlib import Path
@@ -56,6 +57,7 @@ def test_what_counts_as_a_reason() -> None:
     source = """from typing import (
     Any,
 )
+import ast
 import x; y: Any = 1
 a: Any = 1
 b: Any = 2  # re2 has no types
@@ -67,3 +69,18 @@ def f(one: Any) -> None:
     "Any text may say Any"
 """
     assert without_reason(source) == [5, 9, 11]
+
+
+def test_no_named_tuple_has_a_field_that_mypyc_cannot_make() -> None:
+    """`object` and other builtins that mypyc does not know as such are looked up when the compiled module is imported: KeyError."""
+    found = [
+        f"{path.relative_to(ROOT)}: {made.name}.{field.target.id}"
+        for path in (ROOT / "proxy").rglob("*.py")
+        for made in ast.walk(ast.parse(path.read_text()))
+        if isinstance(made, ast.ClassDef) and any(ast.unparse(base) == "NamedTuple" for base in made.bases)
+        for field in made.body
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and ast.unparse(field.annotation) in ("object", "type", "bytearray", "memoryview", "frozenset")
+    ]
+    assert not found
