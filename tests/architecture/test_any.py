@@ -57,7 +57,6 @@ def test_what_counts_as_a_reason() -> None:
     source = """from typing import (
     Any,
 )
-import ast
 import x; y: Any = 1
 a: Any = 1
 b: Any = 2  # re2 has no types
