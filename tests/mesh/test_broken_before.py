@@ -337,11 +337,12 @@ def test_row_b51_a_server_that_still_reads_ends_at_once(tmp_path: Path) -> None:
 
 
 def _until_reading(server: subprocess.Popen[bytes]) -> None:
-    """Its thread of manifests runs, so that its handlers of signals are in place."""
+    """It catches SIGTERM, and its thread of manifests runs."""
     end = time.monotonic() + 30
     while time.monotonic() < end:
-        names = [task.joinpath("comm").read_text() for task in Path(f"/proc/{server.pid}/task").iterdir()]
-        if len(names) > 1:
+        status = Path(f"/proc/{server.pid}/status").read_text()
+        caught = int(status.partition("SigCgt:")[2].split()[0], 16)
+        if caught >> (signal.SIGTERM - 1) & 1 and len(list(Path(f"/proc/{server.pid}/task").iterdir())) > 1:
             return
         time.sleep(0.01)
     raise AssertionError("it does not read")

@@ -195,6 +195,7 @@ async def row(mesh: DemoMesh, case: Case) -> list[str]:
         *([] if case.ask is sidecar_is_down or mesh.killed else mesh.servers[:1]),
     ]
     before = await values(everywhere, case.metric) if case.metric else 0.0
+    written = {one.name: len(lines_of(mesh, one)) for one in (mesh.client, *mesh.servers)}
     end = asyncio.get_running_loop().time() + DEADLINE_S
     while not case.is_so(answer := await case.ask(mesh)):
         assert asyncio.get_running_loop().time() < end, f"{case.failure}: {answer}"
@@ -214,21 +215,24 @@ async def row(mesh: DemoMesh, case: Case) -> list[str]:
         case.failure,
         status,
         body,
-        await logged(mesh, [mesh.client], case.client_line),
-        await logged(mesh, servers, case.server_line),
+        await logged(mesh, [mesh.client], written, case.client_line),
+        await logged(mesh, servers, written, case.server_line),
         f"`{case.metric}`" if case.metric else NOT_SEEN,
     ]
 
 
-async def logged(mesh: DemoMesh, sidecars: list[Sidecar], needle: str) -> str:
-    """The last line with this text, without its time, level and target."""
+def lines_of(mesh: DemoMesh, sidecar: Sidecar) -> list[str]:
+    return (mesh.directory / f"{sidecar.name}.log").read_text().splitlines()
+
+
+async def logged(mesh: DemoMesh, sidecars: list[Sidecar], written: dict[str, int], needle: str) -> str:
+    """The last line with this text beyond those that were written before, without its time, level and target."""
     if not needle:
         return NOT_SEEN
     end = asyncio.get_running_loop().time() + DEADLINE_S
     while True:
         for one in sidecars:
-            lines = (mesh.directory / f"{one.name}.log").read_text().splitlines()
-            found = [line for line in lines if needle in line]
+            found = [line for line in lines_of(mesh, one)[written[one.name] :] if needle in line]
             if found:
                 return f"`{told(re.sub(r'^.*?ThreadId.[0-9]+. ', '', found[-1]))}`"
         assert asyncio.get_running_loop().time() < end, f"no line has {needle!r}"
