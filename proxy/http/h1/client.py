@@ -349,6 +349,7 @@ class H1Client(Codec):
     def _finish(self, has_surplus: bool) -> None:
         """The response is complete: back to the pool, or away."""
         self._attempt = None
+        self._request = _NO_HEAD  # an idle connection holds on to nothing of what passed
         self._was_used = True
         if self._pauses:
             self._pauses = 0
