@@ -120,10 +120,10 @@ class Pod:
         self.network.processes.append(process)
         return process
 
-    def redirect(self) -> None:
-        """What the init container of a real sidecar installs."""
+    def redirect(self, family: str = "ip") -> None:
+        """What the init container of a real sidecar installs, for `ip` or `ip6`."""
         rules = f"""
-table ip sidecar {{
+table {family} sidecar {{
   chain inbound {{ type nat hook prerouting priority -100;
     tcp dport {{ 4190, {ADMIN_PORT} }} accept
     meta l4proto tcp redirect to :{INBOUND_PORT}

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.kit.netns import ADMIN_PORT, INBOUND_PORT, OUTBOUND_PORT, PROXY_GID, Pod, run, wait_until
+from tests.kit.netns import INBOUND_PORT, OUTBOUND_PORT, Pod, run, wait_until
 from tests.netns.conftest import App, Story
 from tests.netns.mesh import identity
 
@@ -45,7 +45,7 @@ def both(story: Story) -> Both:
                 listener = socket.create_server(("::", 8080), family=socket.AF_INET6, dualstack_ipv6=True)
             pod.answer(listener, app.handle)
         pod.redirect()
-        redirect_ipv6(pod)
+        pod.redirect("ip6")
         pod.reach(mesh.port)
         mesh.sidecar_process(
             pod,
@@ -60,22 +60,6 @@ def both(story: Story) -> Both:
     for pod in pods:
         wait_until(lambda pod=pod: pod.http("/ready")[0] == 200, f"{pod.name} is ready", 90)  # type: ignore[misc]
     return Both(story, pods[1], pods[0], app)
-
-
-def redirect_ipv6(pod: Pod) -> None:
-    rules = f"""
-table ip6 sidecar {{
-  chain inbound {{ type nat hook prerouting priority -100;
-    tcp dport {{ 4190, {ADMIN_PORT} }} accept
-    meta l4proto tcp redirect to :{INBOUND_PORT}
-  }}
-  chain outbound {{ type nat hook output priority -100;
-    meta skgid {PROXY_GID} accept
-    oifname "lo" accept
-    meta l4proto tcp redirect to :{OUTBOUND_PORT}
-  }}
-}}"""
-    run("ip", "netns", "exec", pod.space, "nft", "-f", "-", given=rules)
 
 
 @pytest.mark.parametrize("address", ["10.98.0.61", "[fd00:98::61]"])
