@@ -33,7 +33,7 @@ class RequestHead:
 
     __slots__ = (
         "method", "scheme", "authority", "path", "fields", "body_size", "target", "upgrade", "takes_trailers", "version",
-        "is_absolute", "has_host", "has_l5d", "has_crumbs", "wants_tunnel", "is_lonely",
+        "is_absolute", "has_host", "has_l5d", "has_crumbs", "wants_tunnel", "is_lonely", "is_remembered",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +65,8 @@ class RequestHead:
         """CONNECT or an upgrade: the answer may turn both sides into a byte tunnel."""
         self.is_lonely = False
         """HTTP/1.0, or no name in Host: goes over an HTTP/1 connection of its own (docs/linkerd/outbound.md, section 9.3)."""
+        self.is_remembered = False
+        """Its codec hands out this very head when the same octets come again, and answers for its memory."""
 
     def take_authority(self, authority: bytes) -> None:
         """The target names this authority, so Host says the same, whatever it said (RFC 9112 section 3.2.2).

@@ -238,7 +238,7 @@ def test_host_is_made_from_the_authority_but_not_for_http10() -> None:
     head.version = HTTP_1_0
     assert h1.write_request(head) == b"GET / HTTP/1.0\r\n\r\n"
     head.body_size = UNKNOWN
-    assert h1.write_request(head) == b"GET / HTTP/1.1\r\nHost: svc\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert h1.write_request(head, True) == b"GET / HTTP/1.1\r\nHost: svc\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 def test_familiar_blocks_are_remembered_and_their_heads_do_not_share_fields() -> None:

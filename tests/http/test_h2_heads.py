@@ -7,7 +7,7 @@ import pytest
 from proxy.core.reason import Reason
 from proxy.http import orig_proto
 from proxy.http.h1.head import write_request
-from proxy.http.head import TUNNEL, ResponseHead
+from proxy.http.head import TUNNEL, UNKNOWN, ResponseHead
 from proxy.http.headers import field
 from tests.http.h2kit import GET, POST, Client, bare, ok, raw, reset_codes
 
@@ -139,13 +139,14 @@ def test_te_trailers_is_a_fact_of_the_head() -> None:
     assert client.stage.sinks[0].head.takes_trailers
 
 
-def test_remembered_heads_are_copies() -> None:
+def test_a_remembered_head_is_handed_out_again_as_it_is() -> None:
     client = Client()
-    for stream in (1, 3, 5, 7):
-        client.head(stream, [*GET, (b"x", b"1")])
+    for stream in (1, 3, 5, 7, 9):
+        client.head(stream, [*GET, (b"x", b"1")], end=stream != 9)
         head = client.stage.sinks[-1].head
         assert [one.name for one in head.fields] == [b"x"]
-        head.fields.append(field(b"added", b"by a stage"))
+        assert head.body_size == UNKNOWN, "whether a body follows is the stream's to say"
+    assert client.stage.sinks[-1].head is client.stage.sinks[-2].head
 
 
 # ---- tunnels

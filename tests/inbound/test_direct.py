@@ -204,3 +204,18 @@ def test_only_the_direct_port_selects_the_headers_protocol() -> None:
             assert credentials(NAME).local_name == NAME
 
     run(story)
+
+
+def test_whoever_repeats_itself_is_named_once_in_every_request() -> None:
+    async def story(ticking: Ticking) -> None:
+        async with Workload(ticking) as workload:
+            client = Http2Client(await workload.connect_direct(TransportHeader(workload.app.port, "", "http/2")))
+            mark = ("l5d-orig-proto", "HTTP/1.1")
+            for path in ("/a", "/a", "/a", "/b", "/a", "/b"):
+                assert (await client.get(path, mark, ("l5d-client-id", "admin"))).status == "200"
+            fields = f" HTTP/1.1\r\nHost: x\r\nl5d-client-id: {PEER}\r\n\r\n"
+            expected = "".join(f"GET {path}{fields}" for path in ("/a", "/a", "/a", "/b", "/a", "/b"))
+            assert workload.app.all_said.decode() == expected
+            client.close()
+
+    run(story)

@@ -17,7 +17,7 @@ from proxy.core.reason import Reason
 from proxy.http.attempt import Attempt
 from proxy.http.h1 import head as h1
 from proxy.http.h1.block import header_block
-from proxy.http.h1.body import LAST_CHUNK, BodyReader, last_chunk, write_chunk
+from proxy.http.h1.body import BodyReader, last_chunk, write_chunk
 from proxy.http.h1.repair import with_crlf, with_one_length, without_spaces
 from proxy.http.head import HTTP_1_0, TUNNEL, UNKNOWN, RequestHead, ResponseHead
 from proxy.http.headers import Field
@@ -192,17 +192,14 @@ class H1Client(Codec):
 
     def send_head(self, head: RequestHead, end: bool) -> None:
         self._request = head
-        self._is_chunked = head.body_size == UNKNOWN
+        self._is_chunked = head.body_size == UNKNOWN and not end
         self._request_ended = end
         self._is_unanswered = True
         self._early = [] if head.wants_tunnel and not end and head.body_size <= 0 and not self._is_chunked else None
         if head.has_crumbs:
             head = head.with_one_cookie()
-        self._wire.write(h1.write_request(head))
-        if end:
-            if self._is_chunked:
-                self._wire.write(LAST_CHUNK)
-        elif not self._is_writable and self._attempt is not None:
+        self._wire.write(h1.write_request(head, self._is_chunked))
+        if not end and not self._is_writable and self._attempt is not None:
             self._attempt.exchange.client_blocked()
 
     def send_data(self, data: bytes, end: bool) -> None:

@@ -134,7 +134,7 @@ def read_request(start_line: bytes, block: HeaderBlock) -> tuple[RequestHead, bo
     elif block.upgrade:
         head.wants_tunnel = True
         head.upgrade = block.upgrade
-    head.fields = (block.hop_fields if head.upgrade else block.fields).copy()
+    head.fields = block.hop_fields if head.upgrade else block.fields
     head.takes_trailers = block.takes_trailers
     head.has_l5d = block.has_l5d
     is_good = method != b"CONNECT" if target[0] == 0x2F else _read_target(head, target)
@@ -186,7 +186,7 @@ def read_response(start_line: bytes, block: HeaderBlock, method: bytes) -> Respo
         size = TUNNEL
     if status == 101 and block.names_http:
         raise ProtocolError("a tunnel for HTTP")
-    head = ResponseHead(status, (block.hop_fields if status == 101 else block.fields).copy(), size)
+    head = ResponseHead(status, block.hop_fields if status == 101 else block.fields, size)
     head.version = version
     head.phrase = phrase
     head.upgrade = block.upgrade
@@ -206,7 +206,7 @@ def _note_codings(head: ResponseHead, transfer: TransferCodings) -> None:
     if transfer.error:
         raise ProtocolError(transfer.error)
     known = [one.value.lower() for one in head.fields if one.name == b"content-encoding"]
-    head.fields += [field(b"content-encoding", one) for one in transfer.others if one not in known]
+    head.fields = [*head.fields, *(field(b"content-encoding", one) for one in transfer.others if one not in known)]
 
 
 def may_be_followed(head: ResponseHead, block: HeaderBlock) -> bool:
@@ -223,11 +223,10 @@ def may_be_followed(head: ResponseHead, block: HeaderBlock) -> bool:
     return transfer.is_only_chunked and block.length == UNKNOWN and head.status != 204
 
 
-def write_request(head: RequestHead) -> bytes:
+def write_request(head: RequestHead, is_chunked: bool = False) -> bytes:
     """The head as an HTTP/1 endpoint gets it: of the client's version, Host made from the authority if need be."""
-    size = head.body_size
     target = head.target or (head.absolute_form() if head.is_absolute else head.path)
-    if head.version == HTTP_1_0 and size != UNKNOWN:
+    if head.version == HTTP_1_0 and not is_chunked:
         parts = [b"%b %b HTTP/1.0\r\n" % (head.method, target)]
     elif head.has_host:
         parts = [b"%b %b HTTP/1.1\r\n" % (head.method, target)]
@@ -236,7 +235,7 @@ def write_request(head: RequestHead) -> bytes:
     parts += [field.line for field in head.fields]
     if head.takes_trailers:
         parts.append(b"TE: trailers\r\n" if head.upgrade else b"TE: trailers\r\nConnection: TE\r\n")
-    parts.append(b"Transfer-Encoding: chunked\r\n\r\n" if size == UNKNOWN else b"\r\n")
+    parts.append(b"Transfer-Encoding: chunked\r\n\r\n" if is_chunked else b"\r\n")
     return b"".join(parts)
 
 

@@ -107,7 +107,7 @@ class H2Server(H2Connection):
             self.refuse_stream(stream_id, REFUSED_STREAM)
             return
         try:
-            head = template.copy() if template is not None else self._judge(block, fields)
+            head = template if template is not None else self._judge(block, fields)
         except ProtocolError as error:
             self._refuse(stream_id, end, error)
             return
@@ -166,10 +166,11 @@ class H2Server(H2Connection):
         if steady is not None:
             template: RequestHead = steady.head or request_of(fields)
             steady.head = template
-            return template.copy()
+            template.is_remembered = len(block) <= limits.REMEMBERED_TEXT_BYTES
+            return template
         head = request_of(fields)
         if self.decoder.is_familiar:
-            self.decoder.keep_head(block, head.copy())
+            head.is_remembered = self.decoder.keep_head(block, head)
         return head
 
 
@@ -190,25 +191,17 @@ class H2ServerStream(H2Stream):
         if end:
             if head.body_size > 0:
                 raise ProtocolError("content-length without a body")
-            head.body_size = 0
             self.received_end()
         elif head.wants_tunnel:
             self.is_tunnel = True
             self.early = []
             self._pauses |= _UNACCEPTED
             if head.upgrade:
-                self._ask_as_http_1(head)
+                head = _as_http_1(head)
         else:
             self.body_left = head.body_size
         exchange = self.exchange = Exchange(self, head, now, self.connection.now)
         exchange.request_head(stage, end)
-
-    def _ask_as_http_1(self, head: RequestHead) -> None:
-        """The fields that an HTTP/1 endpoint is asked with; an HTTP/2 endpoint does not get them."""
-        head.fields.append(_CONNECTION)
-        head.fields.append(field(b"upgrade", head.upgrade))
-        if head.upgrade == b"websocket":
-            head.fields.append(Field(b"sec-websocket-key", _websocket_key(), 0, False, b"", b""))
 
     # ---- ServerStream
 
@@ -360,6 +353,14 @@ _CONNECTION: Final = field(b"connection", b"Upgrade")
 def _status_field(status: int) -> Field:
     found = _status_fields[status] = field(b":status", b"%d" % status)
     return found
+
+
+def _as_http_1(head: RequestHead) -> RequestHead:
+    """With the fields that an HTTP/1 endpoint is asked for a tunnel with; an HTTP/2 endpoint does not get them."""
+    fields = [*head.fields, _CONNECTION, field(b"upgrade", head.upgrade)]
+    if head.upgrade == b"websocket":
+        fields.append(Field(b"sec-websocket-key", _websocket_key(), 0, False, b"", b""))
+    return head.with_fields(fields)
 
 
 def _websocket_key() -> bytes:

@@ -44,7 +44,7 @@ class HttpConnection:
 
     __slots__ = (
         "in_flight", "_arrival", "_arrived", "_port", "_next", "_rescue", "_client_id", "_most_in_flight",
-        "_router", "_permits",
+        "_router", "_permits", "_came", "_admitted",
     )  # fmt: skip
 
     def __init__(self, arrival: Arrival, next_: Stage, is_http2: bool) -> None:
@@ -61,6 +61,9 @@ class HttpConnection:
         self._port: Final = arrival.port
         self._router: Router = self._port.router
         self._permits: Final[dict[int, Permitted]] = {}
+        self._came: RequestHead | None = None
+        """The last remembered head that `_admit` was given, and below what it made of it: most clients repeat themselves."""
+        self._admitted: RequestHead | None = None
 
     def dispatch(self, exchange: Exchange) -> None:
         exchange.rescue = self._rescue
@@ -68,11 +71,8 @@ class HttpConnection:
         if self.in_flight.count >= self._most_in_flight:
             self._rescue.shed(exchange)
             return
-        client_id = self._client_id
-        if request.has_l5d:
-            request = exchange.request = without_marks(request, client_id is not None)
-        if client_id is not None:
-            request = exchange.request = request.with_fields([*request.fields, client_id])
+        if self._client_id is not None or request.has_l5d:
+            request = exchange.request = self._admit(request)
         router = self._port.router
         if router is not self._router:
             self._router = router
@@ -100,6 +100,22 @@ class HttpConnection:
         self._next.dispatch(exchange)
 
     # ---- steps
+
+    def _admit(self, request: RequestHead) -> RequestHead:
+        """The request as policy and the app get it: without what it may not say in the mesh's name, and with who sent it."""
+        admitted = self._admitted
+        if admitted is not None and request is self._came:
+            return admitted
+        came = request
+        client_id = self._client_id
+        if request.has_l5d:
+            request = without_marks(request, client_id is not None)
+        if client_id is not None:
+            request = request.with_fields([*request.fields, client_id])
+        if came.is_remembered:
+            self._came = came
+            self._admitted = request
+        return request
 
     def _find(self, router: Router, request: RequestHead) -> Found | None:
         """The rule of the path as it is written; but what the app may read as a path that this client may not take is
