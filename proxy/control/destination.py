@@ -16,7 +16,7 @@ from proxy.api import destination_pb2, services
 from proxy.balance.endpoints import ABSENT, FAILED, KNOWN, Resolution
 from proxy.control.channel import Channel
 from proxy.control.convert.endpoint import addresses_of, endpoints_of
-from proxy.control.convert.profile import profile_of
+from proxy.control.convert.profile import ProfileReading
 from proxy.control.subscription import StreamSettings, Subscription
 from proxy.core import limits
 from proxy.core.addr import Addr
@@ -28,14 +28,14 @@ from proxy.policy.profile import Profile
 
 _log: Final = logger(__name__)
 
-_NAMED_ADDRS: Final = 4
+_NAMED: Final = 4
 """In one line of the log."""
 
 
 class Destinations:
     def __init__(self, channel: Channel, settings: StreamSettings, context_token: str) -> None:
-        self._channel = channel
-        self._settings = settings
+        self.channel: Final = channel
+        self.settings: Final = settings
         self._context_token = context_token
         self.turns: Final = channel.reactor.turns
 
@@ -45,34 +45,76 @@ class Destinations:
 
     def profile(self, path: str) -> Watch[Profile | Absent | None]:
         """Of `ip:port` (IPv6 in brackets) or `name:port`; None until the first answer, Absent if the question is refused."""
-        watch: Watch[Profile | Absent | None] = Watch(None, lambda: subscription.close())
-
-        def on_message(message: destination_pb2.DestinationProfile, is_first: bool) -> None:
-            watch.set(profile_of(message, path))
-
-        def on_refused(status: Status) -> None:
-            _log.debug("no profile of %s: %s", path, status)
-            if watch.value is None:
-                watch.set(Absent(str(status), is_refusal=True))
-
-        subscription = Subscription(
-            self._channel, services.GET_PROFILE, self.request(path), self._settings, on_message, on_refused
-        )
-        subscription.open()
-        return watch
+        return ProfileStream(self, path).watch
 
     def request(self, path: str) -> destination_pb2.GetDestination:
         return destination_pb2.GetDestination(path=path, context_token=self._context_token)
 
     def subscribe(self, endpoint_set: EndpointSet, path: str) -> Subscription[destination_pb2.Update]:
         return Subscription(
-            self._channel,
+            self.channel,
             services.DESTINATION_GET,
             self.request(path),
-            self._settings,
+            self.settings,
             endpoint_set.receive,
             endpoint_set.refuse,
         )
+
+
+class ProfileStream:
+    """The profiles of one destination, one message after another."""
+
+    __slots__ = ("watch", "_path", "_subscription", "_turns", "_reading", "_newest", "_left_out")
+
+    def __init__(self, destinations: Destinations, path: str) -> None:
+        self._path = path
+        self._turns = destinations.turns
+        self._reading: ProfileReading | None = None
+        self._newest: destination_pb2.DestinationProfile | None = None
+        """What came while another was read. It replaces all that came before it, so that there is never more than one."""
+        self._left_out: list[str] = []
+        """What the last profile had to do without: said once, though the control plane may say it again and again."""
+        self._subscription = Subscription(
+            destinations.channel,
+            services.GET_PROFILE,
+            destinations.request(path),
+            destinations.settings,
+            self.receive,
+            self.refuse,
+        )
+        self.watch: Watch[Profile | Absent | None] = Watch(None, self._subscription.close)
+        self._subscription.open()
+
+    def receive(self, message: destination_pb2.DestinationProfile, is_first: bool) -> None:
+        if self._reading is None:
+            self._reading = ProfileReading(message, self._path)
+            self.step()
+        else:
+            self._newest = message
+
+    def step(self) -> None:
+        """Of the line of turns."""
+        reading = self._reading
+        if reading is None or self.watch.is_closed:
+            return
+        if reading.read(limits.TURN_ROUTES):
+            self._turns.ask(self)
+            return
+        newest = self._newest
+        self._newest = None
+        self._reading = None if newest is None else ProfileReading(newest, self._path)
+        if newest is not None:
+            self._turns.ask(self)
+        profile = reading.profile()
+        if reading.left_out and reading.left_out != self._left_out:
+            _log.warning("profile of %s: left out: %s", profile.name or self._path, _some_of(reading.left_out))
+        self._left_out = reading.left_out
+        self.watch.set(profile)
+
+    def refuse(self, status: Status) -> None:
+        _log.debug("no profile of %s: %s", self._path, status)
+        if self.watch.value is None:
+            self.watch.set(Absent(str(status), is_refusal=True))
 
 
 class EndpointSet:
@@ -197,7 +239,10 @@ def change(before: Resolution[EndpointMeta], now: Resolution[EndpointMeta]) -> s
 
 
 def _some(addrs: Collection[Addr]) -> str:
-    """A few of them by name, and how many more."""
-    names = sorted(map(str, addrs))[:_NAMED_ADDRS]
-    more = len(addrs) - len(names)
-    return ", ".join(names) + (f" and {more} more" if more else "")
+    return _some_of(sorted(map(str, addrs)))
+
+
+def _some_of(texts: list[str]) -> str:
+    """The first few, and how many more."""
+    more = len(texts) - _NAMED
+    return ", ".join(texts[:_NAMED]) + (f" and {more} more" if more > 0 else "")

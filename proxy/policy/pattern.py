@@ -52,6 +52,10 @@ class Pattern:
         hit = self._search(value)
         return hit is not None and hit.span() == (0, len(value))
 
+    def occurs_in(self, value: bytes) -> bool:
+        """Whether it matches anywhere: for expressions that say themselves where they begin and end."""
+        return self._search(value) is not None
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Pattern) and other.text == self.text
 

@@ -1,6 +1,7 @@
 """Profile: what Destination/GetProfile says about a destination (docs/linkerd/service-profiles.md).
 
-A value. Routes and overrides of ServiceProfiles are kept as far as something reads them.
+A value, replaced whole by each message. Two profiles are equal when they say the same, so that a message that repeats the
+last one changes nothing.
 """
 
 from __future__ import annotations
@@ -8,7 +9,40 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proxy.core.addr import Addr
+from proxy.policy.condition import RequestCondition
 from proxy.policy.endpoint import EndpointMeta
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseClasses:
+    """What a route's response classes say of each status: the first class that matches it has decided already."""
+
+    successes: frozenset[int] = frozenset()
+    failures: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class RetryBudget:
+    """Valid by construction of the message (docs/linkerd/service-profiles.md, section 5.3)."""
+
+    ttl_s: float
+    ratio: float
+    """Retries for each request that was not retried, 0 to 1000."""
+    min_per_s: int
+    """Retries that are allowed without any such request."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileRoute:
+    condition: RequestCondition
+    labels: tuple[tuple[str, str], ...] = ()
+    """Of its metrics, sorted by name, without their `rt_`."""
+    classes: ResponseClasses = ResponseClasses()
+    has_classes: bool = False
+    """A route whose classes were all left out is one without classes."""
+    is_retryable: bool = False
+    timeout_s: float | None = None
+    """From a request to its response's head, retries included; None stands for no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +51,18 @@ class Profile:
     """`fully_qualified_name:port` if it parsed, else empty."""
     is_opaque: bool = False
     endpoint: tuple[Addr, EndpointMeta] | None = None
+    routes: tuple[ProfileRoute, ...] = ()
+    budget: RetryBudget | None = None
+    """Shared by all its routes; without one nothing is retried."""
     overrides: tuple[tuple[str, int], ...] = ()
-    """`name:port` and weight of each dst override."""
-    has_routes: bool = False
+    """`name:port` and weight, which is above 0, of each dst override."""
+
+    @property
+    def routes_http(self) -> bool:
+        """It takes precedence over the policy for requests (docs/linkerd/service-profiles.md, section 2)."""
+        return bool(self.name) and bool(self.routes or self.overrides)
+
+    @property
+    def routes_opaque(self) -> bool:
+        """It takes precedence over the policy for opaque connections."""
+        return bool(self.name) and bool(self.overrides)

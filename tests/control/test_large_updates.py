@@ -7,19 +7,22 @@ import gc
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from proxy.api import destination_pb2
 from proxy.balance.balancer import Balancer, LineLimits
 from proxy.balance.endpoints import Resolution
 from proxy.balance.ewma import PeakEwma
 from proxy.control.convert.endpoint import endpoint_of
-from proxy.control.destination import Destinations, EndpointSet
+from proxy.control.destination import Destinations, EndpointSet, ProfileStream
 from proxy.control.subscription import StreamSettings
 from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.backoff import Backoff
-from proxy.core.turns import Turns
+from proxy.core.turns import STEPS_PER_TURN, Turns
 from proxy.http import grpc
 from proxy.policy.endpoint import EndpointMeta
+from proxy.policy.profile import Profile
 from tests.hostile.stopwatch import Stopwatch
 from tests.kit.sockets import Ticking, run, until
 
@@ -162,3 +165,76 @@ def test_a_message_of_megabytes_in_small_pieces() -> None:
     assert got == [data, b"next"] and deframer.is_between_messages
     first, meta = endpoint_of(destination_pb2.Update.FromString(got[0]).add.addrs[0], {})
     assert first.port == 8080 and meta.zone_locality == "local"
+
+
+# ---- profiles
+
+
+def profile(count: int, name: str = "web.ns.svc.cluster.local") -> destination_pb2.DestinationProfile:
+    message = destination_pb2.DestinationProfile(fully_qualified_name=name)
+    for number in range(count):
+        route = message.routes.add()
+        route.condition.path.regex = rf"/api/kind{number}/[^/]+/items/\d+"
+        route.response_classes.add(is_failure=True).condition.status.CopyFrom(
+            destination_pb2.HttpStatusRange(min=500, max=599)
+        )
+    return message
+
+
+def profile_stream() -> tuple[ProfileStream, list[Any]]:
+    """And the turns that it asks for, which the test takes."""
+    called: list[Any] = []
+
+    class Loop:
+        def call_soon(self, callback: Any) -> None:
+            called.append(callback)
+
+    channel: Any = Asked(Turns(Loop(), lambda: 0.0))
+    return ProfileStream(Destinations(channel, StreamSettings(Backoff(1.0, 2.0, 0.0)), ""), "10.0.0.1:80"), called
+
+
+def test_a_profile_of_two_thousand_routes_is_read_in_turns() -> None:
+    stream, called = profile_stream()
+    stream.receive(profile(limits.TURN_ROUTES), True)
+    assert isinstance(stream.watch.value, Profile) and not called, "what is small is applied at once"
+    stream.receive(profile(2000), False)
+    turns = 0
+    while called:
+        assert len(stream.watch.value.routes) == limits.TURN_ROUTES
+        called.pop()()
+        turns += 1
+    assert isinstance(stream.watch.value, Profile) and len(stream.watch.value.routes) == 2000
+    assert turns >= 2000 // limits.TURN_ROUTES // STEPS_PER_TURN
+
+
+def test_of_profiles_that_come_faster_than_they_are_read_the_first_and_the_last_count() -> None:
+    stream, called = profile_stream()
+    seen: list[str] = []
+    stream.watch.subscribe(lambda value: seen.append(value.name if isinstance(value, Profile) else ""))
+    for number in range(50):
+        stream.receive(profile(limits.TURN_ROUTES + 1, f"web{number}.ns"), number == 0)
+    while called:
+        called.pop()()
+    assert seen == ["web0.ns:80", "web49.ns:80"]
+    stream.receive(profile(limits.TURN_ROUTES + 1, "never.ns"), False)
+    stream.watch.close()
+    while called:
+        called.pop()()
+    assert len(seen) == 2
+
+
+def test_what_a_profile_has_to_do_without_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    stream, _ = profile_stream()
+    message = profile(2)
+    for number in range(6):
+        message.routes.add().condition.path.regex = f"({number}"
+    for _ in range(3):
+        stream.receive(message, False)
+    message.routes.pop()
+    stream.receive(message, False)
+    lines = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
+    assert len(lines) == 2
+    assert lines[0].startswith(
+        "profile of web.ns.svc.cluster.local:80: left out: route 2: path: invalid regular expression"
+    )
+    assert lines[0].endswith("and 2 more")

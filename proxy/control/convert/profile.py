@@ -1,31 +1,77 @@
-"""DestinationProfile → Profile (docs/linkerd/service-profiles.md, section 1).
+"""DestinationProfile → Profile (docs/linkerd/service-profiles.md, sections 1 to 6).
 
-What is wrong in a profile is left out, never the whole: a profile only adds to a policy.
+What is wrong in a profile is left out, never the whole: a profile only adds to a policy. What was left out is told to whoever
+asked, so that an error of the profile is met once, when it comes, and by no request.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import Final
+
 from proxy.api import destination_pb2
 from proxy.control.convert.endpoint import endpoint_of
-from proxy.control.convert.fields import InvalidMessageError
+from proxy.control.convert.fields import InvalidMessageError, duration_s, kind_of, required_s
+from proxy.control.convert.route import method_of, regex_of
 from proxy.core.addr import Addr, port_number
 from proxy.core.names import dns_name
+from proxy.policy.condition import AllOf, AnyOf, MethodIs, NotThat, PathIs, RequestCondition
 from proxy.policy.endpoint import EndpointMeta
-from proxy.policy.profile import Profile
+from proxy.policy.profile import Profile, ProfileRoute, ResponseClasses, RetryBudget
+
+_STATUSES: Final = range(100, 1000)
+_BUDGET_TTL_S: Final = (1.0, 60.0)
+_MOST_RATIO: Final = 1000.0
+_MOST_PER_S: Final = (1 << 31) - 1
 
 
-def profile_of(message: destination_pb2.DestinationProfile, path: str) -> Profile:
-    """`path` is what was asked for; the profile's name takes its port from it."""
-    port = path.rpartition(":")[2]
-    return Profile(
-        name=_name_of(message.fully_qualified_name, port),
-        is_opaque=message.opaque_protocol,
-        endpoint=_endpoint_of(message),
-        overrides=tuple(
-            (one.authority, one.weight) for one in message.dst_overrides if one.weight and _is_name(one.authority)
-        ),
-        has_routes=any(_has_condition(route) for route in message.routes),
-    )
+def profile_of(message: destination_pb2.DestinationProfile, path: str, left_out: list[str] | None = None) -> Profile:
+    """The whole at once; `left_out` gets what ProfileReading says was left out."""
+    reading = ProfileReading(message, path)
+    while reading.read(len(message.routes)):
+        pass
+    profile = reading.profile()
+    if left_out is not None:
+        left_out += reading.left_out
+    return profile
+
+
+class ProfileReading:
+    """A message that is read in shares, since it may bring thousands of routes, each with an expression to compile."""
+
+    __slots__ = ("left_out", "_message", "_path", "_routes", "_read")
+
+    def __init__(self, message: destination_pb2.DestinationProfile, path: str) -> None:
+        """`path` is what was asked for; the profile's name takes its port from it."""
+        self.left_out: Final[list[str]] = []
+        """A line for each part that will not do, by its place: `route 3: response class 0: condition: missing match`."""
+        self._message = message
+        self._path = path
+        self._routes: list[ProfileRoute] = []
+        self._read = 0
+
+    def read(self, count: int) -> bool:
+        """So many routes more; whether there are others behind them."""
+        first, end = self._read, min(self._read + count, len(self._message.routes))
+        self._read = end
+        for index in range(first, end):
+            try:
+                self._routes.append(_route_of(self._message.routes[index], f"route {index}", self.left_out))
+            except InvalidMessageError as error:
+                self.left_out.append(f"route {index}: {error}")
+        return end < len(self._message.routes)
+
+    def profile(self) -> Profile:
+        """Once all its routes have been read."""
+        message = self._message
+        return Profile(
+            name=_name_of(message.fully_qualified_name, self._path.rpartition(":")[2]),
+            is_opaque=message.opaque_protocol,
+            endpoint=_endpoint_of(message),
+            routes=tuple(self._routes),
+            budget=_budget_of(message, self.left_out),
+            overrides=_overrides_of(message, self.left_out),
+        )
 
 
 def _name_of(name: str, port: str) -> str:
@@ -33,11 +79,6 @@ def _name_of(name: str, port: str) -> str:
         return f"{dns_name(name)}:{port}"
     except ValueError:
         return ""
-
-
-def _is_name(authority: str) -> bool:
-    host, _, port = authority.rpartition(":")
-    return bool(host) and bool(port_number(port))
 
 
 def _endpoint_of(message: destination_pb2.DestinationProfile) -> tuple[Addr, EndpointMeta] | None:
@@ -49,6 +90,146 @@ def _endpoint_of(message: destination_pb2.DestinationProfile) -> tuple[Addr, End
         return None
 
 
-def _has_condition(route: destination_pb2.Route) -> bool:
-    """A route whose condition is missing or of no known kind is dropped."""
-    return route.HasField("condition") and route.condition.WhichOneof("match") is not None
+def _overrides_of(message: destination_pb2.DestinationProfile, notes: list[str]) -> tuple[tuple[str, int], ...]:
+    """Those that get a share; a weight of 0 is no error."""
+    found: list[tuple[str, int]] = []
+    for index, one in enumerate(message.dst_overrides):
+        host, _, port = one.authority.rpartition(":")
+        if not host or not port_number(port):
+            notes.append(f"override {index}: {one.authority[:300]!r} is not host:port")
+        elif one.weight:
+            found.append((one.authority, one.weight))
+    return tuple(found)
+
+
+# ---- routes
+
+
+def _route_of(route: destination_pb2.Route, where: str, notes: list[str]) -> ProfileRoute:
+    if not route.HasField("condition"):
+        raise InvalidMessageError("missing condition")
+    condition = _request_of(route.condition, where, notes)
+    return ProfileRoute(
+        condition,
+        tuple(sorted(route.metrics_labels.items())),
+        *_classes_of(route, where, notes),
+        route.is_retryable,
+        _timeout_of(route, where, notes),
+    )
+
+
+def _timeout_of(route: destination_pb2.Route, where: str, notes: list[str]) -> float | None:
+    """None for 0 as well: as in the Gateway API, where Linkerd would let every request fail at once."""
+    try:
+        return duration_s(route, "timeout") or None
+    except InvalidMessageError as error:
+        notes.append(f"{where}: {error}")
+        return None
+
+
+def _request_of(message: destination_pb2.RequestMatch, where: str, notes: list[str]) -> RequestCondition:
+    kind = kind_of(message, "match", "condition")
+    if kind == "all":
+        return AllOf(_parts_of(message.all, where, notes))
+    if kind == "any":
+        return AnyOf(_parts_of(message.any, where, notes))
+    if kind == "not":
+        return NotThat(_request_of(getattr(message, "not"), where, notes))
+    if kind == "method":
+        return MethodIs(method_of(message.method).encode())
+    return PathIs(regex_of(anchored(message.path.regex), "path"))
+
+
+def _parts_of(message: destination_pb2.RequestMatch.Seq, where: str, notes: list[str]) -> tuple[RequestCondition, ...]:
+    """Of a list, those that will not do are left out."""
+    found: list[RequestCondition] = []
+    for one in message.matches:
+        try:
+            found.append(_request_of(one, where, notes))
+        except InvalidMessageError as error:
+            notes.append(f"{where}: a part of its condition: {error}")
+    return tuple(found)
+
+
+def anchored(expression: str) -> str:
+    """Anchors are added as text, whatever the expression means: `a|b` becomes `^a|b$`."""
+    expression = expression.strip()
+    if not expression.startswith("^"):
+        expression = "^" + expression
+    return expression if expression.endswith("$") else expression + "$"
+
+
+# ---- response classes: a condition is the set of statuses that meet it, here as the bits of a number
+
+_ALL: Final = sum(1 << status for status in _STATUSES)
+
+
+def _classes_of(route: destination_pb2.Route, where: str, notes: list[str]) -> tuple[ResponseClasses, bool]:
+    seen = successes = failures = 0
+    has_classes = False
+    for index, one in enumerate(route.response_classes):
+        try:
+            if not one.HasField("condition"):
+                raise InvalidMessageError("missing condition")
+            matched = _statuses_of(one.condition, f"{where}: response class {index}", notes)
+        except InvalidMessageError as error:
+            notes.append(f"{where}: response class {index}: {error}")
+            continue
+        has_classes = True
+        if one.is_failure:
+            failures |= matched & ~seen
+        else:
+            successes |= matched & ~seen
+        seen |= matched
+    return ResponseClasses(_set_of(successes), _set_of(failures)), has_classes
+
+
+@lru_cache(64)
+def _set_of(statuses: int) -> frozenset[int]:
+    """Most routes have the same classes."""
+    return frozenset(status for status in _STATUSES if statuses >> status & 1)
+
+
+def _statuses_of(message: destination_pb2.ResponseMatch, where: str, notes: list[str]) -> int:
+    kind = kind_of(message, "match", "condition")
+    if kind == "not":
+        return _ALL & ~_statuses_of(getattr(message, "not"), where, notes)
+    if kind == "status":
+        low, high = message.status.min, message.status.max
+        if low not in _STATUSES or high not in _STATUSES:
+            raise InvalidMessageError(f"statuses {low} to {high}")
+        return (1 << high + 1) - (1 << low) if low <= high else 0
+    seq = message.all if kind == "all" else message.any
+    parts: list[int] = []
+    for one in seq.matches:
+        try:
+            parts.append(_statuses_of(one, where, notes))
+        except InvalidMessageError as error:
+            notes.append(f"{where}: a part of its condition: {error}")
+    if not parts:
+        raise InvalidMessageError(f"nothing is left of its `{kind}`")
+    found = parts[0]
+    for part in parts[1:]:
+        found = found & part if kind == "all" else found | part
+    return found
+
+
+# ---- the retry budget
+
+
+def _budget_of(message: destination_pb2.DestinationProfile, notes: list[str]) -> RetryBudget | None:
+    if not message.HasField("retry_budget"):
+        return None
+    budget = message.retry_budget
+    try:
+        ttl_s = required_s(budget, "ttl", "retry budget")
+        if not _BUDGET_TTL_S[0] <= ttl_s <= _BUDGET_TTL_S[1]:
+            raise InvalidMessageError(f"retry budget: a ttl of {ttl_s:g}s is not within 1s and 60s")
+        if not 0.0 <= budget.retry_ratio <= _MOST_RATIO:
+            raise InvalidMessageError(f"retry budget: a ratio of {budget.retry_ratio:g} is not within 0 and 1000")
+        if budget.min_retries_per_second > _MOST_PER_S:
+            raise InvalidMessageError(f"retry budget: {budget.min_retries_per_second} retries per second")
+    except InvalidMessageError as error:
+        notes.append(str(error))
+        return None
+    return RetryBudget(ttl_s, budget.retry_ratio, budget.min_retries_per_second)
