@@ -168,6 +168,9 @@ class Config:
     request_head_timeout_s: float
     """SPONSON_REQUEST_HEAD_TIMEOUT: an HTTP/1 request's head that has begun must end within this time."""
 
+    server_first_delay_s: float
+    """SPONSON_SERVER_FIRST_DELAY: how long a client may say nothing until its server is dialled, which may speak first.
+    0 switches that off."""
     shutdown_accept_s: float
     """SPONSON_SHUTDOWN_ACCEPT: how long the inbound side goes on accepting once the process was told to end."""
 

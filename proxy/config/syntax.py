@@ -74,6 +74,11 @@ def duration_s(text: str) -> float:
     return 0.0 if unit is None else magnitude / 1000 if unit == "ms" else magnitude * _UNITS_S[unit]
 
 
+def delay_s(text: str) -> float:
+    """A duration, or `off`, which is 0."""
+    return 0.0 if text == "off" else duration_s(text)
+
+
 def optional_duration_s(text: str) -> float | None:
     return duration_s(text) if text else None
 

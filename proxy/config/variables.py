@@ -109,4 +109,5 @@ VARIABLES: Final = (
     _ours("ALLOW_LOOPBACK"),
     Variable("SHUTDOWN_ACCEPT", syntax.duration_s, 0.0, "shutdown_accept_s", "SPONSON_"),
     Variable("REQUEST_HEAD_TIMEOUT", syntax.duration_s, limits.HEAD_S, "request_head_timeout_s", "SPONSON_"),
+    Variable("SERVER_FIRST_DELAY", syntax.delay_s, limits.SERVER_FIRST_S, "server_first_delay_s", "SPONSON_"),
 )

@@ -22,6 +22,7 @@ from proxy.inbound import labels
 from proxy.inbound.policies import Policies
 from proxy.metrics import Labels, Registry
 from proxy.tls.credentials import Credentials
+from proxy.transport.early import EarlyDials
 
 IO: Final = "i/o"
 TLS_TIMEOUT: Final = "tls detection timeout"
@@ -33,7 +34,7 @@ _log: Final = logger(__name__)
 
 class Parts:
     __slots__ = (
-        "reactor", "config", "credentials", "policies", "registry", "drain", "here", "direct_port", "http2_server", "http2_peer", "http2_client", "troubles",
+        "reactor", "config", "credentials", "policies", "registry", "drain", "here", "direct_port", "http2_server", "http2_peer", "http2_client", "troubles", "early",
     )  # fmt: skip
 
     def __init__(
@@ -54,6 +55,7 @@ class Parts:
         self.here: Final = here_of(config)
         self.troubles: Final = Troubles(reactor.clock)
         """Of apps, by their addresses."""
+        self.early: Final = EarlyDials(reactor.clock)
         self.direct_port = config.inbound_listen_addr.port
         """Where we listen ourselves: whoever wants this port wants the proxy, and the app is never dialled there."""
         self.http2_server: Final = server_settings(config.inbound_server_http2, registry.faults("inbound"))

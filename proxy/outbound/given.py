@@ -25,6 +25,7 @@ from proxy.policy.client import ClientPolicy
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.profile import Profile
 from proxy.tls.credentials import Credentials
+from proxy.transport.early import EarlyDials
 
 Endpoints = Callable[[str], Watch[Resolution[EndpointMeta]]]
 """Of `name:port`."""
@@ -58,7 +59,7 @@ class Flights:
 
 class Given:
     __slots__ = (
-        "reactor", "config", "credentials", "lookups", "registry", "drain", "http_line", "tcp_line", "flights", "here", "troubles",
+        "reactor", "config", "credentials", "lookups", "registry", "drain", "http_line", "tcp_line", "flights", "here", "troubles", "early",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +83,7 @@ class Given:
         self.flights: Final = Flights(config.outbound_max_in_flight)
         self.troubles: Final = Troubles(reactor.clock)
         """Of endpoints, by their addresses."""
+        self.early: Final = EarlyDials(reactor.clock)
         self.here: Here = here_of(config)
         """Both sides of a proxy have one: app.py puts the inbound side's here before anything is accepted."""
 

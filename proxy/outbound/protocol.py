@@ -32,7 +32,7 @@ from proxy.outbound.http.rescue import Rescue
 from proxy.outbound.numbers import ParentNumbers, TargetNumbers
 from proxy.outbound.opaque.logical import OpaqueRouter
 from proxy.outbound.opaque.sni import SNI
-from proxy.outbound.opaque.tunnel import Tunnel
+from proxy.outbound.opaque.tunnel import EarlyTunnel, Tunnel
 from proxy.policy.client import DETECT, HTTP_1, HTTP_2, OPAQUE, TLS, ClientPolicy
 from proxy.tls.hello import Hello
 from proxy.transport.connection import serve_plain
@@ -109,25 +109,7 @@ class Protocols:
         return tunnel.codec
 
     def detect(self, wire: Wire, destination: Destination, target: Addr) -> Codec:
-        numbers = self.parent_numbers(destination)
-        clock = self.given.reactor.clock
-        began_at = clock()
-
-        def detected(detection: Detection, first: bytes) -> Opened | Reason:
-            numbers.count_detection(detection, clock() - began_at)
-            if detection is Detection.ERROR:
-                self.target_numbers(destination, target).count_error("unexpected")
-                return Reason.PEER_CLOSED
-            if detection in (Detection.HTTP1, Detection.HTTP2):
-                codec = self.http(wire, destination, detection is Detection.HTTP2)
-            else:
-                if detection is Detection.READ_TIMEOUT:
-                    _log.info("No bytes from the client of %s in time: taken for opaque", target)
-                codec = self.opaque(wire, destination, target)
-            return Opened(codec, first)
-
-        timeout_s = self.given.config.outbound_detect_timeout_s
-        return FirstBytes(wire, self.given.reactor.wheel, DETECT_HTTP, timeout_s, detected)
+        return Detecting(self, wire, destination, target).first_bytes
 
     def tls(self, wire: Wire, destination: Destination, target: Addr) -> Codec:
         """The app speaks TLS to its server, not to us: only the name in its ClientHello is read."""
@@ -154,6 +136,62 @@ class Protocols:
         if protocol == TLS:
             return self.tls(wire, destination, target)
         return self.http(wire, destination, protocol != HTTP_1)
+
+
+class Detecting:
+    """One connection whose protocol its first bytes are to tell: the client's, or the server's if the client waits for it."""
+
+    __slots__ = ("first_bytes", "_protocols", "_wire", "_destination", "_target", "_numbers", "_began_at", "_early")
+
+    def __init__(self, protocols: Protocols, wire: Wire, destination: Destination, target: Addr) -> None:
+        given = protocols.given
+        self._protocols = protocols
+        self._wire = wire
+        self._destination = destination
+        self._target = target
+        self._numbers = protocols.parent_numbers(destination)
+        self._began_at = given.reactor.clock()
+        self._early: EarlyTunnel | None = None
+        self.first_bytes: Final = FirstBytes(
+            wire, given.reactor.wheel, DETECT_HTTP, given.config.outbound_detect_timeout_s, self._detected
+        )
+        if given.config.server_first_delay_s:
+            self.first_bytes.when_silent(given.config.server_first_delay_s, self._silent, self._over)
+
+    def _detected(self, detection: Detection, first: bytes) -> Opened | Reason:
+        protocols = self._protocols
+        self._numbers.count_detection(detection, protocols.given.reactor.clock() - self._began_at)
+        if detection is Detection.ERROR:
+            protocols.target_numbers(self._destination, self._target).count_error("unexpected")
+            return Reason.PEER_CLOSED
+        if detection in (Detection.HTTP1, Detection.HTTP2):
+            return Opened(protocols.http(self._wire, self._destination, detection is Detection.HTTP2), first)
+        if detection is Detection.READ_TIMEOUT:
+            _log.info("No bytes from the client of %s in time: taken for opaque", self._target)
+        early = self._early
+        codec = early.settle() if early is not None else None
+        return Opened(codec or protocols.opaque(self._wire, self._destination, self._target), first)
+
+    # ---- server first
+
+    def _silent(self) -> None:
+        """The client may be waiting for its server to speak."""
+        protocols = self._protocols
+        dials = protocols.given.early
+        count_error = protocols.target_numbers(self._destination, self._target).count_error
+        early = EarlyTunnel(self._wire, count_error, dials, self._server_spoke)
+        if dials.admit(early):
+            self._early = early
+            protocols.opaque_router(self._destination, False).open(early)
+
+    def _server_spoke(self) -> None:
+        self.first_bytes.decide(Detection.READ_TIMEOUT)
+
+    def _over(self) -> None:
+        early = self._early
+        if early is not None:
+            self._early = None
+            early.give_up()
 
 
 class Accepted:

@@ -2,7 +2,8 @@
 
 It keeps what came, the end if that came too, and the time. A rule judges the
 bytes: rules know nothing of wires and are values that all connections share
-(`transport/detect.py`, `transport/header.py`, `outbound/sni.py`, `outbound/explicit.py`).
+(`transport/detect.py`, `transport/header.py`, `outbound/opaque/sni.py`, `outbound/explicit/first_bytes.py`).
+A peer that says nothing may be waiting for its server to speak: `when_silent` lets somebody find out.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ class Unreadable(NamedTuple):
 
 
 class FirstBytes(Codec, Generic[Found]):
-    __slots__ = ("_wire", "_rule", "_then", "_held", "_has_eof", "_deadline", "_patience", "_wheel")
+    __slots__ = (
+        "_wire", "_rule", "_then", "_held", "_has_eof", "_deadline", "_patience", "_wheel", "_silence", "_on_over",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -80,6 +83,19 @@ class FirstBytes(Codec, Generic[Found]):
         self._has_eof = False
         self._deadline: Timer = wheel.after(timeout_s, self._timed_out)
         self._patience: Timer | None = None
+        self._silence: Timer | None = None
+        self._on_over: Callable[[], None] | None = None
+
+    def when_silent(self, after_s: float, begin: Callable[[], None], on_over: Callable[[], None]) -> None:
+        """Call `begin` if nothing has come until then; and `on_over` once it is decided, or the connection is gone, whether
+        `begin` was called or not. To be asked before anything can have come."""
+        self._silence = self._wheel.after(after_s, begin)
+        self._on_over = on_over
+
+    def decide(self, found: Found) -> None:
+        """Somebody else knows what it is, whatever has come so far: `then` is called unless it has been."""
+        if self._then is not None:
+            self._conclude(found, Came.TIMEOUT)
 
     # ---- Codec
 
@@ -87,6 +103,7 @@ class FirstBytes(Codec, Generic[Found]):
         if self._then is None:
             return
         self._held += data
+        self._break_silence()
         is_undecided = self._ask(Came.BYTES)
         if is_undecided and self._patience is None and self._rule.patience_s:
             self._patience = self._wheel.after(self._rule.patience_s, self._timed_out)
@@ -101,11 +118,13 @@ class FirstBytes(Codec, Generic[Found]):
     def lost(self, reason: Reason) -> None:
         self._ask(reason)
         self._forget()
+        self._tell_over()
 
     def close(self) -> None:
         """Nobody knows yet where it goes, so it ends."""
         if self._then is not None:
             self._forget()
+            self._tell_over()
             self._wire.abort(Reason.SHUTDOWN)
 
     def is_idle(self) -> bool:
@@ -122,27 +141,45 @@ class FirstBytes(Codec, Generic[Found]):
 
     def _ask(self, came: Came | Reason) -> bool:
         """True if the rule wants more."""
-        then = self._then
-        if then is None:
+        if self._then is None:
             return False
-        first = self._held
-        found = self._rule.judge(first, came)
+        found = self._rule.judge(self._held, came)
         if found is None:
             return True
+        self._conclude(found, came)
+        return False
+
+    def _conclude(self, found: Found, came: Came | Reason) -> None:
+        then = self._then
+        assert then is not None
+        first = self._held
         self._forget()
         outcome = then(found, first)
+        self._tell_over()
         if outcome is None or isinstance(came, Reason):
-            return False
+            return
         if isinstance(outcome, Opened):
             hand_over(self._wire, outcome.codec, outcome.rest, self._has_eof)
         else:
             self._wire.abort(outcome)
-        return False
+
+    def _tell_over(self) -> None:
+        on_over = self._on_over
+        if on_over is not None:
+            self._on_over = None
+            on_over()
+
+    def _break_silence(self) -> None:
+        silence = self._silence
+        if silence is not None:
+            self._silence = None
+            silence.cancel()
 
     def _forget(self) -> None:
         self._then = None
         self._held = b""
         self._deadline.cancel()
+        self._break_silence()
         patience = self._patience
         if patience is not None:
             self._patience = None

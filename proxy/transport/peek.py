@@ -71,6 +71,11 @@ class Peek:
         if self._on_done is not None:
             self._deadline = self._reactor.wheel.after(timeout_s, self._timed_out)
 
+    @property
+    def has_bytes(self) -> bool:
+        """The peer has begun to speak."""
+        return self._seen > 0
+
     def cancel(self) -> None:
         """Stop looking; `on_done` will not be said. The socket is the caller's to close. Idempotent."""
         self._on_done = None

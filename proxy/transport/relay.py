@@ -36,7 +36,7 @@ class Relay:
         self.dialled: Side | None = None
         self._on_ended: Callable[[RelayEnd], None] | None = on_ended
 
-    def dial(self, wire: Wire) -> Codec:
+    def dial(self, wire: Wire) -> Side:
         """The MakeCodec of the dialled side."""
         dialled = Side(wire, self._on_side_lost)
         self.dialled = dialled
@@ -57,6 +57,11 @@ class Relay:
         whose connect() has not returned yet learns of it from the connection, not from the connect."""
         self.accepted.why = reason
         self.accepted.wire.abort(reason)
+
+    def part(self) -> None:
+        """It was made for nothing: let go of what points back here."""
+        self._on_ended = None
+        self.accepted.part()
 
     def close(self) -> None:
         """Graceful shutdown leaves a relay running: only its ends know what a good moment is."""

@@ -45,6 +45,13 @@ def test_zero_needs_no_unit() -> None:
     assert syntax.duration_s("0") == 0.0
 
 
+def test_a_delay_may_be_off() -> None:
+    assert syntax.delay_s("off") == syntax.delay_s("0") == 0.0
+    assert syntax.delay_s("250ms") == 0.25
+    with pytest.raises(Invalid):
+        syntax.delay_s("never")
+
+
 def test_an_optional_duration_may_be_empty() -> None:
     assert syntax.optional_duration_s("") is None
     assert syntax.optional_duration_s("250ms") == 0.25

@@ -59,12 +59,13 @@ _T = TypeVar("_T")
 class Topology:
     """One client's outbound side and one server's inbound side, shared by all ways of all apps.
 
-    `env`: variables without LINKERD2_PROXY_, for both sides.
+    `env`: variables for both sides, Linkerd's without LINKERD2_PROXY_.
     """
 
     def __init__(self, **env: str | None) -> None:
         # A busy machine is no failure: connecting may take long.
         self._env: dict[str, str | None] = {"OUTBOUND_CONNECT_TIMEOUT": "10s", "INBOUND_CONNECT_TIMEOUT": "10s", **env}
+        self._ours = {name: value for name, value in env.items() if name.startswith("SPONSON_") and value is not None}
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="topology", daemon=True)
         self._fake = FakeLookups()
@@ -87,7 +88,7 @@ class Topology:
         self.inbound_registry = Registry(self._clock)
         self._outbound = Outbound(
             self._reactor,
-            parse({"SPONSON_ALLOW_LOOPBACK": "true", **environment(**self._env)}),
+            parse({"SPONSON_ALLOW_LOOPBACK": "true", **self._ours, **environment(**self._env)}),
             credentials(CLIENT),
             self._fake.lookups(),
             self.outbound_registry,
@@ -95,7 +96,7 @@ class Topology:
         )
         self._inbound = Inbound(
             self._reactor,
-            parse(environment(INBOUND_LISTEN_ADDR="127.0.0.1:0", **self._env)),
+            parse({**self._ours, **environment(INBOUND_LISTEN_ADDR="127.0.0.1:0", **self._env)}),
             credentials(NAME),
             InboundLookups(lambda port, initial: Watch(initial), self._behind),
             self.inbound_registry,

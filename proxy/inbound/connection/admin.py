@@ -15,7 +15,7 @@ from proxy.core.codec import Codec, Wire
 from proxy.core.drain import Drain
 from proxy.http.exchange import Stage
 from proxy.inbound import labels
-from proxy.inbound.connection.arrival import Arrival
+from proxy.inbound.connection.arrival import Arrival, Early
 from proxy.inbound.connection.server import detect
 from proxy.inbound.http.requests import serve_http1, serve_http2
 from proxy.inbound.parts import IO, UNEXPECTED, Parts
@@ -48,6 +48,9 @@ class AdminServer:
 
     def skips_tls(self, arrival: Arrival) -> bool:
         return False
+
+    def early(self, arrival: Arrival, on_spoke: Callable[[], None]) -> Early | None:
+        return None
 
     def serve(self, arrival: Arrival, wire: Wire) -> Codec:
         return detect(arrival, wire, _DETECT_TIMEOUT_S, self._detected)

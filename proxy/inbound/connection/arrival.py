@@ -9,15 +9,17 @@ sections 1 and 2; docs/linkerd/identity-and-tls.md, section 6).
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from proxy.core.addr import Addr
-from proxy.core.codec import HANDSHAKE, Codec, Connection, Wire
+from proxy.core.codec import CLOSED, HANDSHAKE, Codec, Connection, Wire
 from proxy.core.dial import has_unread
 from proxy.core.drain import Drain
 from proxy.core.idle import end_if_idle
 from proxy.core.meter import Meter
 from proxy.core.reason import Reason
+from proxy.core.timers import Timer
 from proxy.inbound import labels
 from proxy.inbound.arrived import Arrived
 from proxy.inbound.labels import ESTABLISHED, NO_TLS_FROM_REMOTE, NONE, PASSED_THROUGH, PORT_SKIPPED, Tls
@@ -40,6 +42,23 @@ _HANDSHAKE_FAULTS: Final = {
 }
 
 
+class Early(Protocol):
+    """A connection that was dialled while the client said nothing (transport/early.py)."""
+
+    on_spoke: Callable[[], None]
+    """The app has spoken first; `settle` is due within the call. Set by whoever waits for the client at the moment."""
+
+    @property
+    def is_open(self) -> bool:
+        """It can be settled."""
+
+    def settle(self, wire: Wire) -> Codec | None:
+        """The client's bytes are forwarded over it: the codec for its wire, None if this client may not."""
+
+    def give_up(self) -> None:
+        """Close it, unless it is settled. Idempotent."""
+
+
 class Service(Protocol):
     """What an arrival is handed to once its TLS is settled: the app's ports, the direct port, the admin port."""
 
@@ -55,6 +74,9 @@ class Service(Protocol):
     def serve(self, arrival: Arrival, wire: Wire) -> Codec:
         """The connection's first codec. It may abort the wire."""
 
+    def early(self, arrival: Arrival, on_spoke: Callable[[], None]) -> Early | None:
+        """Its client says nothing: who may speak to it first has been dialled, or None if there is nobody."""
+
 
 class Releases(Protocol):
     """Something shared that was taken for this connection, and is given back when it ends."""
@@ -64,8 +86,8 @@ class Releases(Protocol):
 
 class Arrival:
     __slots__ = (
-        "peer", "original", "target", "tls", "alpn", "parts", "is_local",
-        "_port", "_service", "_sock", "_peek", "_connection", "_app", "_is_shaking_hands",
+        "peer", "original", "target", "tls", "alpn", "parts", "is_local", "early",
+        "_port", "_service", "_sock", "_peek", "_connection", "_app", "_is_shaking_hands", "_silence",
     )  # fmt: skip
 
     def __init__(self, parts: Parts, service: Service, peer: Addr, original: Addr) -> None:
@@ -80,6 +102,8 @@ class Arrival:
         self.alpn = ""
         self.is_local = False
         """At the admin port: its client is on this machine and speaks for itself."""
+        self.early: Early | None = None
+        self._silence: Timer | None = None
         self._service: Final = service
         self._sock: socket.socket | None = None
         self._peek: Peek | None = None
@@ -141,6 +165,9 @@ class Arrival:
         waiting = peek(self.parts.reactor, sock, judge_hello, self._service.tls_timeout_s, self._on_peeked)
         if self._connection is None and self._sock is not None:
             self._peek = waiting
+            delay_s = self.parts.config.server_first_delay_s
+            if delay_s:
+                self._silence = self.parts.reactor.wheel.after(delay_s, self._silent)
 
     def _is_dropped(self) -> bool:  # asked anew after a call: mypyc holds on to what it saw of an attribute before
         return self._sock is None
@@ -148,6 +175,47 @@ class Arrival:
     def fail(self, error: str, text: str) -> None:
         """Count why this connection ends."""
         self.parts.count_tcp_error(error, self.peer, self.original, text)
+
+    # ---- server first
+
+    def begin_early(self, on_spoke: Callable[[], None]) -> None:
+        """The client says nothing: dial who may speak first, if that has not been done."""
+        early = self.early
+        if early is None:
+            self.early = self._service.early(self, on_spoke)
+        else:
+            early.on_spoke = on_spoke
+
+    def drop_early(self) -> None:
+        silence, early = self._silence, self.early
+        if silence is not None:
+            self._silence = None
+            silence.cancel()
+        if early is not None:
+            self.early = None
+            early.give_up()
+
+    def _silent(self) -> None:
+        peek = self._peek
+        if peek is not None and not peek.has_bytes:
+            self.begin_early(self._spoke_first)
+
+    def _spoke_first(self) -> None:
+        """The app has, before the client: so this is no TLS for us, nor HTTP."""
+        peek = self._peek
+        if peek is not None:
+            self._peek = None
+            peek.cancel()
+            self.tls = Tls(NONE, reason=NO_TLS_FROM_REMOTE)
+            self._serve_plain(self._settled)
+
+    def _settled(self, wire: Wire) -> Codec:
+        early = self.early
+        codec = early.settle(wire) if early is not None else None
+        if codec is None:
+            wire.abort(Reason.CANCELLED)
+            return CLOSED
+        return codec
 
     # ---- Drain
 
@@ -212,6 +280,7 @@ class Arrival:
             self._serve_plain()
 
     def _terminate(self) -> None:
+        self.drop_early()  # what this client may is not known any more
         sock = self._taken()
         context = self.parts.credentials.server_context(self._service.is_direct)
         self._watch(serve_tls(self.parts.reactor, sock, context, self._on_established, self._on_tls_failed))
@@ -233,9 +302,9 @@ class Arrival:
 
     # ---- serving
 
-    def _serve_plain(self) -> None:
+    def _serve_plain(self, make_codec: Callable[[Wire], Codec] | None = None) -> None:
         meter = self.meter() if self._port is not None else None
-        self._watch(serve_plain(self.parts.reactor, self._taken(), self._first_codec, meter))
+        self._watch(serve_plain(self.parts.reactor, self._taken(), make_codec or self._first_codec, meter))
 
     def _first_codec(self, wire: Wire) -> Codec:
         return self._service.serve(self, wire)
@@ -265,6 +334,7 @@ class Arrival:
             self._leave()
 
     def _leave(self) -> None:
+        self.drop_early()
         port = self._port
         if port is not None:
             port.release()

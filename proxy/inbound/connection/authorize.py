@@ -71,3 +71,8 @@ class ConnectionGuard:
         refused = (*labels.target(arrived.target), *arrived.server_labels(), *arrived.tls.labels)
         self._registry.counter(counter, refused).add()
         _log.info(text, extra=arrived.event())
+
+
+def may_forward(arrived: Arrived) -> bool:
+    """Would `ConnectionGuard.admit` let it in now? Neither counted nor logged."""
+    return find_tcp_authorization(arrived.port.policy, arrived.client) is not None

@@ -16,7 +16,7 @@ from proxy.core.dial import ALPN
 from proxy.core.drain import Drain
 from proxy.core.reason import Reason
 from proxy.http.exchange import Stage
-from proxy.inbound.connection.arrival import Arrival
+from proxy.inbound.connection.arrival import Arrival, Early
 from proxy.inbound.connection.opaque import forward
 from proxy.inbound.http.requests import serve_http1, serve_http2
 from proxy.inbound.parts import GATEWAY_DOMAIN, IO, UNEXPECTED, Parts
@@ -38,6 +38,9 @@ class DirectServer:
 
     def skips_tls(self, arrival: Arrival) -> bool:
         return False
+
+    def early(self, arrival: Arrival, on_spoke: Callable[[], None]) -> Early | None:
+        return None
 
     def serve(self, arrival: Arrival, wire: Wire) -> Codec:
         if not arrival.tls.is_meshed:

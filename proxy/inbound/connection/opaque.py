@@ -7,6 +7,7 @@ Drain.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from proxy.core.codec import CLOSED, Codec, Wire
@@ -17,6 +18,7 @@ from proxy.inbound.connection.arrival import Arrival
 from proxy.inbound.connection.authorize import ConnectionGuard
 from proxy.inbound.parts import IO, UNEXPECTED
 from proxy.transport.connection import dial_plain
+from proxy.transport.early import EarlyCodec
 from proxy.transport.relay import Relay, RelayEnd
 
 _FAULTS: Final = frozenset((Reason.CONNECT_FAILED, Reason.CONNECT_TIMEOUT, Reason.CONNECTION_RESET))
@@ -35,27 +37,29 @@ class Forwarding:
 
     def begin(self) -> Codec | None:
         """Dial the app; None if this client may not."""
-        arrival = self._arrival
-        if not self._guard.admit(self._revoked):
+        if not self._may_begin():
             return None
-        parts = arrival.parts
-        config = parts.config
-        if parts.listener_at(arrival.target):
-            self._guard.end()
-            arrival.fail(UNEXPECTED, f"inbound connection must not target port {arrival.target.port}")
-            return None
-        options = DialOptions(
-            config.inbound_connect_timeout_s,
-            config.inbound_connect_keepalive_s,
-            config.inbound_connect_user_timeout_s,
-            parts.registry.meter(labels.APP),
-            on_failed=self._dial_failed,
-            made=parts.here.to_apps,
-        )
-        dial_plain(parts.reactor, arrival.target, self._relay.dial, options)
+        dial_app(self._arrival, self._relay.dial, self.dial_failed)
         return self._relay.accepted
 
-    def _dial_failed(self, text: str) -> None:
+    def join(self, early: EarlyCodec) -> Codec | None:
+        """The same over a connection to the app that was dialled before."""
+        if not self._may_begin():
+            return None
+        early.join(self._relay)
+        return self._relay.accepted
+
+    def _may_begin(self) -> bool:
+        arrival = self._arrival
+        if not self._guard.admit(self._revoked):
+            return False
+        if arrival.parts.listener_at(arrival.target):
+            self._guard.end()
+            arrival.fail(UNEXPECTED, f"inbound connection must not target port {arrival.target.port}")
+            return False
+        return True
+
+    def dial_failed(self, text: str) -> None:
         self._failure = text
 
     def _revoked(self) -> None:
@@ -70,9 +74,26 @@ class Forwarding:
             self._arrival.fail(IO, end.reason.value)
 
 
+def dial_app(arrival: Arrival, make_codec: Callable[[Wire], Codec], on_failed: Callable[[str], None]) -> None:
+    """Connect to where the arrival goes in this workload."""
+    parts = arrival.parts
+    config = parts.config
+    options = DialOptions(
+        config.inbound_connect_timeout_s,
+        config.inbound_connect_keepalive_s,
+        config.inbound_connect_user_timeout_s,
+        parts.registry.meter(labels.APP),
+        on_failed=on_failed,
+        made=parts.here.to_apps,
+    )
+    dial_plain(parts.reactor, arrival.target, make_codec, options)
+
+
 def forward(arrival: Arrival, wire: Wire) -> Codec:
     """The codec of a connection whose bytes go to the app; it is closed at once if its client may not."""
-    codec = Forwarding(arrival, wire).begin()
+    early = arrival.early
+    is_dialled = early is not None and early.is_open
+    codec = early.settle(wire) if early is not None and is_dialled else Forwarding(arrival, wire).begin()
     if codec is None:
         wire.abort(Reason.CANCELLED)
         return CLOSED

@@ -15,7 +15,8 @@ from proxy.core.log import logger
 from proxy.core.reason import Reason
 from proxy.http.exchange import Stage
 from proxy.inbound import labels
-from proxy.inbound.connection.arrival import Arrival
+from proxy.inbound.connection.arrival import Arrival, Early
+from proxy.inbound.connection.early import EarlyApp
 from proxy.inbound.connection.opaque import forward
 from proxy.inbound.http.requests import serve_http1, serve_http2
 from proxy.inbound.parts import IO, Parts
@@ -54,6 +55,10 @@ class AppServer:
         # A peer's proxy may carry HTTP/1 in HTTP/2 whatever the policy calls the port.
         timeout_s = self._parts.config.inbound_detect_timeout_s if protocol == HTTP_1 else policy.detect_timeout_s
         return detect(arrival, wire, timeout_s, self._detected)
+
+    def early(self, arrival: Arrival, on_spoke: Callable[[], None]) -> Early | None:
+        app = EarlyApp(arrival, self._parts.early, on_spoke)
+        return app if app.begin() else None
 
     def _detected(self, arrival: Arrival, wire: Wire, detection: Detection) -> Codec | None:
         if detection is Detection.ERROR:
@@ -101,4 +106,15 @@ def detect(arrival: Arrival, wire: Wire, timeout_s: float, on_detected: Detected
         codec = on_detected(arrival, wire, detection)
         return Reason.PEER_CLOSED if codec is None else Opened(codec, first_bytes)
 
-    return FirstBytes(wire, arrival.parts.reactor.wheel, DETECT_HTTP, timeout_s, detected)
+    first_bytes = FirstBytes(wire, arrival.parts.reactor.wheel, DETECT_HTTP, timeout_s, detected)
+    delay_s = arrival.parts.config.server_first_delay_s
+    if delay_s:
+
+        def app_spoke() -> None:
+            first_bytes.decide(Detection.READ_TIMEOUT)
+
+        early = arrival.early
+        if early is not None:
+            early.on_spoke = app_spoke
+        first_bytes.when_silent(delay_s, lambda: arrival.begin_early(app_spoke), arrival.drop_early)
+    return first_bytes

@@ -15,6 +15,7 @@ from proxy.balance.load import ANSWERED, BROKEN, GIVEN_UP, Load
 from proxy.core.codec import Codec, Wire
 from proxy.core.reason import Reason
 from proxy.outbound.connect import Dialler
+from proxy.transport.early import EarlyCodec, EarlyDials
 from proxy.transport.relay import Relay, RelayEnd
 
 _log: Final = logging.getLogger(__name__)
@@ -95,5 +96,83 @@ class Tunnel:
             self._on_error("i/o")
             if connecting is not None:
                 connecting.failed()
+        if connecting is not None:
+            connecting.given_up()
+
+
+class EarlyTunnel(Tunnel):
+    """A tunnel whose client has said nothing yet: it takes an endpoint like any other, but nothing is joined until it is
+    known who speaks first. If it gets no endpoint its client is not told: another tunnel may, once the client has spoken."""
+
+    __slots__ = ("_dials", "_on_spoke", "_codec", "_is_settled", "_is_over")
+
+    def __init__(self, wire: Wire, on_error: CountError, dials: EarlyDials, on_spoke: Callable[[], None]) -> None:
+        """`on_spoke`: the server speaks; `settle` is due within the call."""
+        super().__init__(wire, on_error)
+        self._dials = dials
+        self._on_spoke = on_spoke
+        self._codec: EarlyCodec | None = None
+        self._is_settled = False
+        self._is_over = False
+
+    def settle(self) -> Codec | None:
+        """It is the client's tunnel: the codec for its wire. None if there is nothing left to be one with."""
+        if self._is_over:
+            return None
+        self._is_settled = True
+        self._dials.leave(self)
+        codec = self._codec
+        if codec is not None:
+            self._codec = None
+            codec.join(self._relay)
+        return self.codec
+
+    def give_up(self) -> None:
+        if self._is_settled or self._is_over:
+            return
+        on_lost, codec = self._on_waiting_lost, self._codec
+        self._finish()
+        if on_lost is not None:
+            on_lost(self)
+        if codec is not None:
+            codec.give_up()
+
+    # ---- Tunnel
+
+    def connect(self, dialler: Dialler, connecting: Connecting) -> None:
+        if self._is_settled:
+            super().connect(dialler, connecting)
+            return
+        self._on_waiting_lost = None
+        self._connecting = connecting
+        dialler.dial(self._listen, connecting.made)
+
+    def refuse(self, label: str, text: str) -> None:
+        if self._is_settled:
+            super().refuse(label, text)
+        else:
+            self._finish()
+
+    # ---- the endpoint's connection, while nobody has spoken
+
+    def _listen(self, wire: Wire) -> Codec:
+        codec = self._codec = EarlyCodec(wire, self._on_spoke, self._gone)
+        return codec
+
+    def _gone(self, reason: Reason) -> None:
+        if self._is_over:
+            return
+        connecting = self._connecting
+        if connecting is not None and reason in (Reason.CONNECT_FAILED, Reason.CONNECT_TIMEOUT):
+            connecting.failed()
+        self._finish()
+
+    def _finish(self) -> None:
+        self._is_over = True
+        self._codec = None
+        self._relay.part()
+        self._on_waiting_lost = None
+        self._dials.leave(self)
+        connecting = self._connecting
         if connecting is not None:
             connecting.given_up()

@@ -1,0 +1,84 @@
+"""Early: the app is dialled for a client that says nothing, since the app may be the one to speak first (transport/early.py).
+
+Only where this client may have its bytes forwarded, as far as it is known then; that is asked again, and counted, once
+somebody has spoken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from proxy.core.codec import Codec, Wire
+from proxy.core.reason import Reason
+from proxy.inbound.connection.arrival import Arrival
+from proxy.inbound.connection.authorize import may_forward
+from proxy.inbound.connection.opaque import Forwarding, dial_app
+from proxy.policy.server import DETECT
+from proxy.transport.early import EarlyCodec, EarlyDials
+
+
+class EarlyApp:
+    """One such connection; an arrival's `Early`."""
+
+    __slots__ = ("on_spoke", "_arrival", "_dials", "_codec", "_forwarding")
+
+    def __init__(self, arrival: Arrival, dials: EarlyDials, on_spoke: Callable[[], None]) -> None:
+        self.on_spoke = on_spoke
+        self._arrival: Final = arrival
+        self._dials: Final = dials
+        self._codec: EarlyCodec | None = None
+        self._forwarding: Forwarding | None = None
+
+    def begin(self) -> bool:
+        """Dial the app; False if that may not be."""
+        arrival = self._arrival
+        if arrival.port.policy.protocol != DETECT or not may_forward(arrival.arrived()):
+            return False
+        if arrival.parts.listener_at(arrival.target) or not self._dials.admit(self):
+            return False
+        dial_app(arrival, self._listen, self._dial_failed)
+        return True
+
+    @property
+    def is_open(self) -> bool:
+        return self._codec is not None
+
+    def settle(self, wire: Wire) -> Codec | None:
+        codec = self._codec
+        if codec is None:
+            return None
+        self._codec = None
+        self._dials.leave(self)
+        forwarding = self._forwarding = Forwarding(self._arrival, wire)
+        joined = forwarding.join(codec)
+        if joined is None:
+            codec.give_up()
+        return joined
+
+    def give_up(self) -> None:
+        codec = self._codec
+        if codec is not None:
+            self._finish()
+            codec.give_up()
+
+    # ---- the app's connection
+
+    def _listen(self, wire: Wire) -> Codec:
+        codec = self._codec = EarlyCodec(wire, self._spoke, self._gone)
+        return codec
+
+    def _spoke(self) -> None:
+        self.on_spoke()
+
+    def _dial_failed(self, text: str) -> None:
+        forwarding = self._forwarding
+        if forwarding is not None:
+            forwarding.dial_failed(text)
+
+    def _gone(self, reason: Reason) -> None:
+        self._finish()
+
+    def _finish(self) -> None:
+        self._codec = None
+        self._dials.leave(self)

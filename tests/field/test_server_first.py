@@ -1,0 +1,190 @@
+"""Servers that speak first on ports of which nobody has said what they speak (MariaDB on 4406, SMTP on 2525).
+
+Detection waits for an hour here, so that only the dialling of silent clients' servers can be what lets a greeting through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.field.stage import Stage
+from tests.kit.certificates import credentials
+from tests.kit.environment import NAME
+from tests.kit.http1 import OK, get
+from tests.kit.topology import CLIENT, IN, OUT, PAIR, PROXIED, WAYS, Topology, until
+from tests.kit.wire import Ended, Peer
+
+GREETING = b"220 mail.example ESMTP\r\n"
+
+
+@pytest.fixture(scope="module")
+def topology() -> Iterator[Topology]:
+    with Topology(OUTBOUND_DETECT_TIMEOUT="1h", INBOUND_DETECT_TIMEOUT="1h") as made:
+        yield made
+
+
+def greets(peer: Peer) -> None:
+    peer.send(GREETING)
+    assert peer.until(b"\r\n") == b"EHLO me\r\n"
+    peer.send(b"250 hello\r\n")
+    peer.rest()
+
+
+@pytest.mark.parametrize("stage", WAYS, indirect=True)
+def test_a_greeting_comes_though_the_client_waits_for_it(stage: Stage) -> None:
+    app = stage.play(greets)
+    client = stage.connect()
+    assert client.until(b"\r\n") == GREETING
+    client.send(b"EHLO me\r\n")
+    assert client.until(b"250 hello\r\n") == b"250 hello\r\n"
+    client.half_close()
+    until(lambda: app.connection().end, "the app hears the end")
+    assert app.connection().received == b"EHLO me\r\n"
+
+
+@pytest.mark.parametrize("stage", [IN], indirect=True)
+def test_a_greeting_comes_to_a_peer_of_the_mesh(stage: Stage) -> None:
+    """Behind TLS the wait for the first bytes is another than before it."""
+    stage.play(greets)
+    client = stage.connect_as_peer()
+    assert client.until(b"\r\n") == GREETING
+    client.send(b"EHLO me\r\n")
+    assert client.until(b"250 hello\r\n") == b"250 hello\r\n"
+
+
+def listens(peer: Peer) -> None:
+    peer.rest()
+
+
+def answers_or_hears_nothing(peer: Peer) -> None:
+    try:
+        peer.request()
+    except Ended:
+        return
+    peer.send(OK)
+    peer.rest()
+
+
+@pytest.mark.parametrize("stage", PROXIED, indirect=True)
+def test_an_http_client_that_was_slow_is_served_as_http(stage: Stage) -> None:
+    """On another connection than the one that was dialled for its silence, on which nothing was ever said."""
+    app = stage.play(answers_or_hears_nothing)
+    client = stage.connect()
+    until(lambda: app.connections, "the silence was long enough")
+    assert client.ask(get()).status == 200
+    until(lambda: len(app.connections) == 2, "the request has its own connection")
+    early, second = app.connections
+    assert second.received.startswith(b"GET / HTTP/1.1\r\n")
+    until(lambda: early.end, "the first one is closed")
+    assert early.received == b""
+    side = IN if stage.way == IN else OUT
+    direction = "inbound" if side == IN else "outbound"
+    assert stage.topology.metric(side, f"{direction}_tcp_detect_http_results_total", 'result="http/1"') > 0
+
+
+@pytest.mark.parametrize("stage", PROXIED, indirect=True)
+def test_a_client_that_speaks_something_else_late_has_the_connection_that_was_dialled(stage: Stage) -> None:
+    def echoes(peer: Peer) -> None:
+        peer.send(peer.until(b"\n").upper())
+        peer.rest()
+
+    app = stage.play(echoes)
+    client = stage.connect()
+    until(lambda: app.connections, "the silence was long enough")
+    client.send(b"quit\n")
+    assert client.until(b"\n") == b"QUIT\n"
+    assert len(app.connections) == 1
+
+
+@pytest.mark.parametrize("stage", PROXIED, indirect=True)
+def test_a_server_that_ends_without_a_word_has_decided_nothing(stage: Stage) -> None:
+    ended: list[Peer] = []
+
+    def hangs_up_on_the_first(peer: Peer) -> None:
+        if not ended:
+            ended.append(peer)
+            peer.close()
+            return
+        answers_or_hears_nothing(peer)
+
+    stage.play(hangs_up_on_the_first)
+    side = IN if stage.way == IN else OUT
+
+    def closed() -> float:
+        return stage.topology.metric(side, "tcp_close_total", 'peer="dst"')
+
+    before = closed()
+    client = stage.connect()
+    if stage.way in (OUT, IN):
+        until(lambda: closed() > before, "the proxy hears of the end")
+    else:
+        until(lambda: ended, "the app has ended it, whom the second proxy dialled")
+    assert client.ask(get()).status == 200
+
+
+@pytest.mark.parametrize("stage", [OUT, IN], indirect=True)
+def test_a_client_that_stalls_within_a_request_is_given_to_the_server_as_it_speaks(stage: Stage) -> None:
+    """One byte of HTTP, then nothing: it was not silent, and what it said is passed on as before."""
+    app = stage.play(listens)
+    client = stage.connect()
+    client.send(b"G")
+    until(lambda: app.connections and app.connections[0].received, "the byte has come")
+    assert app.connections[0].received == b"G"
+    assert len(app.connections) == 1
+
+
+@pytest.mark.parametrize("stage", [OUT, IN, PAIR], indirect=True)
+def test_a_client_that_leaves_takes_the_dialled_connection_along(stage: Stage) -> None:
+    app = stage.play(listens)
+    client = stage.connect()
+    until(lambda: app.connections, "the silence was long enough")
+    client.close()
+    until(lambda: app.connections[0].end, "the app's connection has ended")
+    assert app.connections[0].received == b""
+
+
+@pytest.mark.parametrize("stage", [IN], indirect=True)
+def test_a_peer_of_the_mesh_that_was_slow_is_still_known(stage: Stage) -> None:
+    """Its ClientHello comes when the app has been dialled already, for a client that nobody knew."""
+    app = stage.play(answers_or_hears_nothing)
+    with Peer.connect(stage.where) as plain:
+        until(lambda: app.connections, "the silence was long enough")
+        context = credentials(CLIENT).client_context(False)
+        client = Peer(context.wrap_socket(plain.sock, server_hostname=NAME))
+        assert client.ask(get()).status == 200
+        assert b"l5d-client-id: " + CLIENT.encode() in app.connections[1].received
+        until(lambda: app.connections[0].end, "the first one is closed")
+        assert app.connections[0].received == b""
+        client.close()
+
+
+@pytest.mark.parametrize("policy", ["all-authenticated", "deny"])
+def test_nobody_is_dialled_for_a_client_whose_bytes_may_not_be_forwarded(policy: str) -> None:
+    with Topology(
+        INBOUND_DEFAULT_POLICY=policy, SPONSON_SERVER_FIRST_DELAY="20ms", INBOUND_DETECT_TIMEOUT="1s"
+    ) as strict:
+        stage = Stage(strict, IN)
+        app = stage.play(greets)
+        client = stage.connect()
+        assert client.rest() == b"", "it hears nothing until it is closed"
+        assert not app.connections
+        stage.close()
+
+
+@pytest.mark.parametrize("way", [OUT, IN])
+def test_it_can_be_switched_off(way: str) -> None:
+    def greets_and_listens(peer: Peer) -> None:
+        peer.send(GREETING)
+        peer.rest()
+
+    with Topology(OUTBOUND_DETECT_TIMEOUT="1h", INBOUND_DETECT_TIMEOUT="1h", SPONSON_SERVER_FIRST_DELAY="off") as off:
+        stage = Stage(off, way)
+        app = stage.play(greets_and_listens)
+        client = stage.connect()
+        off.pass_time(60)
+        client.send(b"\x00\x01\x02 and more than fourteen bytes\r\n")
+        assert client.until(b"\r\n") == GREETING
+        assert len(app.connections) == 1
+        stage.close()
