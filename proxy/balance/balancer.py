@@ -64,6 +64,10 @@ class _Nothing:
 _NOTHING: Final = _Nothing()
 
 
+def _skip(endpoint: object) -> None:
+    """A visit that nobody has asked for."""
+
+
 class LineLimits(NamedTuple):
     capacity: int
     failfast_s: float
@@ -83,6 +87,8 @@ class Balancer(Generic[E, M, W]):
         "_wanted",
         "_coming",
         "_leaving",
+        "_unvisited",
+        "_visit",
         "_is_waiting",
     )
 
@@ -112,6 +118,8 @@ class Balancer(Generic[E, M, W]):
         """Wanted, and not made yet."""
         self._leaving: dict[E, None] = {}
         """Evicted, and not closed yet."""
+        self._unvisited: deque[E] = deque()
+        self._visit: Callable[[E], None] = _skip
         self._is_waiting = False
         resolution.subscribe(self._apply)
         self._apply(resolution.value)
@@ -129,10 +137,17 @@ class Balancer(Generic[E, M, W]):
         self._resolution.unsubscribe(self._apply)
         self._resolution.close()
         self._coming.clear()
+        self._unvisited.clear()
         self._evict(list(self._endpoints))
         self._go_on()
         self.waiting.part()
         self._served = _NOTHING
+
+    def visit(self, visit: Callable[[E], None]) -> None:
+        """Call `visit` for each endpoint that is there now, in turns; a visit of before that is not done is dropped."""
+        self._unvisited = deque([endpoint for _, endpoint, _ in self._endpoints.values()])
+        self._visit = visit
+        self._go_on()
 
     # ---- readiness of endpoints
 
@@ -218,9 +233,11 @@ class Balancer(Generic[E, M, W]):
                 endpoint.close()
             elif self._coming:
                 self._begin(self._coming.popleft())
+            elif self._unvisited:
+                self._visit(self._unvisited.popleft())
             else:
                 return
-        if self._leaving or self._coming:
+        if self._leaving or self._coming or self._unvisited:
             self._is_waiting = True
             self._turns.ask(self)
 

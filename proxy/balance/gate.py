@@ -1,16 +1,22 @@
 """Gate: what stands between an endpoint and its balancer, so that one that is ready can still be kept out.
 
 An endpoint says when it is ready and when it is not any more. A gate that is
-shut holds the former back until it is opened. Whoever shuts it (an endpoint
-that refused a connection, a breaker) opens it again.
+shut holds the former back until it is opened. It may be shut for several
+reasons at once (the endpoint refused a connection, its breaker tripped), each
+of which is taken back by whoever had it; it is open when none is left.
 """
 
 from __future__ import annotations
 
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 E = TypeVar("E")
 E_contra = TypeVar("E_contra", contravariant=True)
+
+UNREACHED: Final = 1
+"""A connection to the endpoint could not be made."""
+TRIPPED: Final = 2
+"""Its breaker says so (breaker.py)."""
 
 
 class Readiness(Protocol[E_contra]):
@@ -27,48 +33,50 @@ class Readiness(Protocol[E_contra]):
 class Gate(Generic[E]):
     """Of one endpoint; itself what the endpoint tells of its readiness."""
 
-    __slots__ = ("_readiness", "_endpoint", "_is_ready", "_is_shut")
+    __slots__ = ("_readiness", "_endpoint", "_is_ready", "_shut_by")
 
     def __init__(self, readiness: Readiness[E]) -> None:
         self._readiness: Readiness[E] | None = readiness
         self._endpoint: E | None = None
         self._is_ready = False
-        self._is_shut = False
+        self._shut_by = 0
+        """UNREACHED and TRIPPED, added up; 0 if it is open."""
 
     def became_ready(self, endpoint: E) -> None:
         self._endpoint = endpoint
         self._is_ready = True
-        if not self._is_shut and self._readiness is not None:
+        if not self._shut_by and self._readiness is not None:
             self._readiness.became_ready(endpoint)
 
     def became_pending(self, endpoint: E) -> None:
         self._is_ready = False
-        if not self._is_shut and self._readiness is not None:
+        if not self._shut_by and self._readiness is not None:
             self._readiness.became_pending(endpoint)
 
-    def shut(self) -> None:
-        """Nothing is given to the endpoint from now on."""
-        if not self._is_shut:
-            self._is_shut = True
-            endpoint = self._endpoint
-            if self._is_ready and endpoint is not None and self._readiness is not None:
-                self._readiness.became_pending(endpoint)
+    def shut(self, by: int) -> None:
+        """Nothing is given to the endpoint from now on, until `open` takes this reason back."""
+        was_open = not self._shut_by
+        self._shut_by |= by
+        endpoint = self._endpoint
+        if was_open and self._is_ready and endpoint is not None and self._readiness is not None:
+            self._readiness.became_pending(endpoint)
 
-    def shut_if_others(self) -> bool:
+    def shut_if_others(self, by: int) -> bool:
         """Shut it if another endpoint can take its place: the last one stays, so that its clients hear at once what is wrong."""
         endpoint = self._endpoint
         readiness = self._readiness
-        if self._is_shut or endpoint is None or readiness is None or not readiness.has_others(endpoint):
+        if self._shut_by & by or endpoint is None or readiness is None or not readiness.has_others(endpoint):
             return False
-        self.shut()
+        self.shut(by)
         return True
 
-    def open(self) -> None:
-        if self._is_shut:
-            self._is_shut = False
-            endpoint = self._endpoint
-            if self._is_ready and endpoint is not None and self._readiness is not None:
-                self._readiness.became_ready(endpoint)
+    def open(self, by: int) -> None:
+        """This reason is gone; nothing happens if it was none."""
+        was_shut = self._shut_by
+        self._shut_by &= ~by
+        endpoint = self._endpoint
+        if was_shut and not self._shut_by and self._is_ready and endpoint is not None and self._readiness is not None:
+            self._readiness.became_ready(endpoint)
 
     def close(self) -> None:
         """The endpoint is evicted: the balancer hears no more of it."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from proxy.balance.gate import Gate
+from proxy.balance.gate import UNREACHED, Gate
 from proxy.balance.reconnect import Reconnect
 from proxy.core.codec import Codec, Wire
 from proxy.core.reason import Reason
@@ -35,7 +35,7 @@ class Reach(Generic[E]):
     def refused(self) -> None:
         """A connection to it could not be made."""
         gate = self._gate
-        if gate is not None and gate.shut_if_others():
+        if gate is not None and gate.shut_if_others(UNREACHED):
             self._reconnect.lost()
 
     def close(self) -> None:
@@ -59,7 +59,7 @@ class Reach(Generic[E]):
     def _connected(self) -> None:
         self._reconnect.succeeded()
         if self._gate is not None:
-            self._gate.open()
+            self._gate.open(UNREACHED)
 
 
 class Probe(Codec):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.balance.gate import Gate
+from proxy.balance.gate import TRIPPED, UNREACHED, Gate
 
 
 class Choice:
@@ -25,18 +25,18 @@ def test_a_gate_that_is_shut_holds_readiness_back() -> None:
     choice = Choice()
     gate: Gate[str] = Gate(choice)
     gate.became_ready("a")
-    gate.shut()
-    gate.shut()
+    gate.shut(UNREACHED)
+    gate.shut(UNREACHED)
     assert choice.ready == []
     gate.became_pending("a")
     gate.became_ready("a")
     assert choice.ready == [], "still shut"
-    gate.open()
-    gate.open()
+    gate.open(UNREACHED)
+    gate.open(UNREACHED)
     assert choice.ready == ["a"]
     gate.became_pending("a")
-    gate.shut()
-    gate.open()
+    gate.shut(UNREACHED)
+    gate.open(UNREACHED)
     assert choice.ready == [], "it is not ready itself"
 
 
@@ -45,8 +45,8 @@ def test_the_last_endpoint_stays() -> None:
     gates: list[Gate[str]] = [Gate(choice), Gate(choice)]
     for gate, name in zip(gates, "ab", strict=True):
         gate.became_ready(name)
-    assert gates[0].shut_if_others() and not gates[0].shut_if_others()
-    assert not gates[1].shut_if_others() and choice.ready == ["b"]
+    assert gates[0].shut_if_others(UNREACHED) and not gates[0].shut_if_others(UNREACHED)
+    assert not gates[1].shut_if_others(UNREACHED) and choice.ready == ["b"]
 
 
 def test_an_evicted_endpoint_says_nothing_more() -> None:
@@ -57,6 +57,20 @@ def test_an_evicted_endpoint_says_nothing_more() -> None:
     gate.close()
     gate.became_pending("a")
     gate.became_ready("a")
-    gate.shut()
-    gate.open()
-    assert choice.ready == [] and not gate.shut_if_others()
+    gate.shut(UNREACHED)
+    gate.open(UNREACHED)
+    assert choice.ready == [] and not gate.shut_if_others(UNREACHED)
+
+
+def test_every_reason_for_which_it_is_shut_must_go() -> None:
+    choice = Choice()
+    gate: Gate[str] = Gate(choice)
+    gate.became_ready("a")
+    gate.shut(UNREACHED)
+    gate.shut(TRIPPED)
+    gate.open(UNREACHED)
+    assert choice.ready == [], "its breaker has it shut still"
+    gate.open(TRIPPED)
+    assert choice.ready == ["a"]
+    gate.open(TRIPPED)
+    assert choice.ready == ["a"], "opening what is open says nothing"

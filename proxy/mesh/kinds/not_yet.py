@@ -18,7 +18,6 @@ from proxy.policy.client import Timeouts
 
 TIMEOUTS: Final = "timeouts"
 RETRIES: Final = "retries"
-BREAKERS: Final = "circuit breakers"
 PENALTIES: Final = "penalties for failures"
 PROFILE_ROUTES: Final = "routes of ServiceProfiles"
 OVERRIDES: Final = "overrides of ServiceProfiles"
@@ -63,8 +62,6 @@ def asked_for(model: Any) -> Iterator[str]:
         if model.http_retry is not None or model.grpc_retry is not None:
             yield RETRIES
     if isinstance(model, Service):
-        if model.accrual is not None:
-            yield BREAKERS
         if model.penalty is not None:
             yield PENALTIES
 

@@ -7,7 +7,7 @@ different sets of endpoints; only their texts differ.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from proxy.balance.balancer import Balancer
 from proxy.balance.endpoints import ABSENT, PENDING, Resolution, reset
@@ -19,11 +19,21 @@ from proxy.http.attempt import Attempt
 from proxy.outbound.given import Endpoints, Given
 from proxy.outbound.http.endpoint import EndpointKind, HttpEndpoint
 from proxy.outbound.http.rescue import FAILFAST, NO_DISPATCHER, UNEXPECTED, Rescue
-from proxy.policy.client import Backend, Balance, Forward, PeakEwmaLoad
+from proxy.policy.client import Backend, Balance, FailureAccrual, Forward, PeakEwmaLoad
 from proxy.policy.endpoint import EndpointMeta
+from proxy.policy.meta import Meta
 
 _NAMED_ENDPOINTS: Final = 3
 """In one explanation."""
+
+
+class Terms(NamedTuple):
+    """What a policy says of all its backends together."""
+
+    parent: Meta
+    """Whose policy it is, for labels."""
+    accrual: FailureAccrual | None = None
+    """What takes an endpoint of a balancer out of use."""
 
 
 class Concrete(Protocol):
@@ -34,13 +44,16 @@ class Concrete(Protocol):
     def take(self, attempt: Attempt) -> bool:
         """Dispatch it, park it or fail it; False, and nothing done, if the backend is not ready: the rule sheds it."""
 
+    def use(self, terms: Terms) -> None:
+        """Go by these from now on; what runs or waits goes on."""
+
     def close(self) -> None: ...
 
 
 class Balanced:
     """Endpoints behind a balancer. The Origin of the attempts that it takes."""
 
-    __slots__ = ("_balancer", "_ready", "_waiting", "_rescue", "_clock", "_name", "_resolution", "_troubles")
+    __slots__ = ("_balancer", "_kind", "_ready", "_waiting", "_rescue", "_clock", "_name", "_resolution", "_troubles")
 
     def __init__(
         self, kind: EndpointKind, resolution: Watch[Resolution[EndpointMeta]], given: Given, rescue: Rescue, name: str
@@ -48,6 +61,7 @@ class Balanced:
         self._balancer: Balancer[HttpEndpoint, EndpointMeta, Attempt] = Balancer(
             self, resolution, kind.make, given.reactor, given.http_line
         )
+        self._kind = kind
         self._ready = self._balancer.ready
         self._waiting = self._balancer.waiting
         self._resolution = resolution
@@ -93,6 +107,12 @@ class Balanced:
         again.is_fresh = other is target and reason is not Reason.PEER_REFUSED
         other.dispatch(again)
         return True
+
+    def use(self, terms: Terms) -> None:
+        kind = self._kind
+        if not kind.is_forward and kind.accrual != terms.accrual:
+            kind.accrual = terms.accrual
+            self._balancer.visit(lambda endpoint: endpoint.guard())
 
     def close(self) -> None:
         self._balancer.close()
@@ -149,15 +169,21 @@ class Failing:
         self._rescue.fail(attempt.exchange, NO_DISPATCHER, self._text)
         return True
 
+    def use(self, terms: Terms) -> None:
+        """Nobody is judged."""
+
     def close(self) -> None:
         """Nothing is held."""
 
 
-def concrete(backend: Backend, given: Given, rescue: Rescue, endpoints: Endpoints, is_http2: bool) -> Concrete:
+def concrete(
+    backend: Backend, terms: Terms, given: Given, rescue: Rescue, endpoints: Endpoints, is_http2: bool
+) -> Concrete:
     """A backend as a stage; `endpoints` is whom a balancer asks."""
     dispatch = backend.dispatch
     if isinstance(dispatch, Balance):
         kind = EndpointKind(given, rescue, is_http2, dispatch.load, dispatch.path)
+        kind.accrual = terms.accrual
         return Balanced(kind, endpoints(dispatch.path), given, rescue, f"{backend.meta}: ")
     if isinstance(dispatch, Forward):
         kind = EndpointKind(given, rescue, is_http2, PeakEwmaLoad(), None)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from proxy.balance.breaker import Breaker
 from proxy.balance.ewma import PeakEwma
 from proxy.balance.gate import Gate
 from proxy.balance.load import ANSWERED, BROKEN, FAILED, GIVEN_UP
@@ -34,10 +35,11 @@ from proxy.http.pool import Pool
 from proxy.metrics.http import HttpMetrics
 from proxy.outbound.connect import Dialler, SessionProtocol, as_reached
 from proxy.outbound.given import Given
+from proxy.outbound.http.breaker import breaker_of, outcome_of
 from proxy.outbound.http.rescue import IDENTITY_REQUIRED, Rescue
 from proxy.outbound.reach import Reach
 from proxy.policy.classify import classify
-from proxy.policy.client import PeakEwmaLoad, PenaltyLoad
+from proxy.policy.client import FailureAccrual, PeakEwmaLoad, PenaltyLoad
 from proxy.policy.endpoint import HINT_H2, EndpointMeta, Http2Params
 
 _log: Final = logging.getLogger(__name__)
@@ -57,22 +59,64 @@ class HttpEndpoint:
     """What both kinds share: a Target and a Place. `authority` is the backend's name for labels, empty for a forward."""
 
     __slots__ = (
-        "load", "context", "_given", "_rescue", "_flights", "_scope", "_clock", "_server_id", "_override", "_may_close",
+        "load", "context", "_given", "_kind", "_key", "_rescue", "_flights", "_scope", "_clock", "_server_id", "_override",
+        "_may_close", "_gate", "_breaker",
     )  # fmt: skip
 
     def __init__(self, kind: EndpointKind, addr: Addr, meta: EndpointMeta, labels: tuple[tuple[str, str], ...]) -> None:
         given = kind.given
         self._given = given
+        self._kind = kind
         self._rescue = kind.rescue
         self._flights = given.flights
         self._clock = given.reactor.clock
         self.load = PeakEwma(kind.load.default_rtt_s, kind.load.decay_s, self._clock())
         self._scope = HttpMetrics(given.registry).scope((("direction", "outbound"), *labels))
-        self.context = f"endpoint {addr}"
+        self._key = str(addr)
+        self.context = f"endpoint {self._key}"
         self._server_id = meta.tls.server_id if meta.tls else ""
         self._override = meta.authority_override.encode()
         self._may_close = kind.is_forward and meta.tls is not None
         """The peer's proxy may ask us to close the app's connection (docs/linkerd/outbound.md, section 9.2)."""
+        self._gate: Gate[HttpEndpoint] | None = None
+        self._breaker: Breaker | None = None
+
+    # ---- what stands between it and its balancer
+
+    def start(self, gate: Gate[HttpEndpoint]) -> None:
+        """Of balance.balancer.Endpoint."""
+        self._gate = gate
+        self.guard()
+        self.begin(gate)
+
+    def begin(self, gate: Gate[HttpEndpoint]) -> None:
+        """Begin to be ready."""
+        raise NotImplementedError
+
+    def guard(self) -> None:
+        """Be judged as the backend's policy has it now, from nothing: an endpoint that a breaker held back is used again."""
+        breaker, gate = self._breaker, self._gate
+        if gate is not None:
+            self._breaker = breaker_of(self._kind.accrual, gate, self._given.reactor.wheel, self._breaker_changed)
+        if breaker is not None:
+            breaker.close()
+
+    def _breaker_changed(self, why: str) -> None:
+        troubles = self._given.troubles
+        if why:
+            _log.info("%s: taken out of use by its breaker: %s", self.context, why)
+            troubles.failed(self._key, f"its breaker is shut: {why}")
+        else:
+            _log.info("%s: in use again: a request that probed it succeeded", self.context)
+            troubles.succeeded(self._key)
+
+    def close(self) -> None:
+        """Evicted: what runs goes on."""
+        self._gate = None
+        breaker = self._breaker
+        if breaker is not None:
+            self._breaker = None
+            breaker.close()
 
     # ---- a request
 
@@ -82,6 +126,9 @@ class HttpEndpoint:
         self.load.begin()
         self._flights.count += 1
         self._scope.requests += 1
+        breaker = self._breaker
+        if breaker is not None and breaker.is_probing:
+            breaker.began(attempt)
         request = attempt.request
         if request.has_l5d:
             admitted = self._admitted(attempt, request)
@@ -93,16 +140,8 @@ class HttpEndpoint:
             request.fields = [one for one in request.fields if one.name != _DST_CANONICAL]
         self.open(attempt, request)
 
-    def start(self, gate: Gate[HttpEndpoint]) -> None:
-        """Of balance.balancer.Endpoint."""
-        raise NotImplementedError
-
     def open(self, attempt: Attempt, request: RequestHead) -> None:
         """Give the attempt, with this head, to a connection."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Evicted: what runs goes on."""
         raise NotImplementedError
 
     def refused(self) -> None:
@@ -154,6 +193,9 @@ class HttpEndpoint:
         ended = classify(attempt.exchange)
         if ended is not None:
             self._scope.ended(*ended)
+        breaker = self._breaker
+        if breaker is not None:
+            breaker.ended(attempt, outcome_of(attempt, ended, reason), self._clock())
 
 
 class Http1Endpoint(HttpEndpoint):
@@ -167,7 +209,7 @@ class Http1Endpoint(HttpEndpoint):
         self._pool = h1_pool(kind.given, self._dialler)
         self._reach: Reach[HttpEndpoint] = Reach(kind.given, self._dialler)
 
-    def start(self, gate: Gate[HttpEndpoint]) -> None:
+    def begin(self, gate: Gate[HttpEndpoint]) -> None:
         self._reach.start(self, gate)
 
     def open(self, attempt: Attempt, request: RequestHead) -> None:
@@ -175,6 +217,7 @@ class Http1Endpoint(HttpEndpoint):
         self._pool.open(attempt)
 
     def close(self) -> None:
+        super().close()
         self._reach.close()
         self._pool.close(Reason.SHUTDOWN)
 
@@ -201,7 +244,7 @@ def h1_pool(given: Given, dialler: Dialler) -> H1Pool:
 class Http2Endpoint(HttpEndpoint):
     """One pool that is connected ahead; beside it, for HTTP/1 clients, one of HTTP/1 for what must be a tunnel."""
 
-    __slots__ = ("_dialler", "_pool", "_tunnels", "_settings", "_reconnect", "_gate", "_is_ready")
+    __slots__ = ("_dialler", "_pool", "_tunnels", "_settings", "_reconnect", "_is_ready")
 
     def __init__(self, kind: EndpointKind, addr: Addr, meta: EndpointMeta) -> None:
         self._dialler = kind.dialler(addr, meta, "http/2")
@@ -213,11 +256,9 @@ class Http2Endpoint(HttpEndpoint):
         self._tunnels = None if kind.is_http2 else h1_pool(kind.given, kind.dialler(addr, meta, "http/1"))
         reactor = kind.given.reactor
         self._reconnect = Reconnect(reactor.wheel, kind.given.config.outbound_connect_backoff, self._pool.connect)
-        self._gate: Gate[HttpEndpoint] | None = None
         self._is_ready = False
 
-    def start(self, gate: Gate[HttpEndpoint]) -> None:
-        self._gate = gate
+    def begin(self, gate: Gate[HttpEndpoint]) -> None:
         self._reconnect.start()
 
     def open(self, attempt: Attempt, request: RequestHead) -> None:
@@ -232,7 +273,7 @@ class Http2Endpoint(HttpEndpoint):
         self._pool.open(attempt)
 
     def close(self) -> None:
-        self._gate = None
+        super().close()
         self._reconnect.stop()
         self._pool.close(Reason.SHUTDOWN)
         if self._tunnels is not None:
@@ -289,7 +330,7 @@ def settings_of(config: Config, params: Http2Params) -> H2Settings:
 class EndpointKind:
     """What the endpoints of one backend have in common: made with the backend, asked for each address."""
 
-    __slots__ = ("given", "rescue", "is_http2", "is_forward", "load", "_authority")
+    __slots__ = ("given", "rescue", "is_http2", "is_forward", "load", "accrual", "_authority")
 
     def __init__(
         self, given: Given, rescue: Rescue, is_http2: bool, load: PeakEwmaLoad | PenaltyLoad, authority: str | None
@@ -300,6 +341,8 @@ class EndpointKind:
         self.is_http2: Final = is_http2
         """The clients speak HTTP/2; else HTTP/1, which an endpoint may still be sent inside HTTP/2."""
         self.load: Final = load
+        self.accrual: FailureAccrual | None = None
+        """What takes an endpoint out of use, as the policy has it now; each endpoint is told by its `guard`."""
         self.is_forward: Final = authority is None
         self._authority = authority or ""
 

@@ -17,7 +17,7 @@ from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead, ResponseHead
 from proxy.outbound.discover import Destination
 from proxy.outbound.given import Given
-from proxy.outbound.http.concrete import Concrete, concrete
+from proxy.outbound.http.concrete import Concrete, Terms, concrete
 from proxy.outbound.http.filters import answer
 from proxy.outbound.http.rescue import LOAD_SHED, NO_ROUTE, Rescue
 from proxy.policy.client import (
@@ -30,10 +30,12 @@ from proxy.policy.client import (
     ClientPolicy,
     ClientRoute,
     ClientRule,
+    FailureAccrual,
     RouteBackend,
 )
 from proxy.policy.distribution import Chooser, compile_distribution
 from proxy.policy.filter import RequestFilter, ResponseFilter, compile_filters, response_chain
+from proxy.policy.meta import default_meta
 from proxy.policy.redirect import Match
 from proxy.policy.table import RouteTable
 
@@ -57,7 +59,7 @@ class HttpRouter:
 
     __slots__ = (
         "_given", "_rescue", "_flights", "_destination", "_is_http2", "_place", "_backends", "_table", "_stages",
-        "_only", "_only_match",
+        "_only", "_only_match", "_terms",
     )  # fmt: skip
 
     def __init__(self, given: Given, rescue: Rescue, destination: Destination, is_http2: bool) -> None:
@@ -73,6 +75,7 @@ class HttpRouter:
         self._only: RuleStage | None = None
         """Where everything goes, if nothing depends on the request."""
         self._only_match: Match = None
+        self._terms = Terms(default_meta("http"))
         self._apply(destination.effective.value)
         destination.effective.subscribe(self._apply)
 
@@ -106,6 +109,7 @@ class HttpRouter:
         old = self._backends
         self._backends = {}
         routes = self._routes(policy)
+        self._terms = Terms(policy.meta, self._accrual(policy))
         self._table = RouteTable(routes)
         self._stages = [[self._rule(route, rule, old) for rule in route.rules] for route in routes]
         only = self._table.only
@@ -120,6 +124,13 @@ class HttpRouter:
         if policy.protocol in (HTTP_2, GRPC):
             return policy.http2_routes
         return policy.http2_routes if self._is_http2 else policy.http1_routes
+
+    def _accrual(self, policy: ClientPolicy) -> FailureAccrual | None:
+        if policy.protocol == HTTP_1:
+            return policy.http1_accrual
+        if policy.protocol in (HTTP_2, GRPC):
+            return policy.http2_accrual
+        return policy.http2_accrual if self._is_http2 else policy.http1_accrual
 
     def _rule(self, route: ClientRoute, rule: ClientRule, old: dict[Backend, Concrete]) -> RuleStage:
         place = Named(f"{self._place.context}: route {route.meta}")
@@ -143,7 +154,10 @@ class HttpRouter:
         backend = one.backend
         made = self._backends.get(backend) or old.pop(backend, None)
         if made is None:
-            made = concrete(backend, self._given, self._rescue, self._destination.endpoints, self._is_http2)
+            endpoints = self._destination.endpoints
+            made = concrete(backend, self._terms, self._given, self._rescue, endpoints, self._is_http2)
+        else:
+            made.use(self._terms)
         self._backends[backend] = made
         filters = compile_filters(one.filters)
         both = response_chain([each for each in (filters.on_response, on_response) if each is not None])

@@ -1,0 +1,55 @@
+"""Breakers of HTTP endpoints: the one that a policy asks for, and what the end of an attempt says to it.
+
+A response counts as its route's classifier has it (docs/linkerd/balancing.md, section 6.1). An endpoint that did not answer
+in time has failed too, although Linkerd, which drops such a request above its balancers, does not say so to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, assert_never
+
+from proxy.balance.breaker import FAILURE, RATE_LIMITED, SUCCESS, UNKNOWN, Breaker, Consecutive, Judge, Shutter, Unified
+from proxy.core.reason import Reason
+from proxy.core.timers import Wheel
+from proxy.http import grpc
+from proxy.http.attempt import Attempt
+from proxy.policy import client
+from proxy.policy.classify import Class
+from proxy.policy.client import ConsecutiveFailures, FailureAccrual
+
+_TOO_MANY_REQUESTS: Final = 429
+_RESOURCE_EXHAUSTED: Final = str(grpc.RESOURCE_EXHAUSTED)
+_RACED: Final = (Reason.PEER_CLOSED, Reason.CONNECTION_RESET)
+
+
+def breaker_of(
+    accrual: FailureAccrual | None, gate: Shutter, wheel: Wheel, on_change: Callable[[str], None]
+) -> Breaker | None:
+    """Of one endpoint, open; None if nothing takes it out of use."""
+    return None if accrual is None else Breaker(gate, _judge_of(accrual), wheel, accrual.backoff, on_change)
+
+
+def _judge_of(accrual: FailureAccrual) -> Judge:
+    if isinstance(accrual, ConsecutiveFailures):
+        return Consecutive(accrual.max_failures)
+    if isinstance(accrual, client.Unified):
+        return Unified(
+            accrual.max_consecutive_failures, accrual.success_rate_threshold, accrual.min_requests, accrual.window_s
+        )
+    assert_never(accrual)
+
+
+def outcome_of(attempt: Attempt, ended: Class | None, reason: Reason) -> int:
+    """`ended` is how the attempt was classified; None if nobody waited for its response any more, or none came."""
+    if attempt.has_failed:
+        # A connection that its peer closed just as a request was sent over it says nothing, if another attempt takes over.
+        is_raced = reason in _RACED and attempt.exchange.reason is None and not attempt.is_fresh
+        return UNKNOWN if is_raced else FAILURE
+    if ended is None:
+        return UNKNOWN
+    if not ended.is_success:
+        return FAILURE
+    if ended.status == _TOO_MANY_REQUESTS or ended.grpc_status == _RESOURCE_EXHAUSTED:
+        return RATE_LIMITED
+    return SUCCESS

@@ -1,0 +1,190 @@
+"""A service of several endpoints behind an outbound router, on lists: what it dials are wires that the test answers on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from proxy.balance.endpoints import Resolution, reset
+from proxy.core.addr import Addr
+from proxy.core.drain import Drain
+from proxy.core.watch import Absent, Watch
+from proxy.metrics.registry import Registry
+from proxy.outbound.connect import Dialler
+from proxy.outbound.discover import Discovery
+from proxy.outbound.given import Given
+from proxy.outbound.http.concrete import Balanced
+from proxy.outbound.http.rescue import Rescue
+from proxy.outbound.protocol import Protocols
+from proxy.policy.client import ClientPolicy, FailureAccrual, PeakEwmaLoad, PenaltyLoad
+from proxy.policy.endpoint import EndpointMeta
+from tests.kit import ListWire
+from tests.kit.network import FakeLookups, balance_policy, config
+from tests.kit.sockets import Ticking
+
+DST = Addr("10.43.0.7", 80)
+WEB = "web.ns.svc.cluster.local:80"
+GET = b"GET / HTTP/1.1\r\nHost: web\r\n\r\n"
+
+
+def http1_answer(status: int, *fields: str) -> bytes:
+    lines = "".join(f"{one}\r\n" for one in fields)
+    return f"HTTP/1.1 {status} Said\r\n{lines}Content-Length: 0\r\n\r\n".encode()
+
+
+def with_load(policy: ClientPolicy, load: Any) -> ClientPolicy:
+    """The policy, whose balancers use this load estimator."""
+    (route,) = policy.http1_routes
+    (rule,) = route.rules
+    (one,) = rule.distribution.backends
+    backend = replace(one.backend, dispatch=replace(cast(Any, one.backend.dispatch), load=load))
+    rule = replace(rule, distribution=replace(rule.distribution, backends=(replace(one, backend=backend),)))
+    routes = (replace(route, rules=(rule,)),)
+    return replace(policy, http1_routes=routes, http2_routes=routes)
+
+
+class Soon:
+    """A loop, as far as one is needed: what it is asked to do soon is done by `run`."""
+
+    def __init__(self) -> None:
+        self._asked: list[tuple[Any, ...]] = []
+
+    def call_soon(self, callback: Any, *args: Any) -> None:
+        self._asked.append((callback, *args))
+
+    def run(self) -> None:
+        while self._asked:
+            callback, *args = self._asked.pop(0)
+            callback(*args)
+
+
+class Call:
+    """One request, on a connection of its own."""
+
+    def __init__(self, service: Service, request: bytes) -> None:
+        self.wire = ListWire()
+        self.server: Any = service.protocols.http(self.wire, service.destination, False)
+        self.server.feed(request)
+        self._said = bytearray()
+
+    @property
+    def status(self) -> int:
+        """0 as long as there is no answer."""
+        self._said += self.wire.take()
+        return int(self._said.split(b" ", 2)[1]) if self._said else 0
+
+    @property
+    def error(self) -> str:
+        """What l5d-proxy-error says."""
+        self.status  # noqa: B018
+        for line in bytes(self._said).split(b"\r\n"):
+            if line.lower().startswith(b"l5d-proxy-error: "):
+                return line[17:].decode()
+        return ""
+
+
+class Service:
+    """`said` has what each endpoint answers, by its address; without it a request stays open until the test answers."""
+
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        endpoints: Iterable[Addr],
+        accrual: FailureAccrual | None = None,
+        load: PeakEwmaLoad | PenaltyLoad | None = None,
+    ) -> None:
+        self.soon = Soon()
+        self.ticking = Ticking(cast(Any, self.soon))
+        self.said: dict[Addr, bytes] = {}
+        self.asked: list[Addr] = []
+        """Who got each request."""
+        self.open: list[tuple[Addr, Any]] = []
+        """Connections with requests that were not answered, with their endpoints."""
+        monkeypatch.setattr(Dialler, "dial", self._dial_of())
+        fake = FakeLookups()
+        self.policy: Watch[ClientPolicy | Absent | None] = Watch(
+            replace(with_load(balance_policy(), load or PeakEwmaLoad()), http1_accrual=accrual, http2_accrual=accrual)
+        )
+        fake.policies[DST] = self.policy
+        self.endpoints: Watch[Resolution[EndpointMeta]] = Watch(reset(dict.fromkeys(endpoints, EndpointMeta())))
+        fake.names[WEB] = self.endpoints
+        self.registry = Registry(self.ticking.reactor.clock)
+        self.given = Given(self.ticking.reactor, config(), cast(Any, None), fake.lookups(), self.registry, Drain())
+        self.protocols = Protocols(self.given, Rescue(self.registry, False, self.given.troubles))
+        self.destination = Discovery(self.given).get(DST)
+
+    def _dial_of(self) -> Any:
+        def dial(dialler: Any, make_codec: Any, on_connected: Any = None) -> Any:
+            wire = ListWire()
+            wire.codec = codec = make_codec(wire)
+            labels = dict(dialler.labels)
+            addr = Addr(labels["target_ip"], int(labels["target_port"]))
+            if on_connected is not None:
+                self.soon.call_soon(on_connected)
+            self.asked.append(addr)
+            if addr in self.said:
+                self._answers.append((codec, addr))
+            else:
+                self.open.append((addr, codec))
+            return codec
+
+        self._answers: list[tuple[Any, Addr]] = []
+        return dial
+
+    def use(self, accrual: FailureAccrual | None) -> None:
+        """The policy says this from now on."""
+        policy = self.policy.value
+        assert isinstance(policy, ClientPolicy)
+        self.policy.set(replace(policy, http1_accrual=accrual, http2_accrual=accrual))
+
+    def begin(self, request: bytes = GET) -> Call:
+        """A request that is answered when the test says so, if its endpoint says nothing by itself."""
+        call = Call(self, request)
+        self.soon.run()
+        return call
+
+    def ask(self, request: bytes = GET) -> int:
+        """The status that its endpoint, or the proxy, answers with; 0 if nobody has yet."""
+        call = self.begin(request)
+        self.settle()
+        return call.status
+
+    def settle(self) -> None:
+        """Endpoints that have something to say have said it, and all turns are done."""
+        self.soon.run()
+        while self._answers:
+            codec, addr = self._answers.pop(0)
+            codec.feed(self.said[addr])
+            codec.eof()
+            self.soon.run()
+
+    def answer(self, data: bytes, index: int = 0) -> None:
+        _, codec = self.open.pop(index)
+        codec.feed(data)
+        codec.eof()
+        self.soon.run()
+
+    def pass_time(self, seconds: float) -> None:
+        """In steps, as a loop turns its wheel."""
+        while seconds > 0:
+            self.ticking.pass_time(min(seconds, 0.05))
+            self.soon.run()
+            seconds -= 0.05
+
+    @property
+    def backend(self) -> Balanced:
+        router: Any = self.destination.routers["http1"]
+        (backend,) = router._backends.values()
+        assert isinstance(backend, Balanced)
+        return backend
+
+    @property
+    def ready(self) -> int:
+        """How many endpoints could be picked."""
+        return len(self.backend._ready)
+
+    def metrics(self) -> str:
+        return self.registry.render().decode()
