@@ -123,7 +123,9 @@ class Balance:
         "from proxy.balance.load import ANSWERED, BROKEN, FAILED, GIVEN_UP\n",
         "from proxy.balance.least_request import LeastRequest\nfrom proxy.balance.load import ANSWERED, BROKEN, FAILED, GIVEN_UP, Load\n",
     )
-    exercise.replace(ENDPOINT, "import FailureAccrual, PeakEwmaLoad", "import FailureAccrual, LeastRequestLoad, PeakEwmaLoad")
+    exercise.replace(
+        ENDPOINT, "import FailureAccrual, PeakEwmaLoad", "import FailureAccrual, LeastRequestLoad, PeakEwmaLoad"
+    )
     exercise.replace(
         ENDPOINT,
         "load: PeakEwmaLoad | PenaltyLoad, authority",
