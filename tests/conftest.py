@@ -13,10 +13,15 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from proxy.core import log
 
 TESTS = Path(__file__).parent
+
+settings.register_profile("suite", deadline=None)
+"""An example that takes long on a machine with much to do has not failed; each test has pytest's own time limit."""
+settings.load_profile("suite")
 
 SHARES_A_MESH = ("websocket", "interop", "netns", "differential")
 """Packages that start a mesh of processes once for all of their tests: each stays on one worker. Others stay together by file."""

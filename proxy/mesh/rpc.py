@@ -26,12 +26,14 @@ Ask = Callable[[Q], Question[Any]]
 class Feed:
     """The topics as they change, for many streams, until the control plane stops."""
 
-    __slots__ = ("topics", "streams", "_has_ended", "_encoder", "_encoding")
+    __slots__ = ("topics", "streams", "asked", "_has_ended", "_encoder", "_encoding")
 
     def __init__(self, topics: Topics) -> None:
         self.topics: Final = topics
         self.streams: set[asyncio.Event] = set()
         """One for each open stream."""
+        self.asked = 0
+        """Counts the questions that have come."""
         self._has_ended = False
         self._encoder: Final = Errands("encoder")
         self._encoding: dict[tuple[Topic, int, int], asyncio.Future[tuple[bytes, ...]]] = {}
@@ -42,6 +44,7 @@ class Feed:
 
         What a slow reader missed is left out: it gets the difference to what it was told last.
         """
+        self.asked += 1
         changed = asyncio.Event()
         topic = self.topics.follow(question, changed.set)
         self.streams.add(changed)
@@ -81,6 +84,10 @@ class Feed:
         if not done.cancelled() and done.exception() is None:
             topic, since, until = key
             topic.note_messages(since, until, done.result())
+
+    def activity(self) -> tuple[int, int, int]:
+        """Another value after a question has come, a stream has ended or an answer has changed."""
+        return self.asked, len(self.streams), self.topics.changes
 
     def end(self) -> None:
         self._has_ended = True

@@ -31,6 +31,7 @@ from proxy.mesh.answers.work import OnLoop
 from proxy.mesh.apps import is_anybody_up
 from proxy.mesh.callers import Callers, RefusalLog, current_caller
 from proxy.mesh.claim import Claim
+from proxy.mesh.collector import Collector
 from proxy.mesh.front import Front
 from proxy.mesh.identity.authority import CertificateAuthority
 from proxy.mesh.identity.issuers import Brought
@@ -206,7 +207,9 @@ async def _run(settings: Settings, each_second: Callable[[], None]) -> None:
         claim.serves_at(served.addr)
         _log.info("serving at %s, state in %s", served.addr, settings.state.directory)
         upkeep = asyncio.create_task(keep(served, keys).run(stop))
-        ticking = asyncio.create_task(_tick(each_second))
+        collector = Collector(served.feed.activity)
+        collector.take_over()
+        ticking = asyncio.create_task(_tick(each_second, collector.tick))
         waiting = None
         if settings.ends_with_apps:
             waiting = asyncio.create_task(_stop_without_apps(settings.state, stop))
@@ -240,10 +243,11 @@ async def _follow(manifests: Manifests, first: Update, topics: Topics, stop: asy
     names.close()
 
 
-async def _tick(each_second: Callable[[], None]) -> None:
+async def _tick(*each_second: Callable[[], object]) -> None:
     while True:
         await asyncio.sleep(1.0)
-        each_second()
+        for call in each_second:
+            call()
 
 
 def say_what_is_not_yet(update: Update, said: set[str]) -> None:

@@ -97,6 +97,7 @@ def read_chunk(text: str, catalog: Catalog) -> ChunkRead:
     try:
         for document in documents(text):
             reading.document(document)
+            document.release()
     except ManifestError as error:
         reading.fail(None, error.fault, catalog.restricts(text), hides=True)
     return reading.done()

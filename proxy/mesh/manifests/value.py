@@ -72,6 +72,18 @@ class Value:
             here = here._parent
         return "".join(reversed(parts)).removeprefix(".")
 
+    def release(self) -> None:
+        """Forget all that is in it. Values know what they stand in, so that otherwise only the collector would free them."""
+        open_ = [self.raw]
+        while open_:
+            raw = open_.pop()
+            if raw.__class__ is dict:
+                open_ += [value.raw for value in raw.values() if value.raw.__class__ is not str]
+                raw.clear()
+            elif raw.__class__ is list:
+                open_ += [value.raw for value in raw if value.raw.__class__ is not str]
+                raw.clear()
+
     @property
     def is_null(self) -> bool:
         return self.tag == "null"

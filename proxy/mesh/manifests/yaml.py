@@ -23,6 +23,14 @@ _MERGE: Final = "<<"
 _PARSER: Final[Any] = vars(cyaml)["CParser"]
 """libyaml's parser alone: events are all that is wanted of it."""
 
+_SCALAR: Final = yaml.ScalarEvent
+_MAPPING_START: Final = yaml.MappingStartEvent
+_MAPPING_END: Final = yaml.MappingEndEvent
+_SEQUENCE_START: Final = yaml.SequenceStartEvent
+_SEQUENCE_END: Final = yaml.SequenceEndEvent
+_ALIAS: Final = yaml.AliasEvent
+_DOCUMENT_END: Final = yaml.DocumentEndEvent
+
 
 def documents(text: str) -> Iterator[Value]:
     """The documents of a text that are not empty; ManifestError where it is no YAML."""
@@ -77,32 +85,32 @@ class _Builder:
         while True:
             event = get_event()
             kind = event.__class__
-            if kind is yaml.ScalarEvent:
+            if kind is _SCALAR:
                 if top is None or event.anchor or top.key == _MERGE:
                     self._scalar(event)
                     continue
                 # Nearly all events are such keys and values, which are therefore put in place here.
-                raw, key = top.raw, top.key
+                raw, key, text = top.raw, top.key, event.value
                 if not top.is_mapping:
-                    raw.append(Value(event.value, _tag_of(event), event.start_mark.line + 1, top.value, len(raw)))
+                    raw.append(Value(text, _tag_of(event), event.start_mark.line + 1, top.value, len(raw)))
                     top.size += 1
                 elif key is not None:
-                    raw[key] = Value(event.value, _tag_of(event), event.start_mark.line + 1, top.value, key)
+                    raw[key] = Value(text, _tag_of(event), event.start_mark.line + 1, top.value, key)
                     top.key = None
                     top.size += 1
-                elif event.value in raw:
+                elif text in raw:
                     self._take_key(top, event)
                 else:
-                    top.key = event.value
-            elif kind is yaml.MappingStartEvent:
+                    top.key = text
+            elif kind is _MAPPING_START:
                 top = self._open({}, "map", event)
-            elif kind is yaml.SequenceStartEvent:
+            elif kind is _SEQUENCE_START:
                 top = self._open([], "seq", event)
-            elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+            elif kind is _MAPPING_END or kind is _SEQUENCE_END:
                 top = self._close()
-            elif kind is yaml.AliasEvent:
+            elif kind is _ALIAS:
                 self._alias(event)
-            elif kind is yaml.DocumentEndEvent:
+            elif kind is _DOCUMENT_END:
                 assert self._root is not None
                 return self._root
 
