@@ -26,7 +26,7 @@ from proxy.core.log import Logging
 from proxy.core.reactor import Reactor
 from proxy.inbound import stack as inbound
 from proxy.metrics import HttpMetrics, Labels, Registry, RequestScope
-from proxy.metrics.control import show_dns, show_identity
+from proxy.metrics.control import show_dns, show_identity, show_stale
 from proxy.metrics.process import show_build, show_process
 from proxy.metrics.remembered import show_log, show_remembered
 from proxy.outbound import stack as outbound
@@ -74,6 +74,7 @@ class App:
         self._on_admin: Callable[[socket.socket, Addr], None] | None = None
         self.readiness: Final = Readiness()
         self._certified: Final = self.readiness.latch("identity")
+        self.readiness.details = self.control.stale_texts
         if config.inbound_gateway_suffixes:
             # Other clusters probe /ready of a multicluster gateway, and would send it traffic that it cannot forward.
             self.readiness.latch("gateway")
@@ -138,7 +139,7 @@ class App:
         return HttpMetrics(self.registry, "control_").scope((("addr", target.authority), *tls))
 
     def _make_inbound(self) -> inbound.Inbound:
-        lookups = inbound.Lookups(self.control.inbound_policies.watch)
+        lookups = inbound.Lookups(self.control.inbound_policies.watch, is_stale=self.control.is_stale)
         drain = self.drains["inbound"]
         return inbound.Inbound(self.reactor, self.config, self.credentials, lookups, self.registry, drain)
 
@@ -149,6 +150,7 @@ class App:
             control.outbound_policies.watch,
             control.destinations.endpoints,
             control.names.endpoints,
+            control.is_stale,
         )
         drain = self.drains["outbound"]
         return outbound.Outbound(self.reactor, self.config, self.credentials, lookups, self.registry, drain)
@@ -160,6 +162,7 @@ class App:
         show_log(registry, logging)
         show_build(registry, __version__, is_compiled=not __file__.endswith(".py"))
         show_identity(registry, self.control.identity)
+        show_stale(registry, self.control.stale)
         show_dns(registry, ("identity", "destination", "policy"), self.control.names.counts)
 
     # ---- listeners

@@ -1,7 +1,7 @@
 """Upkeep: what a worker does every few seconds beside its traffic, so that nothing of the past stays.
 
 Series that are idle are dropped whether anyone scrapes or not, folded log
-lines are said, memory that a flood has left behind goes back to the system.
+lines are said, so is a control plane that does not answer, memory that a flood has left behind goes back to the system.
 Each is done in steps that hold nobody up.
 """
 
@@ -48,6 +48,7 @@ class Upkeep:
         self._logging.say_folded()
         self._app.scrapes.look_again()
         self._memory.look()
+        self._app.control.look_if_stale()
         if self._sweep is None and not self._round % _SWEEP_EVERY:
             self._sweep = self._app.registry.sweep()
             self._app.reactor.turns.ask(self)

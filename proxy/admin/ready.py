@@ -5,6 +5,7 @@ One latch per thing waited for; who has a latch releases it once. The shutdown t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Final
 
 
@@ -21,9 +22,11 @@ class Latch:
 
 
 class Readiness:
-    __slots__ = ("waits_for",)
+    __slots__ = ("waits_for", "details")
 
     def __init__(self) -> None:
+        self.details: Callable[[], Iterable[str]] = tuple
+        """What a person should know though it keeps nobody from being ready: a line each, behind `ready`."""
         self.waits_for: Final[dict[Latch, None]] = {}
 
     def latch(self, name: str) -> Latch:

@@ -103,7 +103,10 @@ class AdminStage:
         if path == b"/live":
             return text(200, "live\n")
         if path == b"/ready":
-            return text(200, "ready\n") if self._admin.readiness.is_ready else Answer(503, b"not ready\n")
+            readiness = self._admin.readiness
+            if not readiness.is_ready:
+                return Answer(503, b"not ready\n")
+            return text(200, "".join(f"{line}\n" for line in ("ready", *readiness.details())))
         return NOT_FOUND
 
     def _shut_down(self, request: RequestHead) -> Answer:

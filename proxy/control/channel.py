@@ -19,6 +19,7 @@ from proxy.balance.p2c import P2c
 from proxy.control.call import Call
 from proxy.control.member import CallScope, Member
 from proxy.control.settings import LINE_CALLS, ChannelSettings, Dial
+from proxy.control.stale import Stale
 from proxy.core.addr import Addr
 from proxy.core.backoff import Backoff
 from proxy.core.control_addr import ControlAddr
@@ -53,6 +54,7 @@ class Channel:
         self.clock: Final = reactor.clock
         self.dial: Final = dial
         self.scope: Final = scope
+        self.stale: Final = Stale(repr(self), reactor.clock)
         self._members: dict[Addr, Member] = {}
         self._ready: P2c[Member] = P2c()
         self._line: dict[Call, None] = {}

@@ -56,6 +56,7 @@ class ControlPlane:
         destination = self._channel("destination", config.destination_svc)
         policy = self._channel("policy", config.policy_svc)
         self._channels = (destination, policy)
+        self.stale: Final = {channel.settings.client: channel.stale for channel in self._channels}
         self.destinations: Final = Destinations(
             destination, self._streams(config.destination_svc), config.destination_context
         )
@@ -70,6 +71,18 @@ class ControlPlane:
         )
         self.anchors: Final = Anchors(reactor.loop, config.identity_trust_anchors_file, credentials)
         self.identity: Final = self._identity(reactor.loop, key_and_csr)
+
+    def is_stale(self) -> bool:
+        """Something that it said cannot be asked about now."""
+        return any(self.stale.values())
+
+    def stale_texts(self) -> list[str]:
+        return [str(one) for one in self.stale.values() if one]
+
+    def look_if_stale(self) -> None:
+        """Called now and then."""
+        for one in self.stale.values():
+            one.look()
 
     def start(self) -> None:
         """Ask for a certificate, and follow the trust anchors' file."""

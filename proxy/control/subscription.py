@@ -54,7 +54,7 @@ class StreamSettings:
 class Subscription(Generic[A]):
     __slots__ = (
         "is_over", "_channel", "_method", "_request", "_settings", "_on_message", "_on_refused", "_finals",
-        "_call", "_failures", "_told", "_has_message", "_began_at", "_retry", "_receive", "_lifetime",
+        "_call", "_failures", "_told", "_has_message", "_has_value", "_began_at", "_retry", "_receive", "_lifetime",
     )  # fmt: skip
 
     def __init__(
@@ -81,6 +81,8 @@ class Subscription(Generic[A]):
         """How the last stream ended, if none has answered since: warned of once, not at each retry."""
         self._has_message = False
         """This stream has begun to answer."""
+        self._has_value = False
+        """Any stream has: there is something that may be stale."""
         self._began_at = 0.0
         self._retry: Any = None
         self._receive: Any = None
@@ -96,6 +98,7 @@ class Subscription(Generic[A]):
         """Cancel the stream; nothing is told any more. Idempotent."""
         if not self.is_over:
             self.is_over = True
+            self._channel.stale.end(self)
             self._drop_timers()
             if self._retry is not None:
                 self._retry.cancel()
@@ -122,7 +125,9 @@ class Subscription(Generic[A]):
 
     def _receive_message(self, message: A) -> None:
         is_first = not self._has_message
-        self._has_message = True
+        self._has_message = self._has_value = True
+        if is_first:
+            self._channel.stale.end(self)
         self._arm_receive(self._settings.limits.idle_s)
         try:
             self._on_message(message, is_first)
@@ -165,9 +170,12 @@ class Subscription(Generic[A]):
             return
         if status.code in self._finals:
             self.is_over = True
+            self._channel.stale.end(self)
             _log.debug("%s: %s is final: %s", self._channel, self._method.path, status)
             self._on_refused(status)
             return
+        if self._has_value and status.code != grpc.OK:
+            self._channel.stale.begin(self)
         wait_s = self._wait_s()
         is_news = status.code != grpc.OK and status != self._told
         self._told = status

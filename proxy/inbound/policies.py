@@ -3,8 +3,8 @@
 A connection never waits for the control plane: an entry begins with the
 default policy and is replaced by each answer. The key is the port alone.
 Ports that are named in the configuration are watched from the start and
-never given up; others are, once nobody has used them for a while
-(docs/linkerd/inbound.md, section 5, "Watch").
+never given up; others are, once nobody has used them for a while and unless
+the control plane is away (docs/linkerd/inbound.md, section 5, "Watch").
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from proxy.core.timers import Timer
 from proxy.core.watch import Watch
 from proxy.inbound.router import Router
 from proxy.policy.server import ServerPolicy
+
+
+def never() -> bool:
+    return False
 
 
 class PortPolicy:
@@ -63,6 +67,9 @@ class PortPolicy:
 
     def expired(self) -> None:
         """Nobody has used it for the idle time."""
+        if self._policies.is_stale():
+            self._idle = self._policies.idle_timer(self)
+            return
         self._idle = None
         self._policies.unused.pop(self, None)
         self._policies.drop(self)
@@ -72,7 +79,7 @@ class PortPolicy:
 
 
 class Policies:
-    __slots__ = ("unused", "_watch", "_initial", "_wheel", "_idle_ticks", "_ports")
+    __slots__ = ("unused", "is_stale", "_watch", "_initial", "_wheel", "_idle_ticks", "_ports")
 
     def __init__(
         self,
@@ -83,6 +90,8 @@ class Policies:
         idle_s: float,
     ) -> None:
         """`initial` is what holds for a port until the control plane has spoken; `permanent` are the ports watched from now on."""
+        self.is_stale: Callable[[], bool] = never
+        """The control plane is away: a port's policy is kept, since the default would hold for it otherwise."""
         self.unused: Final[dict[PortPolicy, None]] = {}
         """Those that nobody uses, the longest unused first: whoever tries all ports must not make us watch them all."""
         self._watch: Final = watch
@@ -109,6 +118,9 @@ class Policies:
             oldest.stop_waiting()
             self.drop(oldest)
         self.unused[unused] = None
+        return self.idle_timer(unused)
+
+    def idle_timer(self, unused: PortPolicy) -> Timer:
         return self._wheel.arm(unused.expired, self._idle_ticks)
 
     def drop(self, unused: PortPolicy) -> None:

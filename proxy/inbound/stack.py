@@ -39,7 +39,7 @@ from proxy.inbound.connection.direct import DirectServer
 from proxy.inbound.connection.server import AppServer
 from proxy.inbound.http.local import Local, Loop
 from proxy.inbound.parts import Parts
-from proxy.inbound.policies import Policies
+from proxy.inbound.policies import Policies, never
 from proxy.metrics import Registry
 from proxy.policy.defaults import default_policy, opaque_form
 from proxy.policy.server import ServerPolicy
@@ -56,6 +56,8 @@ class Lookups:
     """Of a port of this workload, with what holds until the first answer."""
     destination: Callable[[socket.socket, Addr], Addr] = destination
     """Where the client of an accepted socket wanted to go; OSError if nobody knows."""
+    is_stale: Callable[[], bool] = never
+    """The control plane is away: what it said and nobody uses is kept."""
 
 
 class Inbound:
@@ -77,6 +79,7 @@ class Inbound:
             config.inbound_ports,
             config.inbound_discovery_idle_timeout_s,
         )
+        self.policies.is_stale = lookups.is_stale
         self._parts: Final = Parts(reactor, config, credentials, self.policies, registry, drain)
         self._local: Final = Local(self._parts)
         self._pages: Callable[[bool], Stage] | None = None

@@ -1,4 +1,5 @@
-"""What controllers' clients count for themselves, read at a scrape: certificates and DNS (docs/linkerd/metrics.md, section 9).
+"""What controllers' clients count for themselves, read at a scrape: certificates, DNS, and what is stale (docs/linkerd/metrics.md,
+section 9; docs/operating.md).
 
 The clients keep plain numbers and know no registry; these views copy them.
 """
@@ -46,5 +47,26 @@ def show_dns(registry: Registry, clients: Iterable[str], counts: Mapping[tuple[s
                     labels = (("client", client), ("record_type", record_type), ("result", result))
                     counter = registry.counter("control_dns_resolutions_total", labels)
                     counter.value = counts.get((client, record_type, result), 0)
+
+    registry.before_scrape(copy)
+
+
+class Stale(Protocol):
+    """What control.stale.Stale is."""
+
+    @property
+    def age_s(self) -> float: ...
+
+    def __len__(self) -> int: ...
+
+
+def show_stale(registry: Registry, stale: Mapping[str, Stale]) -> None:
+    """By client, from the start."""
+
+    def copy() -> None:
+        for client, one in stale.items():
+            labels = (("client", client),)
+            registry.gauge("sponson_discovery_stale", labels).value = float(len(one))
+            registry.gauge("sponson_discovery_stale_seconds", labels).value = one.age_s
 
     registry.before_scrape(copy)

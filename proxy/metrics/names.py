@@ -157,6 +157,8 @@ PROM: Final = (
     Family("sponson_connection_faults_total", COUNTER, "Connections and exchanges that ended by a fault"),
     Family("sponson_remembered_bytes", GAUGE, "Octets of texts that passed and are remembered, by table"),
     Family("sponson_remembered_limit_bytes", GAUGE, "The most that all these tables hold together"),
+    Family("sponson_discovery_stale", GAUGE, "Streams of a controller that fail and whose last answer is used"),
+    Family("sponson_discovery_stale_seconds", GAUGE, "How long the oldest such answer has been used"),
     Family("sponson_log_lines_lost_total", COUNTER, "Lines of the log that could not be written"),
     Family("process_start_time_seconds", GAUGE, "When the process began"),
     Family("process_clock_time_seconds", GAUGE, "Now"),

@@ -3,7 +3,8 @@
 Profile and policy are asked for at once, and both must have answered
 before a connection goes on. A destination that nobody uses is kept for the
 idle timeout, which starts anew each time its last user goes; a refusal is
-told to who waited and never kept.
+told to who waited and never kept. While the control plane is away nothing
+expires; what has been unused for longest makes room, as it always does.
 """
 
 from __future__ import annotations
@@ -112,6 +113,9 @@ class Destination:
         self._waiting.pop(callback, None)
 
     def expired(self) -> None:
+        if self._discovery.is_stale():
+            self._timer = self._discovery.idle_timer(self)
+            return
         self._timer = None
         self._discovery.unused.pop(self, None)
         self.close()
@@ -161,7 +165,7 @@ class Destination:
 class Discovery:
     """All destinations of one worker."""
 
-    __slots__ = ("resolve", "unused", "_given", "_destinations", "_idle_ticks")
+    __slots__ = ("resolve", "is_stale", "unused", "_given", "_destinations", "_idle_ticks")
 
     def __init__(self, given: Given) -> None:
         self._given = given
@@ -169,6 +173,7 @@ class Discovery:
         self.unused: Final[dict[Destination, None]] = {}
         """Those that nobody uses, the longest unused first: an app that tries every address must not make us watch them all."""
         self.resolve: Final = given.lookups.resolve
+        self.is_stale: Final = given.lookups.is_stale
         self._idle_ticks = given.reactor.wheel.ticks(given.config.outbound_discovery_idle_timeout_s)
 
     def __len__(self) -> int:
@@ -200,6 +205,9 @@ class Discovery:
             oldest.stop_waiting()
             oldest.close()
         self.unused[destination] = None
+        return self.idle_timer(destination)
+
+    def idle_timer(self, destination: Destination) -> Timer:
         return self._given.reactor.wheel.arm(destination.expired, self._idle_ticks)
 
     def drop(self, destination: Destination) -> None:

@@ -27,6 +27,11 @@ from proxy.policy.profile import Profile
 from proxy.tls.credentials import Credentials
 from proxy.transport.early import EarlyDials
 
+
+def never() -> bool:
+    return False
+
+
 Endpoints = Callable[[str], Watch[Resolution[EndpointMeta]]]
 """Of `name:port`."""
 
@@ -44,6 +49,8 @@ class Lookups:
     resolve: Endpoints
     """Of `host:port` by the system's resolver, for names outside the mesh (explicit outbound only):
     KNOWN with empty metadata, or FAILED with what the resolver said."""
+    is_stale: Callable[[], bool] = never
+    """The control plane is away: what it said and nobody uses is kept, since it could not be asked for again."""
 
 
 class Flights:

@@ -93,6 +93,14 @@ def test_ready_when_the_last_latch_is_released() -> None:
     assert server.ask("GET /ready") == (200, {"content-type": "text/plain", "content-length": "6"}, b"ready\n")
 
 
+def test_ready_says_what_a_person_should_know() -> None:
+    server = AdminServer()
+    server.readiness.details = lambda: ["policy controller x:1 has not answered for 12s (3 streams)"]
+    expected = b"ready\npolicy controller x:1 has not answered for 12s (3 streams)\n"
+    status, _, body = server.ask("GET /ready")
+    assert (status, body) == (200, expected)
+
+
 @pytest.mark.acceptance("ENVJ-01")
 def test_env_json_shows_what_configures_the_proxy() -> None:
     names = ("LINKERD2_PROXY_LOG", "SPONSON_LOG", "LINKERD2_PROXY_IDENTITY_TOKEN_FILE", "OTEL_RESOURCE_ATTRIBUTES")

@@ -508,6 +508,31 @@ def test_whoever_tries_every_port_has_few_of_them_watched() -> None:
     assert len(policies) == 1 and not policies.unused
 
 
+def test_a_policy_that_cannot_be_asked_for_again_is_kept() -> None:
+    """The default would hold for the port otherwise, which may let in whom the policy did not."""
+    ticking = Ticking()
+    watches: list[Watch[ServerPolicy]] = []
+    initial = default_policy("all-unauthenticated", (), 10.0)
+    strict = default_policy("deny", (), 10.0)
+
+    def watch(port: int, first: ServerPolicy) -> Watch[ServerPolicy]:
+        watches.append(Watch(first))
+        return watches[-1]
+
+    policies = Policies(ticking.reactor, watch, lambda port: initial, (), 90.0)
+    policies.is_stale = lambda: True
+    entry = policies.take(80)
+    watches[0].set(strict)
+    entry.release()
+    ticking.pass_time(3600.0)
+    again = policies.take(80)
+    assert again.policy is strict and len(watches) == 1
+    again.release()
+    policies.is_stale = lambda: False
+    ticking.pass_time(91.0)
+    assert watches[0].is_closed and not len(policies)
+
+
 def test_an_update_makes_a_new_router() -> None:
     watch = Watch(default_policy("all-unauthenticated", (), 10.0))
     entry = Policies(Ticking().reactor, lambda port, first: watch, lambda port: watch.value, (), 90.0).take(80)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,9 +32,10 @@ class Story:
         self.now = 0.0
         self.wheel = Wheel(0.0005, 0.0)
         self.fake = FakeLookups()
+        self.is_away = False
         given: Any = SimpleNamespace(
             reactor=Reactor(None, Flusher(lambda flush: flush()), self.wheel, lambda: self.now),
-            lookups=self.fake.lookups(),
+            lookups=replace(self.fake.lookups(), is_stale=lambda: self.is_away),
             config=SimpleNamespace(
                 outbound_discovery_idle_timeout_s=idle_s,
                 destination_profile_networks=Networks([parse_network("10.0.0.0/8")]),
@@ -81,6 +83,27 @@ def test_an_app_that_tries_every_address_has_few_of_them_watched() -> None:
     assert story.discovery.get(DST) is used
     story.pass_time(6.0)
     assert len(story.discovery) == 1 and not story.discovery.unused
+
+
+def test_nothing_expires_while_the_control_plane_is_away_and_the_longest_unused_makes_room() -> None:
+    story = Story(1.0)
+    story.is_away = True
+    held = story.discovery.get(DST)
+    held.hold()
+    held.release()
+    story.pass_time(3600.0)
+    assert story.discovery.get(DST) is held, "what was known is used, however long it lasts"
+    held.hold()
+    held.release()
+    for number in range(limits.UNUSED_DESTINATIONS):
+        one = story.discovery.get(Addr(f"10.99.{number >> 8}.{number & 255}", 80))
+        one.hold()
+        one.release()
+    assert len(story.discovery) == limits.UNUSED_DESTINATIONS
+    assert story.discovery.get(DST) is not held, "it was the longest unused"
+    story.is_away = False
+    story.pass_time(1.1)
+    assert not story.discovery.unused, "it is back: what nobody uses expires"
 
 
 @pytest.mark.acceptance("ODISC-03")
