@@ -72,9 +72,8 @@ class App:
         self.outbound: Final = self._make_outbound()
         self.outbound.given.here = self.inbound.here
         self._on_admin: Callable[[socket.socket, Addr], None] | None = None
-        self.readiness: Final = Readiness()
+        self.readiness: Final = Readiness(self.control.stale_texts)
         self._certified: Final = self.readiness.latch("identity")
-        self.readiness.details = self.control.stale_texts
         if config.inbound_gateway_suffixes:
             # Other clusters probe /ready of a multicluster gateway, and would send it traffic that it cannot forward.
             self.readiness.latch("gateway")

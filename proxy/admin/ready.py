@@ -24,8 +24,8 @@ class Latch:
 class Readiness:
     __slots__ = ("waits_for", "details")
 
-    def __init__(self) -> None:
-        self.details: Callable[[], Iterable[str]] = tuple
+    def __init__(self, details: Callable[[], Iterable[str]] = tuple) -> None:
+        self.details: Callable[[], Iterable[str]] = details
         """What a person should know though it keeps nobody from being ready: a line each, behind `ready`."""
         self.waits_for: Final[dict[Latch, None]] = {}
 
