@@ -24,6 +24,21 @@ HTTP_1_1: Final = 11
 HTTP_2: Final = 20
 
 
+class Renderings:
+    """What was made of a head that its codec remembers, and hands out again when the same octets come: it need not be made
+    again either. Each is made when it is first wanted; the codec that remembers the head answers for their memory."""
+
+    __slots__ = ("http1", "http2", "carried")
+
+    def __init__(self) -> None:
+        self.http1 = b""
+        """The octets that the other side gets over HTTP/1."""
+        self.http2: tuple[Field, ...] = ()
+        """The fields that the other side gets over HTTP/2; of a response, but for what depends on its request."""
+        self.carried: RequestHead | None = None
+        """The request as HTTP/2 carries it between proxies (orig_proto.py)."""
+
+
 class RequestHead:
     """One request, as stages see it. `fields` keeps order, case and duplicates of what came.
 
@@ -33,7 +48,7 @@ class RequestHead:
 
     __slots__ = (
         "method", "scheme", "authority", "path", "fields", "body_size", "target", "upgrade", "takes_trailers", "version",
-        "is_absolute", "has_host", "has_l5d", "has_crumbs", "wants_tunnel", "is_lonely", "is_remembered",
+        "is_absolute", "has_host", "has_l5d", "has_crumbs", "wants_tunnel", "is_lonely", "renderings",
     )  # fmt: skip
 
     def __init__(
@@ -65,8 +80,8 @@ class RequestHead:
         """CONNECT or an upgrade: the answer may turn both sides into a byte tunnel."""
         self.is_lonely = False
         """HTTP/1.0, or no name in Host: goes over an HTTP/1 connection of its own (docs/linkerd/outbound.md, section 9.3)."""
-        self.is_remembered = False
-        """Its codec hands out this very head when the same octets come again, and answers for its memory."""
+        self.renderings: Renderings | None = None
+        """Of a head that its codec remembers; None for one that will not come again."""
 
     def take_authority(self, authority: bytes) -> None:
         """The target names this authority, so Host says the same, whatever it said (RFC 9112 section 3.2.2).
@@ -140,7 +155,7 @@ class RequestHead:
 class ResponseHead:
     """One response. Of `fields` the same holds; CONNECTION and UPGRADE only beside status 101."""
 
-    __slots__ = ("status", "fields", "body_size", "phrase", "upgrade", "version", "has_date", "has_l5d")
+    __slots__ = ("status", "fields", "body_size", "phrase", "upgrade", "version", "has_date", "has_l5d", "renderings")
 
     def __init__(self, status: int, fields: list[Field], body_size: int) -> None:
         self.status = status
@@ -155,6 +170,8 @@ class ResponseHead:
         self.has_date = False
         """A `date` is known to be among the fields; False asks for a look (`dates.needs_date`)."""
         self.has_l5d = False
+        self.renderings: Renderings | None = None
+        """Of a head that its codec remembers."""
 
     def copy(self) -> ResponseHead:
         return self.with_fields(self.fields.copy())

@@ -14,7 +14,7 @@ from typing import Final
 
 from proxy.core.reason import Reason
 from proxy.http.h2.codes import text_of
-from proxy.http.head import HTTP_1_0, HTTP_1_1, HTTP_2, RequestHead, ResponseHead
+from proxy.http.head import HTTP_1_0, HTTP_1_1, HTTP_2, Renderings, RequestHead, ResponseHead
 from proxy.http.headers import L5D, Field, field
 
 NAME: Final = b"l5d-orig-proto"
@@ -43,6 +43,9 @@ def is_carried(request: RequestHead) -> bool:
 
 def upgrade(request: RequestHead) -> RequestHead:
     """An HTTP/1 request, marked for its way over HTTP/2. A mark that the client brought itself is replaced."""
+    renderings = request.renderings
+    if renderings is not None and renderings.carried is not None:
+        return renderings.carried
     mark = _MARKS[request.version, request.is_absolute]
     if request.has_l5d:
         fields = [one for one in request.fields if one.name != NAME]
@@ -51,6 +54,9 @@ def upgrade(request: RequestHead) -> RequestHead:
         fields = [*request.fields, mark]
     head = request.with_fields(fields)
     head.has_l5d = True
+    if renderings is not None:
+        head.renderings = Renderings()
+        renderings.carried = head
     return head
 
 

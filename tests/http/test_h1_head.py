@@ -20,7 +20,7 @@ from tests.kit.streams import FakeServer
 
 def request(data: bytes) -> RequestHead:
     start, _, text = data.partition(b"\r\n")
-    head, is_good = h1.read_request(start, header_block(text))
+    head, _, is_good = h1.read_request(start + b"\r\n" + text)
     assert is_good, "bad target"
     return head
 
@@ -292,6 +292,6 @@ def test_a_cookie_in_crumbs_is_one_field_over_http1() -> None:
 )  # fmt: skip
 def test_an_upgrade_takes_no_other_hop_by_hop_fields_along(lines: bytes, seen: bytes) -> None:
     text = b"Host: svc\r\n" + lines
-    head, _ = h1.read_request(b"GET / HTTP/1.1", header_block(text.removesuffix(b"\r\n")))
+    head, _, _ = h1.read_request(b"GET / HTTP/1.1\r\n" + text.removesuffix(b"\r\n"))
     assert head.wants_tunnel is bool(seen)
     assert h1.write_request(head) == b"GET / HTTP/1.1\r\nHost: svc\r\n" + seen + b"\r\n"

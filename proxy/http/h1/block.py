@@ -49,7 +49,7 @@ class HeaderBlock:
 
     __slots__ = (
         "fields", "hop_fields", "authority", "length", "transfer", "is_chunked", "closes", "upgrade", "names_http",
-        "takes_trailers", "has_date", "has_l5d", "is_familiar", "keep_alive_s",
+        "takes_trailers", "has_date", "has_l5d", "is_familiar", "has_come_before", "keep_alive_s",
     )  # fmt: skip
 
     def __init__(self, lines: list[bytes]) -> None:
@@ -75,6 +75,7 @@ class HeaderBlock:
         """What `Keep-Alive: timeout=` says, in seconds; 0 if it says nothing."""
         self.is_familiar = True
         """Every line was known: worth remembering as a whole."""
+        self.has_come_before = False
         if len(lines) > limits.HEAD_FIELDS:
             raise ProtocolError(f"the head is over the limit of {limits.HEAD_FIELDS} fields", Reason.OVER_LIMIT, 431)
         options: list[bytes] = []

@@ -18,8 +18,8 @@ from proxy.http.attempt import Attempt
 from proxy.http.h1 import head as h1
 from proxy.http.h1.block import header_block
 from proxy.http.h1.body import BodyReader, last_chunk, write_chunk
-from proxy.http.h1.repair import with_crlf, with_one_length, without_spaces
-from proxy.http.head import HTTP_1_0, TUNNEL, UNKNOWN, RequestHead, ResponseHead
+from proxy.http.h1.repair import repaired_response, with_crlf
+from proxy.http.head import TUNNEL, UNKNOWN, RequestHead, ResponseHead
 from proxy.http.headers import Field
 from proxy.http.pool import Pool
 from proxy.http.repeat import BEGUN, NOT_BEGUN, RACED
@@ -35,6 +35,8 @@ _CLOSED: Final = 5
 _STATES: Final = ("connecting", "idle", "head", "body", "tunnel", "closed")
 
 _RACES: Final = (Reason.PEER_CLOSED, Reason.CONNECTION_RESET)
+_BODILESS: Final = frozenset((b"HEAD", b"CONNECT"))
+"""Whose answers do not end where their head says."""
 _NO_HEAD: Final = RequestHead(b"", b"", b"", b"", [], 0)
 
 
@@ -56,8 +58,7 @@ class H1Client(Codec):
         """The head that was sent last."""
         self._early: list[bytes] | None = None
         """What a client said into a tunnel that is not open yet."""
-        self._is_chunked = False
-        self._request_ended = False
+        self._is_chunked = self._request_ended = False
         self._keeps_alive = True
         self._was_used = False
         """It has carried an exchange before, so the peer may be closing it just now."""
@@ -85,13 +86,11 @@ class H1Client(Codec):
         """Of the dial: bytes can flow."""
         if self._state != _CONNECTING:
             return
-        attempt = self._attempt
-        if attempt is None:
-            self._state = _IDLE
+        self._state = _IDLE
+        if self._attempt is None:
             self._pool.release(self)
         else:
-            self._state = _HEAD
-            attempt.exchange.attach(self, attempt.head)
+            self.open(self._attempt)
 
     def is_stale(self) -> bool:
         """The peer has closed it, or has sent what nobody asked for: asked of an idle connection before a request that could
@@ -267,47 +266,54 @@ class H1Client(Codec):
         end = data.find(b"\r\n\r\n")
         if end < 0 or end > limits.HEAD_BYTES:
             return self._partial_head(data)
-        start_line, _, text = data[:end].partition(b"\r\n")
-        try:
-            block = header_block(text)
-            head = h1.read_response(start_line, block, self._request.method)
-        except ProtocolError:
-            better = with_crlf(data) or with_one_length(data) or without_spaces(data)
-            if better is None:
-                raise
-            return better
+        text = data[:end]
         rest = data[end + 4 :]
         attempt = self._attempt
+        known = h1.known_response(text)
+        if known is not None and self._request.method not in _BODILESS and attempt is not None:
+            self.keep_alive_s = 0.0  # it said nothing of it
+            return self._begin_body(attempt, known, rest, False)
+        start_line, _, lines = text.partition(b"\r\n")
+        try:
+            block = header_block(lines)
+            head = h1.read_response(start_line, block, self._request.method)
+        except ProtocolError as error:
+            return repaired_response(data, error)
         if attempt is None:
             return b""
-        size = head.body_size
-        if size == TUNNEL:
+        if head.body_size == TUNNEL:
             self._begin_tunnel(attempt, head)
             return rest
         if head.status < 200:
             attempt.exchange.response_informational(head)
             return rest
         self.keep_alive_s = block.keep_alive_s
-        is_odd = block.transfer is not None or block.closes or head.status == 204 or head.version == HTTP_1_0
         # Of a CONNECT that was refused, nobody knows whether its tunnel's bytes were read.
-        if self._request.method == b"CONNECT" or (is_odd and not h1.may_be_followed(head, block)):
+        if self._request.method == b"CONNECT" or not h1.may_be_followed(head, block):
             self._keeps_alive = False
-        if size == 0:
+        elif self._request.method != b"HEAD":
+            h1.remember_response(text, block, head)
+        if head.body_size == 0:
             self._finish(bool(rest))
             attempt.response_head(head, True)
-        elif size == len(rest):
+            return rest
+        return self._begin_body(attempt, head, rest, block.is_chunked)
+
+    def _begin_body(self, attempt: Attempt, head: ResponseHead, rest: bytes, is_chunked: bool) -> bytes:
+        """`rest` is what came behind the head; what of it the body's reader is to get."""
+        size = head.body_size
+        if size == len(rest):
             # The whole body came with its head: the most common answer needs no reader.
             attempt.response_head(head, False)
             if self._attempt is attempt:
                 self._finish(False)
                 attempt.exchange.response_data(rest, True)
             return b""
-        else:
-            if size == UNKNOWN and not block.is_chunked:
-                self._keeps_alive = False
-            self._state = _BODY
-            self._body.begin(size, block.is_chunked)
-            attempt.response_head(head, False)
+        if size == UNKNOWN and not is_chunked:
+            self._keeps_alive = False
+        self._state = _BODY
+        self._body.begin(size, is_chunked)
+        attempt.response_head(head, False)
         return rest
 
     def _partial_head(self, data: bytes) -> bytes:

@@ -14,8 +14,8 @@ from proxy.core import limits
 from proxy.core.budget import Table
 from proxy.core.errors import ProtocolError
 from proxy.core.reason import Reason
-from proxy.http.h1.block import HeaderBlock, TransferCodings
-from proxy.http.head import HTTP_1_0, HTTP_1_1, TUNNEL, UNKNOWN, RequestHead, ResponseHead
+from proxy.http.h1.block import HeaderBlock, TransferCodings, header_block
+from proxy.http.head import HTTP_1_0, HTTP_1_1, TUNNEL, UNKNOWN, Renderings, RequestHead, ResponseHead
 from proxy.http.headers import CONTENT_LENGTH, field, is_authority
 
 SHARE_SHIFT: Final = 9
@@ -61,6 +61,11 @@ def over_limit(data: bytes) -> ProtocolError:
     return ProtocolError(f"the request's head is over the limit of {limits.HEAD_BYTES} octets", Reason.OVER_LIMIT, 431)
 
 
+_requests: Final[Table[bytes, tuple[RequestHead, bool, bool]]] = Table("http1_requests", limits.HEADS_BYTES, 1000, 4)
+known_request: Final = _requests.recent.get
+"""What `read_request` made of this text the last time, if it may come often: all of it had come before then."""
+
+
 _request_lines: Final[Table[bytes, tuple[bytes, bytes, bytes]]] = Table(
     "http1_request_lines", limits.NAMES_BYTES, 350, 2
 )
@@ -101,12 +106,17 @@ def _new_response_line(start_line: bytes) -> tuple[int, int, bytes]:
     return found
 
 
-def read_request(start_line: bytes, block: HeaderBlock) -> tuple[RequestHead, bool]:
-    """The head of a request, and whether its target has a form that its method may have (RFC 9112 section 3.2).
+def read_request(text: bytes) -> tuple[RequestHead, bool, bool]:
+    """The head of a request, whether its client wants the connection closed, and whether the target has a form that the
+    method may have (RFC 9112 section 3.2). `text` is without the empty line.
 
     ProtocolError if nothing after it could be trusted.
     """
-    method, target, minor = _known_request_line(start_line) or _new_request_line(start_line)
+    start_line, _, lines = text.partition(b"\r\n")
+    block = header_block(lines)
+    line = _known_request_line(start_line)
+    is_line_known = line is not None
+    method, target, minor = line or _new_request_line(start_line)
     authority = block.authority
     size = block.length
     transfer = block.transfer
@@ -139,7 +149,13 @@ def read_request(start_line: bytes, block: HeaderBlock) -> tuple[RequestHead, bo
     head.has_l5d = block.has_l5d
     is_good = method != b"CONNECT" if target[0] == 0x2F else _read_target(head, target)
     head.is_lonely = not head.authority or not is_http_1_1 or (head.is_absolute and not authority)
-    return head, is_good
+    found = (head, block.closes, is_good)
+    if not block.has_come_before:
+        block.has_come_before = True
+    elif is_line_known and is_good and not head.wants_tunnel and not head.is_lonely:
+        head.renderings = Renderings()
+        _requests.keep(text, found, len(text))
+    return found
 
 
 def _read_target(head: RequestHead, target: bytes) -> bool:
@@ -169,6 +185,21 @@ def _read_target(head: RequestHead, target: bytes) -> bool:
     else:
         head.path = b"/" + path
     return is_authority(head.authority) is not None
+
+
+_responses: Final[Table[bytes, ResponseHead]] = Table("http1_responses", limits.HEADS_BYTES, 1000, 4)
+known_response: Final = _responses.recent.get
+"""The head that this text is in answer to any method but HEAD and CONNECT, if it may come often: then it has a length, and
+its connection may be used again."""
+
+
+def remember_response(text: bytes, block: HeaderBlock, head: ResponseHead) -> None:
+    """For `known_response`: a head that came as a whole before."""
+    if not block.has_come_before:
+        block.has_come_before = True
+    elif head.body_size > 0 and not block.keep_alive_s:
+        head.renderings = Renderings()
+        _responses.keep(text, head, len(text))
 
 
 def read_response(start_line: bytes, block: HeaderBlock, method: bytes) -> ResponseHead:
@@ -225,6 +256,9 @@ def may_be_followed(head: ResponseHead, block: HeaderBlock) -> bool:
 
 def write_request(head: RequestHead, is_chunked: bool = False) -> bytes:
     """The head as an HTTP/1 endpoint gets it: of the client's version, Host made from the authority if need be."""
+    renderings = None if is_chunked else head.renderings
+    if renderings is not None and renderings.http1:
+        return renderings.http1
     target = head.target or (head.absolute_form() if head.is_absolute else head.path)
     if head.version == HTTP_1_0 and not is_chunked:
         parts = [b"%b %b HTTP/1.0\r\n" % (head.method, target)]
@@ -236,11 +270,17 @@ def write_request(head: RequestHead, is_chunked: bool = False) -> bytes:
     if head.takes_trailers:
         parts.append(b"TE: trailers\r\n" if head.upgrade else b"TE: trailers\r\nConnection: TE\r\n")
     parts.append(b"Transfer-Encoding: chunked\r\n\r\n" if is_chunked else b"\r\n")
-    return b"".join(parts)
+    written = b"".join(parts)
+    if renderings is not None:
+        renderings.http1 = written
+    return written
 
 
 def write_response(head: ResponseHead, framing: bytes, is_http_1_0: bool) -> bytes:
     """`framing` is the codec's own: `Date`, `Connection` and `Transfer-Encoding` lines, and the empty line."""
+    renderings = None if is_http_1_0 or framing != _NO_FRAMING else head.renderings
+    if renderings is not None and renderings.http1:
+        return renderings.http1
     status = head.status
     if head.phrase or is_http_1_0:
         phrase = head.phrase or _PHRASES.get(status, b"")
@@ -250,4 +290,10 @@ def write_response(head: ResponseHead, framing: bytes, is_http_1_0: bool) -> byt
     parts = [line]
     parts += [field.line for field in head.fields]
     parts.append(framing)
-    return b"".join(parts)
+    written = b"".join(parts)
+    if renderings is not None:
+        renderings.http1 = written
+    return written
+
+
+_NO_FRAMING: Final = b"\r\n"

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from proxy.core.errors import ProtocolError
+
 _head_end = re.compile(rb"\n\r?\n").search
 _line_end = re.compile(rb"\r?\n")
 _empty_lines = re.compile(rb"(?:\r?\n)+").match
@@ -56,3 +58,11 @@ def repaired(data: bytes) -> bytes | None:
     """`data` as a client should have begun it: without empty lines before its request, or with CRLF; None if nothing is to be done."""
     better = skip_empty_lines(data) if data[0] < 0x20 else with_crlf(data)
     return None if better == data else better
+
+
+def repaired_response(data: bytes, error: ProtocolError) -> bytes:
+    """`data` with a head of a response that may be read; raises `error`, for which it could not be, if there is nothing to be done."""
+    better = with_crlf(data) or with_one_length(data) or without_spaces(data)
+    if better is None:
+        raise error
+    return better

@@ -19,7 +19,6 @@ from proxy.core.timers import Timer, Wheel
 from proxy.http.dates import date_line
 from proxy.http.exchange import Clock, Exchange, Stage
 from proxy.http.h1 import head as h1
-from proxy.http.h1.block import header_block
 from proxy.http.h1.body import BodyReader, last_chunk, write_chunk
 from proxy.http.h1.expect import asks_to_continue
 from proxy.http.h1.refusal import BAD_TARGET, refused
@@ -51,7 +50,7 @@ class H1Server(Codec):
     ) -> None:
         """With a wheel, a client that will not hang up after our last answer is closed after `limits.LINGER_S`, and one
         that does not end a head that it has begun after `head_timeout_s`. `faults` counts the requests that are refused."""
-        self._wire, self._stage, self._clock, self._wheel = wire, stage, clock, wheel
+        self._wire, self._stage, self._clock, self._wheel, self._faults = wire, stage, clock, wheel, faults
         self._state = _HEAD
         self._held = b""
         self._exchange: Exchange | None = None
@@ -62,7 +61,6 @@ class H1Server(Codec):
         self._has_eof = self._is_advancing = False
         self._is_writable = True
         self._pauses = self._drained = 0
-        self._faults = faults
         self._slow_head: Timer | None = None
         """Armed while a head has begun and not ended; a client that is idle is ended only when descriptors are short."""
         self.head_timeout_s = limits.HEAD_S
@@ -247,19 +245,21 @@ class H1Server(Codec):
         end = data.find(b"\r\n\r\n")
         if end <= 0 or end > limits.HEAD_BYTES:
             return self._partial_head(data)
-        start_line, _, text = data[:end].partition(b"\r\n")
-        try:
-            block = header_block(text)
-            head, is_good = h1.read_request(start_line, block)
-        except ProtocolError:
-            better = repaired(data)
-            if better is None:
-                raise
-            return better
+        text = data[:end]
+        known = h1.known_request(text)
+        if known is None:
+            try:
+                known = h1.read_request(text)
+            except ProtocolError:
+                better = repaired(data)
+                if better is None:
+                    raise
+                return better
+        head, closes, is_good = known
         if self._slow_head is not None:
             self._slow_head.cancel()
         is_http_1_0 = self._is_http_1_0 = head.version == HTTP_1_0
-        self._closes = block.closes or is_http_1_0 or self._is_leaving
+        self._closes = closes or is_http_1_0 or self._is_leaving
         self._is_head = head.method == b"HEAD"
         size = head.body_size
         if size:

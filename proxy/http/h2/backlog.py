@@ -30,10 +30,9 @@ class Sender:
 
     __slots__ = ("send_window", "is_stalled")
 
-    def __init__(self, send_window: int) -> None:
-        self.send_window = send_window
-        self.is_stalled = False
-        """Nothing of its complete message left since the last look."""
+    send_window: int
+    is_stalled: bool
+    """Nothing of its complete message left since the last look."""
 
     def has_unsent(self) -> bool:
         raise NotImplementedError

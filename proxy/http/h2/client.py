@@ -27,7 +27,7 @@ from proxy.http.h2.leaving import LAST_STREAMS
 from proxy.http.h2.settings import DEFAULT, H2Settings
 from proxy.http.h2.state import BEGIN, HALF_CLOSED_LOCAL, NEVER_OPENED, ON_HEADERS, RESET_STREAM
 from proxy.http.h2.stream import H2Stream
-from proxy.http.head import HTTP_2, TUNNEL, RequestHead, ResponseHead
+from proxy.http.head import HTTP_2, TUNNEL, Renderings, RequestHead, ResponseHead
 from proxy.http.headers import CONTENT_LENGTH, Field, field
 from proxy.http.pool import Pool
 from proxy.http.repeat import BEGUN, NOT_BEGUN
@@ -161,10 +161,13 @@ class H2Client(H2Connection):
         if steady is not None:
             template: ResponseHead = steady.head or response_of(fields)
             steady.head = template
+            if template.renderings is None and len(block) <= limits.REMEMBERED_TEXT_BYTES:
+                template.renderings = Renderings()
             return template
         head = response_of(fields)
         if self.decoder.is_familiar:
             self.decoder.keep_head(block, head)
+            head.renderings = Renderings()
         return head
 
 
@@ -219,21 +222,14 @@ class H2ClientStream(H2Stream):
                 end = False  # what HTTP/1 asks with has no body; the tunnel's bytes come later
         if head.method == b"HEAD":
             self.is_head_request = True
-        fields: tuple[Field, ...]
-        if self.is_tunnel:
-            fields = connect_fields(head)
-        else:
-            fields = (
-                _known_method(head.method) or _pseudo(_methods, b":method", head.method),
-                _known_scheme(head.scheme) or _pseudo(_schemes, b":scheme", head.scheme),
-                _known_authority(head.authority) or _pseudo(_authorities, b":authority", head.authority),
-                _known_path(head.path) or _pseudo(_paths, b":path", head.path),
-                *head.fields,
-            )
-            if not head.authority:
-                fields = fields[:2] + fields[3:]
-        if head.takes_trailers:
-            fields += (_TE_TRAILERS,)
+        renderings = None if self.is_tunnel else head.renderings
+        fields: tuple[Field, ...] = () if renderings is None else renderings.http2
+        if not fields:
+            fields = connect_fields(head) if self.is_tunnel else _fields_of(head)
+            if head.takes_trailers:
+                fields += (_TE_TRAILERS,)
+            if renderings is not None:
+                renderings.http2 = fields
         connection = self.connection
         try:
             block = connection.encoder.encode(fields)
@@ -353,6 +349,24 @@ def _pseudo(fields: _Fields, name: bytes, value: bytes) -> Field:
         found = field(name, value)
     fields.keep(value, found, len(value))
     return found
+
+
+def _fields_of(head: RequestHead) -> tuple[Field, ...]:
+    authority = head.authority
+    if not authority:
+        return (
+            _known_method(head.method) or _pseudo(_methods, b":method", head.method),
+            _known_scheme(head.scheme) or _pseudo(_schemes, b":scheme", head.scheme),
+            _known_path(head.path) or _pseudo(_paths, b":path", head.path),
+            *head.fields,
+        )
+    return (
+        _known_method(head.method) or _pseudo(_methods, b":method", head.method),
+        _known_scheme(head.scheme) or _pseudo(_schemes, b":scheme", head.scheme),
+        _known_authority(authority) or _pseudo(_authorities, b":authority", authority),
+        _known_path(head.path) or _pseudo(_paths, b":path", head.path),
+        *head.fields,
+    )
 
 
 _TE_TRAILERS: Final = field(b"te", b"trailers")

@@ -51,12 +51,13 @@ class Quota:
 class Floods:
     """What the peer of one connection has asked for, and what was done for it."""
 
-    __slots__ = ("sent_messages", "_ended_streams", "_control", "_resets", "_max_resets", "_flow", "_backlog", "_clock")
+    __slots__ = ("sent_messages", "ended_streams", "_control", "_resets", "_max_resets", "_flow", "_backlog", "_clock")
 
     def __init__(self, flow: Flow, backlog: Backlog, clock: Clock | None, max_early_resets: int) -> None:
         self.sent_messages = 0
         """Pieces of bodies that left as the other side said them."""
-        self._ended_streams = 0
+        self.ended_streams = 0
+        """However they ended. It is counted here, and reckoned with only when the peer is charged for something."""
         self._control: Quota | None = None
         """Frames that carry nothing; made when the first comes."""
         self._resets: Quota | None = None
@@ -85,14 +86,9 @@ class Floods:
         now = self._now()
         resets = self._resets
         if resets is None:
-            resets = self._resets = Quota(2 * self._max_resets, Reason.RESET_FLOOD, now)
+            resets = self._resets = Quota(2 * self._max_resets, Reason.RESET_FLOOD, now, self.ended_streams)
+        resets.settle(self.ended_streams)
         resets.charge(_RESET_COST, now)
-
-    def stream_ended(self) -> None:
-        self._ended_streams += 1
-        resets = self._resets
-        if resets is not None and resets.spent > 0:
-            resets.spent -= 1
 
     def spent(self) -> int:
         """Of what frames that carry nothing may cost."""
@@ -107,6 +103,6 @@ class Floods:
         return (
             self._flow.moved_bytes() // limits.PROGRESS_BYTES
             + self.sent_messages * limits.PROGRESS_MESSAGE
-            + self._ended_streams * limits.PROGRESS_STREAM
+            + self.ended_streams * limits.PROGRESS_STREAM
             - self._backlog.frames
         )

@@ -230,15 +230,13 @@ class Decoder:
             self._steady[block] = self.steady
             self._hold(cost)
 
-    def keep_head(self, block: bytes, head: Any) -> bool:  # as Steady.head
+    def keep_head(self, block: bytes, head: Any) -> None:  # as Steady.head
         """Remember what the reader made of a familiar block. Nobody edits a head (head.py), so that it is handed out again as it is."""
         cost = _BLOCK_BYTES + _BLOCK_COPIES * len(block)
         if self._has_room(block, cost):
             self.heads[block] = head
             self._heads_bytes += cost
             self._hold(cost)
-            return True
-        return False
 
     def _has_room(self, block: bytes, cost: int) -> bool:
         """Makes it, if the block may be remembered at all."""

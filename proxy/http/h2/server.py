@@ -29,7 +29,7 @@ from proxy.http.h2.leaving import ANNOUNCED, LAST_STREAMS
 from proxy.http.h2.settings import DEFAULT, UNLIMITED, H2Settings
 from proxy.http.h2.state import BEGIN, CLOSED, HALF_CLOSED_REMOTE, IGNORE, NEVER_OPENED, ON_HEADERS, RESET_STREAM
 from proxy.http.h2.stream import H2Stream
-from proxy.http.head import HTTP_2, TUNNEL, RequestHead, ResponseHead
+from proxy.http.head import HTTP_2, TUNNEL, Renderings, RequestHead, ResponseHead
 from proxy.http.headers import Field, field
 from proxy.http.refusal import note_refusal
 from proxy.http.replies import answer, grpc_trailers, is_grpc
@@ -166,11 +166,13 @@ class H2Server(H2Connection):
         if steady is not None:
             template: RequestHead = steady.head or request_of(fields)
             steady.head = template
-            template.is_remembered = len(block) <= limits.REMEMBERED_TEXT_BYTES
+            if template.renderings is None and len(block) <= limits.REMEMBERED_TEXT_BYTES:
+                template.renderings = Renderings()
             return template
         head = request_of(fields)
         if self.decoder.is_familiar:
-            head.is_remembered = self.decoder.keep_head(block, head)
+            self.decoder.keep_head(block, head)
+            head.renderings = Renderings()
         return head
 
 
@@ -258,10 +260,14 @@ class H2ServerStream(H2Stream):
 
     def _send_block(self, status: int, head: ResponseHead, extra: tuple[Field, ...], end: bool) -> None:
         connection = self.connection
+        renderings = head.renderings if status == head.status else None
+        fields: tuple[Field, ...] = () if renderings is None else renderings.http2
+        if not fields:
+            fields = (_status_fields.get(status) or _status_field(status), *head.fields)
+            if renderings is not None:
+                renderings.http2 = fields
         try:
-            block = connection.encoder.encode(
-                (_status_fields.get(status) or _status_field(status), *head.fields, *extra)
-            )
+            block = connection.encoder.encode(fields + extra if extra else fields)
         except ProtocolError as error:
             self._too_long(error)
             return

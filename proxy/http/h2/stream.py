@@ -45,12 +45,14 @@ class H2Stream(Sender):
     )  # fmt: skip
 
     def __init__(self, connection: Carrier, stream_id: int) -> None:
-        super().__init__(connection.flow.peer_window)
+        # Not by Sender's constructor: a call less per stream.
+        self.send_window = connection.flow.peer_window
+        self.is_stalled = False
         self.id = stream_id
         self.state = OPEN
         """Only `sent_end`, `received_end` and `close` change it, by the tables of state.py."""
         self.connection = connection
-        # What only one role has stands here too: a constructor less per stream.
+        # What only one role has stands here too, for the same reason.
         self.is_tunnel = False
         self.has_head = False
         """The response's head came (clients)."""

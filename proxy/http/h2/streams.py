@@ -51,7 +51,7 @@ class Streams(Carrier):
         if stream.queue is not None or stream.held or backlog.silenced:
             backlog.forget(stream)
             self.flow.take(stream.discard())
-        self.floods.stream_ended()
+        self.floods.ended_streams += 1
         if self.is_full:
             self.room_came()
         if self.leaving.state >= LAST_STREAMS and not self.streams:

@@ -15,7 +15,7 @@ from proxy.core.codec import Codec, Wire
 from proxy.http.exchange import Exchange, Stage
 from proxy.http.h1.server import H1Server
 from proxy.http.h2.server import H2Server
-from proxy.http.head import RequestHead
+from proxy.http.head import Renderings, RequestHead
 from proxy.http.headers import field
 from proxy.http.orig_proto import CLIENT_ID, without_marks
 from proxy.inbound import labels
@@ -112,9 +112,10 @@ class HttpConnection:
             request = without_marks(request, client_id is not None)
         if client_id is not None:
             request = request.with_fields([*request.fields, client_id])
-        if came.is_remembered:
+        if came.renderings is not None:
             self._came = came
             self._admitted = request
+            request.renderings = Renderings()
         return request
 
     def _find(self, router: Router, request: RequestHead) -> Found | None:
