@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -19,7 +20,6 @@ from tests.kit.topology import OUT, PAIR, Topology
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 CALL = re.compile(r"^ +([a-z0-9_/]+\.py) +([A-Za-z_][A-Za-z0-9_.]*)(?: |$)", re.MULTILINE)
-GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 Call = tuple[str, str]
@@ -100,7 +100,8 @@ def connect(where: Any) -> socket.socket:
 
 
 def ask(sock: socket.socket) -> None:
-    sock.sendall(GET)
+    """With a path of its own: heads that came before are not read again."""
+    sock.sendall(b"GET /%b HTTP/1.1\r\nHost: svc\r\n\r\n" % uuid4().hex.encode())
     read_until(sock, b"ok")
 
 
