@@ -18,6 +18,7 @@ HOT = (
     "proxy/balance/*.py",
     "proxy/metrics/cells.py",
     "proxy/metrics/scope.py",
+    "proxy/metrics/statuses.py",
     "proxy/policy/authz.py",
     "proxy/policy/classify.py",
     "proxy/policy/distribution.py",
@@ -38,6 +39,7 @@ HOT = (
     "proxy/outbound/http/endpoint.py",
     "proxy/outbound/explicit/connection.py",
     "proxy/outbound/http/logical.py",
+    "proxy/outbound/http/numbers.py",
 )
 
 FLAGS = ["-fvisibility=hidden", "-fno-plt", "-fno-semantic-interposition"]

@@ -38,6 +38,16 @@ class Origin(Protocol):
         """Begin another attempt in place of this one, which ended for `reason`; False if there is nothing to try."""
 
 
+class AttemptNumbers(Protocol):
+    """What counts the attempts of a backend."""
+
+    def attempt_answered(self, attempt: Attempt) -> None:
+        """With the target's."""
+
+    def attempt_ended(self, attempt: Attempt) -> None:
+        """With its exchange; not of an attempt that another took the place of."""
+
+
 class Attempt:
     __slots__ = (
         "exchange",
@@ -45,6 +55,7 @@ class Attempt:
         "head",
         "target",
         "origin",
+        "numbers",
         "sent_at",
         "has_begun",
         "has_failed",
@@ -62,6 +73,7 @@ class Attempt:
         """As the endpoint gets it."""
         self.target: Target | None = None
         self.origin = origin
+        self.numbers: AttemptNumbers | None = None
         self.sent_at = exchange.dispatched_at
         """When it was given to its endpoint: later than `dispatched_at` if it waited for one, or is not the first."""
         self.has_begun = False
@@ -130,6 +142,9 @@ class Attempt:
             target = self.target
             if target is not None:
                 target.attempt_answered(self)
+            numbers = self.numbers
+            if numbers is not None:
+                numbers.attempt_answered(self)
 
     def end(self, reason: Reason) -> None:
         if not self._is_over:
@@ -141,6 +156,9 @@ class Attempt:
             target = self.target
             if target is not None:
                 target.attempt_ended(self, reason)
+            numbers = self.numbers
+            if numbers is not None:
+                numbers.attempt_ended(self)
 
     def __repr__(self) -> str:
         return f"Attempt {self.exchange.attempts} of {self.exchange!r}"

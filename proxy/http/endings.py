@@ -37,6 +37,8 @@ class Failure(NamedTuple):
     """Of outbound_http_errors_total and inbound_http_errors_total; empty if it is not counted there."""
     text: str = ""
     """Of the answer, where it is not the reason's own."""
+    word: str = ""
+    """Of the label `error` of route metrics; empty where the status is counted, as that of an endpoint's answer."""
 
 
 # Who is at fault.
@@ -112,7 +114,7 @@ def code_of(reason: Reason) -> int:
 
 
 # What stages decide.
-FAILFAST: Final = Failure(504, grpc.DEADLINE_EXCEEDED, True, "failfast")
-LOAD_SHED: Final = Failure(503, grpc.UNAVAILABLE, True, "loadshed")
-UNEXPECTED: Final = Failure(500, grpc.INTERNAL, True, "unexpected")
+FAILFAST: Final = Failure(504, grpc.DEADLINE_EXCEEDED, True, "failfast", word="FAIL_FAST")
+LOAD_SHED: Final = Failure(503, grpc.UNAVAILABLE, True, "loadshed", word="LOAD_SHED")
+UNEXPECTED: Final = Failure(500, grpc.INTERNAL, True, "unexpected", word="UNKNOWN")
 NO_ROUTE: Final = Failure(404, grpc.NOT_FOUND)

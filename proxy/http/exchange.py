@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from proxy.core.errors import report_fault
+from proxy.core.histogram import Histogram
 from proxy.core.reactor import Clock as Clock
 from proxy.core.reason import Reason
 from proxy.http.endings import ENDINGS
@@ -20,7 +21,7 @@ from proxy.http.headers import Field
 from proxy.http.held import Held
 from proxy.http.place import Place
 from proxy.http.replies import answer, grpc_trailers, is_grpc
-from proxy.http.stream import OTHER_SIDE_FULL, WAITING, ClientStream, ServerStream
+from proxy.http.stream import OTHER_SIDE_FULL, WAITING, ClientStream, RunningAttempt, ServerStream
 
 _FORWARDED: Final = (Reason.PEER_RESET, Reason.PEER_REFUSED)
 """What an endpoint said about one stream reaches the client as it was said."""
@@ -30,33 +31,17 @@ class Observer(Protocol):
     """Built once per target by a stage, and put into `Exchange.observers`; told of two events of each exchange."""
 
     def response_began(self, exchange: Exchange) -> None:
-        """The first body bytes, trailers, or the end of a response without a body; at most once, at `exchange.answered_at`.
-
-        Where Linkerd stops the latency clock (docs/linkerd/balancing.md, section 3.1). Not said of an exchange that ends
-        without a response.
-        """
+        """The first body bytes, trailers, or the end of a response without a body, which a tunnel's is; at most once, at
+        `exchange.answered_at`. Where Linkerd stops the latency clock (docs/linkerd/balancing.md, section 3.1)."""
 
     def exchange_ended(self, exchange: Exchange) -> None: ...
-
-
-class RunningAttempt(Protocol):
-    """What an exchange tells the attempt that runs for it: an Attempt."""
-
-    def answered(self) -> None:
-        """With `Observer.response_began`, before the observers."""
-
-    def end(self, reason: Reason) -> None:
-        """The exchange has ended. Idempotent."""
 
 
 class ResponseEditor(Protocol):
     """Built once per route by a stage: what changes about a response's head on its way back."""
 
     def edit_response(self, exchange: Exchange, head: ResponseHead) -> ResponseHead:
-        """Called once, before the head goes to the server stream; not for answers that a stage makes (`reply`).
-
-        Returns the head that the client gets; never edits the one that it was given.
-        """
+        """The head that the client gets, never the given one edited. Called once; not for answers that a stage makes (`reply`)."""
 
 
 class Rescue(Protocol):
@@ -78,8 +63,9 @@ class Stage(Protocol):
 class Exchange:
     __slots__ = (
         "server", "client", "request", "response", "request_ended", "response_ended", "reason", "trailers", "reset_code",
-        "accepted_at", "dispatched_at", "answered_at", "ended_at", "request_bytes", "response_bytes", "is_body_sent", "attempts",
-        "attempt", "route", "backend", "endpoint", "observers", "editor", "rescue", "has_begun",
+        "accepted_at", "dispatched_at", "request_ended_at", "answered_at", "ended_at", "request_bytes", "response_bytes",
+        "request_frames", "response_frames", "is_body_sent", "attempts", "attempt", "route", "backend", "endpoint", "failure",
+        "observers", "editor", "rescue", "has_begun",
         "_clock", "_on_gone", "_held", "_has_left", "_is_server_full",
     )  # fmt: skip
 
@@ -88,8 +74,7 @@ class Exchange:
         self.server = server
         self.client: ClientStream | None = None
         self.request = request
-        """As it came. A stage may put another head here while it reads what the request means (`l5d-orig-proto`, absolute
-        form); the head itself is never edited, so that any number of attempts begin with the same."""
+        """As it came, or as a stage read it (`l5d-orig-proto`, absolute form). Never edited: every attempt begins with the same."""
         self.response: ResponseHead | None = None
         self.request_ended = False
         self.response_ended = False
@@ -101,12 +86,17 @@ class Exchange:
         self.accepted_at = now
         self.dispatched_at = now
         """When stages could begin to route it: later than `accepted_at` if its destination had to be found out."""
+        self.request_ended_at = now
+        """When the last of the request's body or its trailers came; that and the next two are known where somebody observes."""
         self.answered_at = now
-        """When `has_begun` became true; the clock is read only where somebody observes."""
+        """When `has_begun` became true."""
         self.ended_at = now
         self.request_bytes = 0
         self.response_bytes = 0
         """Of the bodies, as they came."""
+        self.request_frames: Histogram | None = None
+        self.response_frames: Histogram | None = None
+        """How large the pieces were in which they came, if a stage counts that; not of a tunnel's bytes."""
         self.is_body_sent = False
         """Some of the request's body or its trailers has gone to a client stream, and cannot go to another."""
         self.attempts = 0
@@ -114,6 +104,8 @@ class Exchange:
         self.route: Place | None = None
         self.backend: Place | None = None
         self.endpoint: Place | None = None
+        self.failure = ""
+        """The metrics' word for why its response is not whole, or was made here (docs/linkerd/metrics.md, section 7)."""
         self.observers: tuple[Observer, ...] = ()
         self.editor: ResponseEditor | None = None
         self.rescue: Rescue | None = None
@@ -122,8 +114,7 @@ class Exchange:
         self._on_gone: Callable[[], None] | None = None
         self._held: Held | None = None
         self._has_left = False
-        self._is_server_full = False
-        """The client's side takes no more, which an endpoint that is attached late must hear too."""
+        self._is_server_full = False  # the client's side takes no more: an endpoint attached late must hear it too
 
     def context(self) -> str:
         """The names of what the request was given to last, for texts; empty before a route took it."""
@@ -145,6 +136,11 @@ class Exchange:
     def request_data(self, data: bytes, end: bool) -> None:
         self.request_ended = end
         self.request_bytes += len(data)
+        frames = self.request_frames
+        if frames is not None and data:
+            frames.observe(len(data))
+        if end and self.observers:
+            self.request_ended_at = self._now()
         client = self.client
         if client is not None:
             if data:
@@ -161,6 +157,8 @@ class Exchange:
 
     def request_trailers(self, fields: list[Field]) -> None:
         self.request_ended = True
+        if self.observers:
+            self.request_ended_at = self._now()
         client = self.client
         if client is not None:
             self.is_body_sent = True
@@ -174,8 +172,7 @@ class Exchange:
     def request_left(self) -> None:
         """The client of a request that is all here has ended its side of the connection: it has gone, or only says no more.
 
-        An endpoint behind an HTTP/1 connection hears just that, and answers one that only says no more. HTTP/2 cannot say
-        it of a stream: there the client is taken to have gone.
+        HTTP/1 passes that on, and the endpoint may still answer. HTTP/2 cannot say it of a stream: the client is taken to have gone.
         """
         self._has_left = True
         client = self.client
@@ -205,6 +202,7 @@ class Exchange:
         self.response_ended = end
         if head.body_size == TUNNEL:
             self.request_ended = False  # from here on its bytes are the tunnel's
+            self.request_frames = self.response_frames = None
         editor = self.editor
         if editor is not None:
             head = self.response = editor.edit_response(self, head)
@@ -212,10 +210,15 @@ class Exchange:
         if end:
             self._begin_response()
             self._end(Reason.COMPLETE if self.request_ended else Reason.EARLY_RESPONSE)
+        elif head.body_size == TUNNEL:
+            self._begin_response()  # as a response it has no body
 
     def response_data(self, data: bytes, end: bool) -> None:
         self.response_ended = end
         self.response_bytes += len(data)
+        frames = self.response_frames
+        if frames is not None and data:
+            frames.observe(len(data))
         if not self.has_begun:
             self._begin_response()
         self.server.send_data(data, end)
@@ -285,9 +288,7 @@ class Exchange:
 
     def reply(self, head: ResponseHead, reason: Reason, closes: bool = False, body: bytes = b"") -> None:
         """Answer from here; `head` carries its content-length. The request, if it still comes, is the server stream's to swallow.
-
-        `closes` takes the client's connection down after this answer.
-        """
+        `closes` takes the client's connection down after this answer."""
         if self.response is not None or self.reason is not None:
             return
         self.response = head
@@ -335,9 +336,7 @@ class Exchange:
             attempt.answered()
         observers = self.observers
         if observers:
-            clock = self._clock
-            if clock is not None:
-                self.answered_at = clock()
+            self.answered_at = self._now()
             for observer in observers:
                 observer.response_began(self)
 
@@ -373,6 +372,9 @@ class Exchange:
         self.client = None
         if client is not None and reason is not Reason.COMPLETE:
             client.reset(reason)
+        observers = self.observers
+        if observers:
+            self.ended_at = self._now()
         attempt = self.attempt
         if attempt is not None:
             self.attempt = None  # it points back here: both are freed by their references
@@ -381,20 +383,18 @@ class Exchange:
         if on_gone is not None:
             self._on_gone = None
             on_gone()
-        observers = self.observers
-        if observers:
-            clock = self._clock
-            if clock is not None:
-                self.ended_at = clock()
-            for observer in observers:
-                observer.exchange_ended(self)
+        for observer in observers:
+            observer.exchange_ended(self)
+
+    def _now(self) -> float:
+        clock = self._clock
+        return clock() if clock is not None else self.dispatched_at
 
     def __repr__(self) -> str:
         """`Exchange GET web/a H1Server→H1Client request:open response:200 body`."""
         way = f"{type(self.server).__name__}→{type(self.client).__name__ if self.client is not None else '?'}"
         request = "ended" if self.request_ended else "open"
-        response = "waiting"
-        if self.response is not None:
-            response = f"{self.response} {'ended' if self.response_ended else 'body'}"
+        state = "ended" if self.response_ended else "body"
+        response = f"{self.response} {state}" if self.response is not None else "waiting"
         ended = f" {self.reason.name.lower()}" if self.reason is not None else ""
         return f"Exchange {self.request!r} {way} request:{request} response:{response}{ended}"

@@ -1,4 +1,4 @@
-"""ServerStream and ClientStream: one exchange's place on a connection.
+"""ServerStream and ClientStream: one exchange's place on a connection; RunningAttempt: the try that has the client stream.
 
 Both sides have the same shape, so that HTTP/1, HTTP/2 and fakes are
 interchangeable and forwarding is one call. Reading stops while any cause
@@ -69,3 +69,13 @@ class ClientStream(Stream, Protocol):
 
         False if there is no way to say it without giving up the response.
         """
+
+
+class RunningAttempt(Protocol):
+    """What an exchange tells the attempt that runs for it: an Attempt."""
+
+    def answered(self) -> None:
+        """With `Observer.response_began`, before the observers."""
+
+    def end(self, reason: Reason) -> None:
+        """The exchange has ended, and knows when and how. Idempotent."""

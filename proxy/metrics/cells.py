@@ -6,13 +6,11 @@ here knows its name or labels: the registry does, and reads it at scrape time.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from typing import Final
+from proxy.core.histogram import Bounds as Bounds
+from proxy.core.histogram import Histogram as Histogram
 
 Labels = tuple[tuple[str, str], ...]
 """Names and values in the order in which they are printed."""
-
-Bounds = tuple[int, ...] | tuple[float, ...]
 
 
 class Counter:
@@ -33,20 +31,6 @@ class Gauge:
 
     def set(self, value: float) -> None:
         self.value = value
-
-
-class Histogram:
-    __slots__ = ("bounds", "counts", "total")
-
-    def __init__(self, bounds: Bounds) -> None:
-        self.bounds: Final = bounds
-        """Upper bounds, inclusive, ascending, without infinity."""
-        self.counts = [0] * (len(bounds) + 1)
-        self.total: int | float = 0
-
-    def observe(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
 
 
 Cell = Counter | Gauge | Histogram

@@ -19,6 +19,7 @@ OTHER: Final = "(other)"
 _BOUNDS: Final = {
     "sni": limits.LABEL_NAMES,
     "authority": limits.LABEL_NAMES,
+    "hostname": limits.LABEL_NAMES,
     "target_name": limits.LABEL_NAMES,
     "target_addr": limits.LABEL_PORTS,
     "target_ip": limits.LABEL_PORTS,

@@ -6,11 +6,19 @@ are printed.
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from proxy.core.addr import Addr
 from proxy.metrics.cells import Labels
 from proxy.policy.client import ClientPolicy
 from proxy.policy.endpoint import EndpointMeta
+from proxy.policy.match import host_of
 from proxy.policy.meta import Meta
+
+_is_dns_name: Final = re.compile(
+    r"(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*(?!\d+\.?$)[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.?"
+).fullmatch
 
 
 def target(addr: Addr) -> Labels:
@@ -52,6 +60,35 @@ def parent(meta: Meta) -> Labels:
         ("parent_port", str(meta.port) if meta.port else ""),
         ("parent_section_name", meta.section),
     )
+
+
+def route(parent_meta: Meta, route_meta: Meta) -> Labels:
+    """Of what is counted for a route; `hostname` is not among them."""
+    return (
+        *parent(parent_meta),
+        ("route_group", route_meta.group),
+        ("route_kind", route_meta.kind),
+        ("route_namespace", route_meta.namespace),
+        ("route_name", route_meta.name),
+    )
+
+
+def backend(meta: Meta) -> Labels:
+    """Stands behind those of a route, or of a parent where routes do not matter."""
+    return (
+        ("backend_group", meta.group),
+        ("backend_kind", meta.kind),
+        ("backend_namespace", meta.namespace),
+        ("backend_name", meta.name),
+        ("backend_port", str(meta.port) if meta.port else ""),
+        ("backend_section_name", meta.section),
+    )
+
+
+def hostname(authority: bytes) -> str:
+    """The label `hostname` of a request for this authority: its host if that is a DNS name, else empty."""
+    host = host_of(authority)
+    return host if len(host) <= 253 and _is_dns_name(host) else ""
 
 
 def protocol(name: str, policy: ClientPolicy) -> Labels:

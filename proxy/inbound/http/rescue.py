@@ -119,6 +119,7 @@ class InboundRescue:
         version = "HTTP/2" if exchange.request.version == HTTP_2 else "HTTP/1.1"
         where = f"rescue{{client.addr={self._arrived.peer}}}"
         _log.info("%s request failed", version, extra=event("inbound", where, error=text))
+        exchange.failure = failure.word
         head = answer(exchange.request, failure.status, failure.grpc_code, text, self.is_meshed, failure.closes)
         if self._is_http2 and reason is Reason.COMPLETE:
             head.version = HTTP_2  # decided before the request was taken for HTTP/1: not marked as carried

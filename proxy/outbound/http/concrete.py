@@ -101,8 +101,11 @@ class Balanced:
                 other = target
         if other is None:
             return False
+        numbers = attempt.numbers
+        attempt.numbers = None
         attempt.end(reason)
         again = Attempt(attempt.exchange, attempt.request, self)
+        again.numbers = numbers  # for its backend both are one attempt
         again.sent_at = now
         again.is_fresh = other is target and reason is not Reason.PEER_REFUSED
         other.dispatch(again)

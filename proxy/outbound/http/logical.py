@@ -19,6 +19,7 @@ from proxy.outbound.discover import Destination
 from proxy.outbound.given import Given
 from proxy.outbound.http.concrete import Concrete, Terms, concrete
 from proxy.outbound.http.filters import answer
+from proxy.outbound.http.numbers import BackendNumbers, RouteNumbers, RouteOf
 from proxy.outbound.http.rescue import LOAD_SHED, NO_ROUTE, Rescue
 from proxy.policy.client import (
     GRPC,
@@ -54,12 +55,22 @@ class Named:
         self.context: Final = context
 
 
+class NamedRoute(Named):
+    """A route, with its numbers."""
+
+    __slots__ = ("numbers",)
+
+    def __init__(self, context: str, numbers: RouteNumbers) -> None:
+        super().__init__(context)
+        self.numbers: Final = numbers
+
+
 class HttpRouter:
     """Of one destination and one version of HTTP; a Stage."""
 
     __slots__ = (
         "_given", "_rescue", "_flights", "_destination", "_is_http2", "_place", "_backends", "_table", "_stages",
-        "_only", "_only_match", "_terms",
+        "_numbers", "_only", "_only_match", "_terms",
     )  # fmt: skip
 
     def __init__(self, given: Given, rescue: Rescue, destination: Destination, is_http2: bool) -> None:
@@ -72,6 +83,8 @@ class HttpRouter:
         self._backends: dict[Backend, Concrete] = {}
         self._table = RouteTable(())
         self._stages: list[list[RuleStage]] = []
+        self._numbers: list[RouteNumbers] = []
+        """Of each route."""
         self._only: RuleStage | None = None
         """Where everything goes, if nothing depends on the request."""
         self._only_match: Match = None
@@ -87,6 +100,7 @@ class HttpRouter:
             return
         only = self._only
         if only is not None:
+            self._numbers[0].begin(exchange)
             only.route(exchange, exchange.request, self._only_match)
             return
         found = self._table.find(exchange.request)
@@ -94,6 +108,7 @@ class HttpRouter:
             exchange.route = self._place
             self._rescue.fail(exchange, NO_ROUTE, "no route")
         else:
+            self._numbers[found.route].begin(exchange)
             self._stages[found.route][found.rule].route(exchange, exchange.request, found.match)
 
     def close(self) -> None:
@@ -111,7 +126,11 @@ class HttpRouter:
         routes = self._routes(policy)
         self._terms = Terms(policy.meta, self._accrual(policy))
         self._table = RouteTable(routes)
-        self._stages = [[self._rule(route, rule, old) for rule in route.rules] for route in routes]
+        named = [self._named(policy, route) for route in routes]
+        self._numbers = [one.numbers for one in named]
+        self._stages = [
+            [self._rule(place, rule, old) for rule in route.rules] for place, route in zip(named, routes, strict=True)
+        ]
         only = self._table.only
         self._only = self._stages[0][0] if only is not None else None
         self._only_match = only.match if only is not None else None
@@ -132,8 +151,13 @@ class HttpRouter:
             return policy.http2_accrual
         return policy.http2_accrual if self._is_http2 else policy.http1_accrual
 
-    def _rule(self, route: ClientRoute, rule: ClientRule, old: dict[Backend, Concrete]) -> RuleStage:
-        place = Named(f"{self._place.context}: route {route.meta}")
+    def _named(self, policy: ClientPolicy, route: ClientRoute) -> NamedRoute:
+        of = RouteOf(policy.meta, route.meta, route.is_grpc)
+        names_hosts = self._given.config.outbound_metrics_hostname_labels
+        numbers = RouteNumbers(self._given.registry, of, names_hosts)
+        return NamedRoute(f"{self._place.context}: route {route.meta}", numbers)
+
+    def _rule(self, place: NamedRoute, rule: ClientRule, old: dict[Backend, Concrete]) -> RuleStage:
         filters = compile_filters(rule.filters)
 
         def stage_of(one: RouteBackend) -> RuleBackend:
@@ -148,7 +172,7 @@ class HttpRouter:
         return stage if filters.on_request is None else Filtered(filters.on_request, stage, self._rescue, place)
 
     def _backend(
-        self, place: Named, one: RouteBackend, on_response: ResponseFilter | None, old: dict[Backend, Concrete]
+        self, place: NamedRoute, one: RouteBackend, on_response: ResponseFilter | None, old: dict[Backend, Concrete]
     ) -> RuleBackend:
         """`on_response` is the rule's, which sees a response after the backend's own."""
         backend = one.backend
@@ -185,10 +209,10 @@ class Shedding:
 class RuleBackend:
     """A rule's way into one backend; a Place."""
 
-    __slots__ = ("context", "rescue", "_concrete", "_place", "_shedding", "_editor")
+    __slots__ = ("context", "rescue", "_concrete", "_place", "_shedding", "_editor", "_numbers")
 
     def __init__(
-        self, made: Concrete, backend: Backend, place: Named, rescue: Rescue, editor: FilteredResponse | None
+        self, made: Concrete, backend: Backend, place: NamedRoute, rescue: Rescue, editor: FilteredResponse | None
     ) -> None:
         self.context: Final = f"{place.context}: backend {backend.meta}"
         self.rescue: Final = rescue
@@ -196,6 +220,7 @@ class RuleBackend:
         self._place = place
         self._shedding = Shedding(rescue, place)
         self._editor = editor
+        self._numbers: Final[BackendNumbers] = place.numbers.of_backend(backend.meta)
 
     @property
     def is_ready(self) -> bool:
@@ -205,8 +230,20 @@ class RuleBackend:
         exchange.route = self._place
         exchange.backend = self
         exchange.editor = self._editor
-        if not self._concrete.take(Attempt(exchange, head)):
+        if not self._take(Attempt(exchange, head)):
             self._shedding.route(exchange, head, match)
+
+    def _take(self, attempt: Attempt) -> bool:
+        exchange = attempt.exchange
+        numbers = self._numbers
+        attempt.numbers = numbers
+        exchange.attempt = attempt  # also while it waits for an endpoint: how that ends is counted
+        exchange.response_frames = numbers.frames
+        if self._concrete.take(attempt):
+            numbers.requests.value += 1
+            return True
+        exchange.attempt = None
+        return False
 
 
 class FilteredBackend(RuleBackend):
@@ -218,7 +255,7 @@ class FilteredBackend(RuleBackend):
         self,
         made: Concrete,
         backend: Backend,
-        place: Named,
+        place: NamedRoute,
         rescue: Rescue,
         editor: FilteredResponse | None,
         filter_: RequestFilter,

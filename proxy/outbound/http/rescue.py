@@ -28,10 +28,15 @@ _log: Final = logging.getLogger(__name__)
 
 
 TIMEOUT: Final = Failure(
-    504, grpc.DEADLINE_EXCEEDED, False, "response timeout", "timed out waiting for response headers"
+    504,
+    grpc.DEADLINE_EXCEEDED,
+    False,
+    "response timeout",
+    "timed out waiting for response headers",
+    "RESPONSE_HEADERS_TIMEOUT",
 )
-IDENTITY_REQUIRED: Final = Failure(502, grpc.UNAVAILABLE, True, "identity required")
-NO_DISPATCHER: Final = Failure(502, grpc.UNAVAILABLE, True, "unexpected")
+IDENTITY_REQUIRED: Final = Failure(502, grpc.UNAVAILABLE, True, "identity required", word="UNKNOWN")
+NO_DISPATCHER: Final = Failure(502, grpc.UNAVAILABLE, True, "unexpected", word="UNKNOWN")
 NO_ROUTE: Final = endings.NO_ROUTE._replace(label="unexpected")
 NOT_DISCOVERED: Final = Failure(502, grpc.UNAVAILABLE, False, "not served")
 """Ours: an explicit client named what nobody serves."""
@@ -125,6 +130,7 @@ class Rescue:
         """Answer `<context>: <text>`; `why` is said where there is room for it, in a body."""
         if failure.label:
             self._registry.counter("outbound_http_errors_total", (("error", failure.label),)).add()
+        exchange.failure = failure.word
         context = exchange.context()
         said = f"{context}: {text}" if context else text
         if failure.status == UNEXPECTED.status and failure.label == UNEXPECTED.label:

@@ -1,0 +1,26 @@
+"""Histogram: how often a number fell into each bucket, and the sum of all; plain integers that the path adds to.
+
+Like a Meter it knows no name and no labels: metrics reads it at a scrape. Also what an exchange counts the frames of its
+bodies with.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Final
+
+Bounds = tuple[int, ...] | tuple[float, ...]
+
+
+class Histogram:
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds: Final = bounds
+        """Upper bounds, inclusive, ascending, without infinity."""
+        self.counts = [0] * (len(bounds) + 1)
+        self.total: int | float = 0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value

@@ -1,0 +1,52 @@
+"""Statuses: one counter for each status that a route's or a backend's responses end with.
+
+The counters are made when a status first comes, and found again by a number and a word, never by labels; most responses end
+as the one before them did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from proxy.metrics.cells import Counter, Labels
+from proxy.metrics.registry import Registry
+
+NO_STATUS: Final = -1
+"""There was no response head, or no gRPC status in it."""
+
+Spelling = Callable[[int, str], Labels]
+"""What a status and an error are called in this family."""
+
+
+class Statuses:
+    """`labels` are those of the route or backend, which stand before what `spell` makes."""
+
+    __slots__ = ("_registry", "_family", "_labels", "_spell", "_counters", "_last_status", "_last")
+
+    def __init__(self, registry: Registry, family: str, labels: Labels, spell: Spelling) -> None:
+        self._registry: Final = registry
+        self._family: Final = family
+        self._labels: Final = labels
+        self._spell: Final = spell
+        self._counters: Final[dict[tuple[int, str], Counter]] = {}
+        self._last_status = NO_STATUS
+        self._last: Counter | None = None
+        """Of `_last_status` without an error."""
+
+    def count(self, status: int, error: str = "") -> None:
+        """`status` or NO_STATUS; `error` is empty if the response was whole."""
+        last = self._last
+        if last is not None and status == self._last_status and not error:
+            last.value += 1
+            return
+        counter = self._counters.get((status, error)) or self._make(status, error)
+        counter.value += 1
+        if not error:
+            self._last_status = status
+            self._last = counter
+
+    def _make(self, status: int, error: str) -> Counter:
+        labels = (*self._labels, *self._spell(status, error))
+        made = self._counters[status, error] = self._registry.counter(self._family, labels)
+        return made

@@ -1,0 +1,196 @@
+"""What is counted of requests by their route and their backend (docs/linkerd/metrics.md, section 7).
+
+RouteNumbers observes a request as its client sees it, whatever became of it on the way; BackendNumbers hears of each
+attempt. Both are found when a policy arrives; a request adds to their slots.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from proxy.core import limits
+from proxy.core.histogram import Histogram
+from proxy.core.reason import Reason
+from proxy.http import grpc
+from proxy.http.attempt import Attempt
+from proxy.http.exchange import Exchange
+from proxy.http.head import TUNNEL, ResponseHead
+from proxy.http.headers import Field
+from proxy.metrics.cells import Counter, Labels
+from proxy.metrics.registry import Registry
+from proxy.metrics.statuses import NO_STATUS, Statuses
+from proxy.outbound import labels
+from proxy.policy.meta import Meta
+
+# Words of the label `error`; those of failures that stages answer stand with them (http/endings.py, rescue.py).
+UNKNOWN: Final = "UNKNOWN"
+IO: Final = "IO"
+_OF_CODE: Final = {7: "REFUSED", 8: "CANCEL", 11: "ENHANCE_YOUR_CALM"}
+"""By the HTTP/2 error code of a reset; the others are RESET."""
+_LOST: Final = (Reason.PEER_CLOSED, Reason.CONNECTION_RESET, Reason.PEER_SILENT)
+
+
+class RouteOf(NamedTuple):
+    """One route of one policy."""
+
+    parent: Meta
+    route: Meta
+    is_grpc: bool
+    """gRPC routes have families of their own, with gRPC's status."""
+
+    @property
+    def prefix(self) -> str:
+        return "outbound_grpc_route" if self.is_grpc else "outbound_http_route"
+
+    @property
+    def labels(self) -> Labels:
+        return labels.route(self.parent, self.route)
+
+
+class RouteNumbers:
+    """An Observer. `names_hosts`: the host of each request is a label (OUTBOUND_METRICS_HOSTNAME_LABELS)."""
+
+    __slots__ = ("_registry", "_of", "_duration_s", "_frames", "_statuses", "_hosts")
+
+    def __init__(self, registry: Registry, of: RouteOf, names_hosts: bool, host: str = "") -> None:
+        named = (*of.labels, ("hostname", host))
+        self._registry = registry
+        self._of = of
+        self._duration_s: Final = registry.histogram(f"{of.prefix}_request_duration_seconds", named)
+        self._frames: Final = registry.histogram(f"{of.prefix}_request_frame_size_bytes", named)
+        self._statuses: Final = _statuses(registry, of, "_request_statuses_total", named)
+        self._hosts: Final[dict[bytes, RouteNumbers] | None] = {} if names_hosts else None
+
+    def of_backend(self, backend: Meta) -> BackendNumbers:
+        return BackendNumbers(self._registry, self._of, backend)
+
+    def begin(self, exchange: Exchange) -> None:
+        """The request takes this route."""
+        numbers = self if self._hosts is None else self._of_host(self._hosts, exchange.request.authority)
+        exchange.observers = (numbers,)
+        exchange.request_frames = numbers._frames
+
+    def _of_host(self, hosts: dict[bytes, RouteNumbers], authority: bytes) -> RouteNumbers:
+        found = hosts.get(authority)
+        if found is None:
+            if len(hosts) >= limits.LABEL_NAMES:
+                hosts.clear()
+            found = hosts[authority] = RouteNumbers(self._registry, self._of, False, labels.hostname(authority))
+        return found
+
+    # ---- Observer
+
+    def response_began(self, exchange: Exchange) -> None:
+        response = exchange.response
+        if response is not None and response.body_size == TUNNEL:
+            self._count(exchange, response, exchange.answered_at)
+
+    def exchange_ended(self, exchange: Exchange) -> None:
+        response = exchange.response
+        if response is None:
+            if exchange.failure:
+                self._count(exchange, None, exchange.ended_at)
+        elif response.body_size != TUNNEL:
+            self._count(exchange, response, exchange.ended_at)
+
+    def _count(self, exchange: Exchange, response: ResponseHead | None, now: float) -> None:
+        self._duration_s.observe(now - exchange.dispatched_at)
+        failure = exchange.failure
+        if failure and exchange.response_ended:
+            response = None  # an answer of ours to a failure
+        if self._of.is_grpc:
+            self._statuses.count(_code(response, exchange.trailers, failure), failure)
+        else:
+            self._statuses.count(NO_STATUS if response is None else response.status, failure)
+
+
+class BackendNumbers:
+    """Of one backend of one route."""
+
+    __slots__ = ("requests", "frames", "_of", "_duration_s", "_statuses")
+
+    def __init__(self, registry: Registry, of: RouteOf, backend: Meta) -> None:
+        named = (*of.labels, *labels.backend(backend))
+        self.requests: Final[Counter] = registry.counter(f"{of.prefix}_backend_requests_total", named)
+        self.frames: Final[Histogram] = registry.histogram(f"{of.prefix}_backend_response_frame_size_bytes", named)
+        self._of = of
+        self._duration_s: Final = registry.histogram(f"{of.prefix}_backend_response_duration_seconds", named)
+        self._statuses: Final = _statuses(registry, of, "_backend_response_statuses_total", named)
+
+    def ended(self, response: ResponseHead | None, trailers: list[Field] | None, error: str, took_s: float) -> None:
+        """An attempt is over. `response`: what the endpoint answered; `took_s`: since all of the request was sent."""
+        self._duration_s.observe(took_s)
+        if self._of.is_grpc:
+            self._statuses.count(_code(response, trailers, error), error)
+        else:
+            self._statuses.count(NO_STATUS if response is None else response.status, error)
+
+    # ---- http.attempt.AttemptNumbers
+
+    def attempt_answered(self, attempt: Attempt) -> None:
+        exchange = attempt.exchange
+        response = exchange.response
+        if response is not None and response.body_size == TUNNEL:
+            self.ended(response, None, "", exchange.answered_at - attempt.sent_at)
+
+    def attempt_ended(self, attempt: Attempt) -> None:
+        """With its exchange, which knows how; of one whose client had gone before it was answered nothing is counted."""
+        exchange = attempt.exchange
+        response = exchange.response
+        if response is not None and response.body_size == TUNNEL:
+            return
+        if not exchange.failure and not exchange.response_ended:
+            exchange.failure = _failure(attempt, exchange)
+        failure = exchange.failure
+        if response is None and not failure:
+            return
+        if failure and exchange.response_ended:
+            response = None
+        took_s = 0.0
+        if exchange.request_ended:
+            took_s = exchange.ended_at - max(attempt.sent_at, exchange.request_ended_at)
+        self.ended(response, exchange.trailers, failure, took_s)
+
+
+class RetryNumbers:
+    """Of one route with retries; made when the first request meets them, and then on the page at zero."""
+
+    __slots__ = ("requests", "successes", "overflows", "limits_exceeded")
+
+    def __init__(self, registry: Registry, of: RouteOf, host: str = "") -> None:
+        named = (*of.labels, ("hostname", host))
+        self.requests: Final = registry.counter(f"{of.prefix}_retry_requests_total", named)
+        self.successes: Final = registry.counter(f"{of.prefix}_retry_successes_total", named)
+        self.overflows: Final = registry.counter(f"{of.prefix}_retry_overflow_total", named)
+        self.limits_exceeded: Final = registry.counter(f"{of.prefix}_retry_limit_exceeded_total", named)
+
+
+def _failure(attempt: Attempt, exchange: Exchange) -> str:
+    """Why there is no whole response: empty if there is none at all and nobody waited for it any more."""
+    reason = exchange.reason
+    if not attempt.has_failed:
+        return UNKNOWN if exchange.response is not None else ""
+    if reason is Reason.PEER_RESET or reason is Reason.PEER_REFUSED:
+        return _OF_CODE.get(exchange.reset_code, "RESET")
+    return IO if reason in _LOST else UNKNOWN
+
+
+def _code(response: ResponseHead | None, trailers: list[Field] | None, error: str) -> int:
+    """The gRPC status of a response: that of its trailers, if it came to have any."""
+    if response is None:
+        return NO_STATUS
+    found = grpc.status_of(response.fields if trailers is None or error else trailers)
+    return NO_STATUS if found is None else found.code
+
+
+def _statuses(registry: Registry, of: RouteOf, family: str, named: Labels) -> Statuses:
+    return Statuses(registry, of.prefix + family, named, _spell_grpc if of.is_grpc else _spell_http)
+
+
+def _spell_http(status: int, error: str) -> Labels:
+    return ("http_status", str(status) if status != NO_STATUS else ""), ("error", error)
+
+
+def _spell_grpc(status: int, error: str) -> Labels:
+    name = grpc.NAMES[status] if 0 <= status < len(grpc.NAMES) else grpc.NAMES[grpc.UNKNOWN]
+    return ("grpc_status", name), ("error", error)
