@@ -15,6 +15,7 @@ from proxy.policy.client import ClientPolicy
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.match import host_of
 from proxy.policy.meta import Meta
+from proxy.policy.profile import ProfileRoute
 
 _is_dns_name: Final = re.compile(
     r"(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*(?!\d+\.?$)[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.?"
@@ -89,6 +90,11 @@ def hostname(authority: bytes) -> str:
     """The label `hostname` of a request for this authority: its host if that is a DNS name, else empty."""
     host = host_of(authority)
     return host if len(host) <= 253 and _is_dns_name(host) else ""
+
+
+def profile_route(direction: str, name: str, route: ProfileRoute) -> Labels:
+    """Of a route of a ServiceProfile; `name` is that of the service, with its port."""
+    return ("direction", direction), ("dst", name), *((f"rt_{key}", value) for key, value in route.labels)
 
 
 def protocol(name: str, policy: ClientPolicy) -> Labels:

@@ -1,4 +1,4 @@
-"""Classify: was this exchange a success, as response_total counts it (docs/linkerd/service-profiles.md, section 4).
+"""Classify: was this exchange a success, as response_total and route_response_total count it (docs/linkerd/service-profiles.md, section 4).
 
 Pure; asked once, when the exchange has ended.
 """
@@ -12,6 +12,7 @@ from proxy.http import grpc
 from proxy.http.exchange import Exchange
 from proxy.http.head import ResponseHead
 from proxy.http.headers import Field
+from proxy.policy.profile import ResponseClasses
 
 _GRPC_FAILURES: Final = frozenset(
     (
@@ -60,6 +61,17 @@ class Class(NamedTuple):
     """Why there was no whole response; empty if there was one."""
 
 
+class ClassifyingRoute:
+    """A Place that says itself which statuses are successes and failures: `exchange.route` of its requests."""
+
+    __slots__ = ("context", "classes", "has_classes")
+
+    def __init__(self, context: str, classes: ResponseClasses, has_classes: bool) -> None:
+        self.context: Final = context
+        self.classes: Final = classes
+        self.has_classes: Final = has_classes
+
+
 def classify(exchange: Exchange) -> Class | None:
     """Of an exchange that has ended; None if nobody waited for its response any more."""
     response = exchange.response
@@ -70,11 +82,27 @@ def classify(exchange: Exchange) -> Class | None:
     status = response.status
     if not exchange.response_ended and reason in _BROKEN:
         return Class(status, False, "", _error(exchange))
+    route = exchange.route
+    if isinstance(route, ClassifyingRoute) and route.has_classes:
+        return classify_by(route.classes, response, exchange.trailers)
     if exchange.request.method == b"POST":  # gRPC knows no other
         for one in exchange.request.fields:
             if one.name == b"content-type" and one.value.startswith(grpc.CONTENT_TYPE):
                 return _classify_grpc(response, exchange.trailers)
     return _PLAIN.get(status) or _plain(status)
+
+
+def classify_by(classes: ResponseClasses, response: ResponseHead, trailers: list[Field] | None) -> Class:
+    """The statuses that the route names are what it says; of the others gRPC's status decides, wherever it stands."""
+    status = response.status
+    if status in classes.failures:
+        return Class(status, False, "", "")
+    if status not in classes.successes:
+        code = _code_of(response, trailers)
+        if code >= 0:
+            return Class(status, code not in _GRPC_FAILURES, str(code), "")
+        return _PLAIN.get(status) or _plain(status)
+    return Class(status, True, "", "")
 
 
 _PLAIN: Final[dict[int, Class]] = {}
@@ -86,10 +114,23 @@ def _plain(status: int) -> Class:
 
 
 def _classify_grpc(response: ResponseHead, trailers: list[Field] | None) -> Class:
-    found = grpc.status_of(response.fields) or grpc.status_of(trailers or ())
-    if found is None:
+    code = _code_of(response, trailers)
+    if code < 0:
         return Class(response.status, True, str(grpc.UNKNOWN), "")
-    return Class(response.status, found.code not in _GRPC_FAILURES, str(found.code), "")
+    return Class(response.status, code not in _GRPC_FAILURES, str(code), "")
+
+
+def _code_of(response: ResponseHead, trailers: list[Field] | None) -> int:
+    """The gRPC status of the head, else of the trailers; -1 if neither has one that is a number."""
+    code = _code_in(response.fields)
+    return _code_in(trailers) if code < 0 and trailers is not None else code
+
+
+def _code_in(fields: list[Field]) -> int:
+    for one in fields:
+        if one.name == grpc.STATUS:
+            return grpc.parse_code(one.value)
+    return -1
 
 
 def _error(exchange: Exchange) -> str:

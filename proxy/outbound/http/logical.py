@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from proxy.core.watch import Absent
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead, ResponseHead
@@ -20,7 +19,9 @@ from proxy.outbound.given import Given
 from proxy.outbound.http.concrete import Concrete, Terms, concrete
 from proxy.outbound.http.filters import answer
 from proxy.outbound.http.numbers import BackendNumbers, RouteNumbers, RouteOf
+from proxy.outbound.http.profile.routes import ProfileRoutes
 from proxy.outbound.http.rescue import LOAD_SHED, NO_ROUTE, Rescue
+from proxy.outbound.split import service_meta
 from proxy.policy.client import (
     GRPC,
     HTTP_1,
@@ -37,6 +38,7 @@ from proxy.policy.client import (
 from proxy.policy.distribution import Chooser, compile_distribution
 from proxy.policy.filter import RequestFilter, ResponseFilter, compile_filters, response_chain
 from proxy.policy.meta import default_meta
+from proxy.policy.profile import Profile
 from proxy.policy.redirect import Match
 from proxy.policy.table import RouteTable
 
@@ -70,7 +72,7 @@ class HttpRouter:
 
     __slots__ = (
         "_given", "_rescue", "_flights", "_destination", "_is_http2", "_place", "_backends", "_table", "_stages",
-        "_numbers", "_only", "_only_match", "_terms",
+        "_numbers", "_only", "_only_numbers", "_only_match", "_terms",
     )  # fmt: skip
 
     def __init__(self, given: Given, rescue: Rescue, destination: Destination, is_http2: bool) -> None:
@@ -86,11 +88,14 @@ class HttpRouter:
         self._numbers: list[RouteNumbers] = []
         """Of each route."""
         self._only: RuleStage | None = None
-        """Where everything goes, if nothing depends on the request."""
+        """Where everything goes, if no route of the policy depends on the request."""
+        self._only_numbers: RouteNumbers | None = None
+        """None where a profile routes, whose routes have numbers of their own."""
         self._only_match: Match = None
         self._terms = Terms(default_meta("http"))
-        self._apply(destination.effective.value)
+        self._apply(None)
         destination.effective.subscribe(self._apply)
+        destination.profile.subscribe(self._apply)
 
     def dispatch(self, exchange: Exchange) -> None:
         exchange.rescue = self._rescue
@@ -100,7 +105,9 @@ class HttpRouter:
             return
         only = self._only
         if only is not None:
-            self._numbers[0].begin(exchange)
+            numbers = self._only_numbers
+            if numbers is not None:
+                numbers.begin(exchange)
             only.route(exchange, exchange.request, self._only_match)
             return
         found = self._table.find(exchange.request)
@@ -113,16 +120,30 @@ class HttpRouter:
 
     def close(self) -> None:
         self._destination.effective.unsubscribe(self._apply)
+        self._destination.profile.unsubscribe(self._apply)
         for backend in self._backends.values():
             backend.close()
 
     # ---- building
 
-    def _apply(self, policy: ClientPolicy | Absent | None) -> None:
-        if not isinstance(policy, ClientPolicy) or policy.protocol in (OPAQUE, TLS):
-            return  # what this router was built for stays (docs/linkerd/outbound.md, section 4.3)
+    def _apply(self, _changed: object) -> None:
+        """A profile that routes takes precedence; when it says no more, the policy routes again, with the same backends."""
+        profile, policy = self._destination.profile.value, self._destination.effective.value
         old = self._backends
-        self._backends = {}
+        if isinstance(profile, Profile) and profile.routes_http:
+            self._backends = {}
+            self._terms = Terms(service_meta(profile.name))
+            self._only = ProfileRoutes(profile, self._given, self._rescue, lambda one: self._concrete(one, old))
+            self._only_numbers = self._only_match = None
+        elif isinstance(policy, ClientPolicy) and policy.protocol not in (OPAQUE, TLS):
+            self._backends = {}
+            self._apply_policy(policy, old)
+        else:
+            return  # what this router was built for stays (docs/linkerd/outbound.md, section 4.3)
+        for backend in old.values():
+            backend.close()
+
+    def _apply_policy(self, policy: ClientPolicy, old: dict[Backend, Concrete]) -> None:
         routes = self._routes(policy)
         self._terms = Terms(policy.meta, self._accrual(policy))
         self._table = RouteTable(routes)
@@ -133,9 +154,8 @@ class HttpRouter:
         ]
         only = self._table.only
         self._only = self._stages[0][0] if only is not None else None
+        self._only_numbers = self._numbers[0] if only is not None else None
         self._only_match = only.match if only is not None else None
-        for backend in old.values():
-            backend.close()
 
     def _routes(self, policy: ClientPolicy) -> tuple[ClientRoute, ...]:
         if policy.protocol == HTTP_1:
@@ -176,6 +196,16 @@ class HttpRouter:
     ) -> RuleBackend:
         """`on_response` is the rule's, which sees a response after the backend's own."""
         backend = one.backend
+        made = self._concrete(backend, old)
+        filters = compile_filters(one.filters)
+        both = response_chain([each for each in (filters.on_response, on_response) if each is not None])
+        editor = FilteredResponse(both) if both is not None else None
+        if filters.on_request is None:
+            return RuleBackend(made, backend, place, self._rescue, editor)
+        return FilteredBackend(made, backend, place, self._rescue, editor, filters.on_request)
+
+    def _concrete(self, backend: Backend, old: dict[Backend, Concrete]) -> Concrete:
+        """The one that there is, or a new one; what is left in `old` afterwards is not used any more."""
         made = self._backends.get(backend) or old.pop(backend, None)
         if made is None:
             endpoints = self._destination.endpoints
@@ -183,12 +213,7 @@ class HttpRouter:
         else:
             made.use(self._terms)
         self._backends[backend] = made
-        filters = compile_filters(one.filters)
-        both = response_chain([each for each in (filters.on_response, on_response) if each is not None])
-        editor = FilteredResponse(both) if both is not None else None
-        if filters.on_request is None:
-            return RuleBackend(made, backend, place, self._rescue, editor)
-        return FilteredBackend(made, backend, place, self._rescue, editor, filters.on_request)
+        return made
 
 
 class Shedding:

@@ -1,0 +1,146 @@
+"""ProfiledRoute: one route of a ServiceProfile, ready for requests (docs/linkerd/service-profiles.md, section 5).
+
+It is the Place that texts and classification know a request by, and the Observer of its numbers: `route_*` counts
+requests, `route_actual_*` each time that one was sent.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.core.reason import Reason
+from proxy.http.attempt import Attempt
+from proxy.http.exchange import Exchange
+from proxy.http.head import RequestHead
+from proxy.http.headers import Field, field
+from proxy.metrics.http import HttpMetrics
+from proxy.metrics.scope import RequestScope
+from proxy.outbound import labels
+from proxy.outbound.given import Given
+from proxy.outbound.http.concrete import Concrete
+from proxy.outbound.http.profile.timeout import RouteTimeout
+from proxy.outbound.http.rescue import LOAD_SHED, Rescue
+from proxy.policy.classify import Class, ClassifyingRoute, classify
+from proxy.policy.distribution import Chooser
+from proxy.policy.profile import ProfileRoute
+
+_CANONICAL: Final = b"l5d-dst-canonical"
+_UNANSWERED: Final = Class(0, False, "", "unclassified")
+"""No endpoint was reached: what the client is told of it is not the service's answer."""
+_TIMED_OUT: Final = Class(0, False, "", "timeout")
+
+
+class Target:
+    """A backend that a split may choose."""
+
+    __slots__ = ("concrete",)
+
+    def __init__(self, made: Concrete) -> None:
+        self.concrete: Final = made
+
+    @property
+    def is_ready(self) -> bool:
+        return self.concrete.is_ready
+
+
+class Shared:
+    """What all routes of one profile have in common."""
+
+    __slots__ = ("name", "context", "canonical", "given", "rescue", "chooser")
+
+    def __init__(self, name: str, given: Given, rescue: Rescue, chooser: Chooser[Target]) -> None:
+        self.name: Final = name
+        """`name:port` of the service."""
+        self.context: Final = f"logical service {name}"
+        self.canonical: Final[Field] = field(_CANONICAL, name.encode())
+        """Tells the peer's proxy which profile this request was routed by."""
+        self.given: Final = given
+        self.rescue: Final = rescue
+        self.chooser: Final = chooser
+
+    @property
+    def is_ready(self) -> bool:
+        return any(one.is_ready for one in self.chooser.backends)
+
+
+class SentNumbers:
+    """`route_actual_*` of one route: of each time that a request was sent."""
+
+    __slots__ = ("scope",)
+
+    def __init__(self, scope: RequestScope) -> None:
+        self.scope: Final = scope
+
+    # ---- http.attempt.AttemptNumbers
+
+    def attempt_answered(self, attempt: Attempt) -> None:
+        """They have no latency."""
+
+    def attempt_ended(self, attempt: Attempt) -> None:
+        ended = _ended(attempt.exchange)
+        if ended is not None:
+            self.scope.ended(*ended)
+
+
+class ProfiledRoute(ClassifyingRoute):
+    __slots__ = ("_shared", "_scope", "_sent", "_timeout_s", "_timeout_ticks")
+
+    def __init__(self, route: ProfileRoute, shared: Shared) -> None:
+        super().__init__(shared.context, route.classes, route.has_classes)
+        self._shared = shared
+        registry = shared.given.registry
+        named = labels.profile_route("outbound", shared.name, route)
+        self._scope = HttpMetrics(registry, "route_").scope(named)
+        self._sent = SentNumbers(HttpMetrics(registry, "route_actual_").scope(named))
+        self._timeout_s = route.timeout_s or 0.0
+        self._timeout_ticks = shared.given.reactor.wheel.ticks(self._timeout_s)
+
+    def begin(self, exchange: Exchange, head: RequestHead) -> None:
+        shared = self._shared
+        exchange.route = self
+        self._scope.requests += 1
+        if self._timeout_s:
+            timeout = RouteTimeout(exchange, self._timeout_s, shared.rescue)
+            timeout.arm(shared.given.reactor.wheel, self._timeout_ticks)
+            exchange.observers = (self, timeout)
+            exchange.editor = timeout
+        else:
+            exchange.observers = (self,)
+        fields = head.fields
+        if head.has_l5d:
+            fields = [one for one in fields if one.name != _CANONICAL]
+        head = head.with_fields([*fields, shared.canonical])
+        head.has_l5d = True
+        self._send(exchange, head)
+
+    def _send(self, exchange: Exchange, head: RequestHead) -> None:
+        sent = self._sent
+        sent.scope.requests += 1
+        target = self._shared.chooser.choose()
+        if target is not None:
+            attempt = Attempt(exchange, head)
+            attempt.numbers = sent
+            exchange.attempt = attempt  # also while it waits for an endpoint: how that ends is counted
+            if target.concrete.take(attempt):
+                return
+            exchange.attempt = None
+        sent.scope.ended(*_UNANSWERED)
+        self._shared.rescue.fail(exchange, LOAD_SHED, "service unavailable")
+
+    # ---- Observer
+
+    def response_began(self, exchange: Exchange) -> None:
+        response = exchange.response
+        if response is not None and exchange.endpoint is not None and exchange.reason is not Reason.RESPONSE_TIMEOUT:
+            self._scope.response_began(response.status, exchange.answered_at - exchange.dispatched_at)
+
+    def exchange_ended(self, exchange: Exchange) -> None:
+        ended = _TIMED_OUT if exchange.reason is Reason.RESPONSE_TIMEOUT else _ended(exchange)
+        if ended is not None:
+            self._scope.ended(*ended)
+
+
+def _ended(exchange: Exchange) -> Class | None:
+    if exchange.endpoint is not None:
+        return classify(exchange)
+    return _UNANSWERED if exchange.response is not None else None

@@ -1,0 +1,59 @@
+"""ProfileRoutes: the requests of a destination whose ServiceProfile takes precedence over its policy.
+
+Made anew by each profile that is different from the last, as the policy's stages are. What outlives that: the backends
+of targets that stay, which belong to the router; the retry budget while its terms stay, since a profile that changes with every
+message would otherwise give each second the retries of many; and the numbers, which the registry keeps. A request that
+runs goes on by the routes with which it began.
+
+Routes are made ready when a request first takes them: a profile may have a thousand, of which most destinations see few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from proxy.http.exchange import Exchange
+from proxy.http.head import RequestHead
+from proxy.outbound.given import Given
+from proxy.outbound.http.concrete import Concrete
+from proxy.outbound.http.profile.route import ProfiledRoute, Shared, Target
+from proxy.outbound.http.rescue import Rescue
+from proxy.outbound.split import split_of
+from proxy.policy.client import Backend
+from proxy.policy.condition import AllOf
+from proxy.policy.distribution import compile_distribution
+from proxy.policy.profile import Profile, ProfileRoute
+from proxy.policy.profile_table import ProfileTable
+from proxy.policy.redirect import Match
+
+_DEFAULT: Final = ProfileRoute(AllOf(()))
+"""What a request takes that no route is for."""
+
+
+class ProfileRoutes:
+    """A RuleStage: for every request of the destination, whatever it says."""
+
+    __slots__ = ("_profile", "_table", "_made", "_shared")
+
+    def __init__(
+        self, profile: Profile, given: Given, rescue: Rescue, concrete_of: Callable[[Backend], Concrete]
+    ) -> None:
+        """`concrete_of` makes a backend, or gives the one that there is."""
+        chooser = compile_distribution(split_of(profile), lambda one: Target(concrete_of(one.backend)))
+        self._profile = profile
+        self._table = ProfileTable([one.condition for one in profile.routes])
+        self._made: dict[int, ProfiledRoute] = {}
+        self._shared = Shared(profile.name, given, rescue, chooser)
+
+    @property
+    def is_ready(self) -> bool:
+        return self._shared.is_ready
+
+    def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
+        place = self._table.find(head.method, head.path)
+        route = self._made.get(place)
+        if route is None:
+            given = self._profile.routes[place] if place >= 0 else _DEFAULT
+            route = self._made[place] = ProfiledRoute(given, self._shared)
+        route.begin(exchange, head)
