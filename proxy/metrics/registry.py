@@ -18,6 +18,7 @@ from proxy.metrics.cells import Cell, Counter, Gauge, Histogram, Labels
 from proxy.metrics.idle import Kept
 from proxy.metrics.names import COUNTER, GAUGE, HISTOGRAM, LEGACY, PROM, REQUEST_PREFIXES, TELEMETRY, Family
 from proxy.metrics.scope import RequestScope
+from proxy.metrics.snapshot import Snapshot, add_cell, add_meter, add_scope, of_cell, of_meter, of_scope
 
 _FAMILIES: Final = {family.name: family for family in (*LEGACY, *TELEMETRY, *PROM)}
 
@@ -110,6 +111,36 @@ class Registry:
                 lines.clear()
                 size = 0
         yield ("\n".join([*lines, "# EOF"]) + "\n").encode()
+
+    # ---- several workers
+
+    def snapshot(self) -> Snapshot:
+        """What `pieces` would show now, for `add` of another process's registry."""
+        for callback in self._before_scrape:
+            callback()
+        self._show_faults()
+        return Snapshot(
+            {
+                name: {labels: of_cell(cell) for labels, cell in kept.cells.items()}
+                for name, kept in self._cells.items()
+            },
+            {
+                prefix: {labels: of_scope(scope) for labels, scope in kept.cells.items()}
+                for prefix, kept in self._requests.items()
+            },
+            {labels: of_meter(meter) for labels, meter in self._meters.cells.items()},
+        )
+
+    def add(self, other: Snapshot) -> None:
+        """Count what another worker has counted as well. KeyError if it knows families that this one does not."""
+        for name, cells in other.cells.items():
+            for labels, numbers in cells.items():
+                add_cell(name, self._cells[name].get(labels), numbers)
+        for prefix, scopes in other.requests.items():
+            for labels, requests in scopes.items():
+                add_scope(self._requests[prefix].get(labels), requests)
+        for labels, connections in other.connections.items():
+            add_meter(self._meters.get(labels), connections)
 
     def sweep(self) -> Iterator[None]:
         """Drop what has been idle for too long, in steps that hold nobody up; due every now and then, scraped or not."""
