@@ -1,8 +1,8 @@
 """App: one worker's sidecar, composed from its configuration. Start here to see what there is.
 
 The only place where inbound, outbound, control plane and admin meet,
-and they meet as Watches and callables. Listeners are bound when it is made;
-who accepts when is worker.py's to say. Imports neither grpcio nor h2: a
+and they meet as Watches and callables. It is given the ports that it answers
+on (ports.py); worker.py says when it begins to accept. Imports neither grpcio nor h2: a
 sidecar has no use for them.
 """
 
@@ -30,16 +30,11 @@ from proxy.metrics.control import show_dns, show_identity, show_stale
 from proxy.metrics.process import show_build, show_process
 from proxy.metrics.remembered import show_log, show_remembered
 from proxy.outbound import stack as outbound
+from proxy.ports import Port, Ports
 from proxy.shutdown import Shutdown, Side
 from proxy.tls.credentials import Credentials
 from proxy.tls.csr import load_or_make
-from proxy.transport.listener import Listener, ListenOptions
-
-_BACKLOG: Final = 1024
-
-
-class BindError(Exception):
-    """A listening socket cannot be had; the text says whose, where and why."""
+from proxy.transport.listener import Listener
 
 
 class App:
@@ -47,12 +42,12 @@ class App:
         self,
         reactor: Reactor,
         config: Config,
+        ports: Ports,
         logging: Logging,
         env: Mapping[str, str],
         shut_down: Callable[[], bool],
     ) -> None:
-        """BindError if a port cannot be had, ValueError if key and CSR cannot; nothing is left open then.
-
+        """ValueError if key and CSR cannot be had; then the ports are still the caller's, and else the App's.
         `env` is shown at /env.json; `shut_down` is what POST /shutdown calls, and says whether it could.
         """
         self.config: Final = config
@@ -88,7 +83,7 @@ class App:
         self._show_metrics(logging)
         self.listeners: Final[dict[str, list[Listener]]] = {}
         """By whose they are: `admin`, `inbound`, `outbound`."""
-        self._listen()
+        self._listen(ports)
         inbound_side, outbound_side, admin_side = (
             Side(reactor.wheel, self.listeners[name], drain) for name, drain in self.drains.items()
         )
@@ -166,20 +161,11 @@ class App:
 
     # ---- listeners
 
-    def _listen(self) -> None:
-        config = self.config
-        tuning = ListenOptions(config.inbound_accept_keepalive_s, config.inbound_accept_user_timeout_s, is_held=True)
-        inbound_options = tuning._replace(backlog=config.inbound_tcp_listen_backlog or _BACKLOG)
-        outbound_options = ListenOptions(
-            config.outbound_accept_keepalive_s,
-            config.outbound_accept_user_timeout_s,
-            config.outbound_tcp_listen_backlog or _BACKLOG,
-            is_held=True,
-        )
+    def _listen(self, ports: Ports) -> None:
         # Accepting begins later, when the address, port 0 resolved, is known.
-        self._bind("admin", [config.admin_listen_addr], self._accept_admin, inbound_options._replace(is_admin=True))
-        self._bind("inbound", [config.inbound_listen_addr], self.inbound.accept, inbound_options)
-        self._bind("outbound", list(config.outbound_listen_addrs), self.outbound.accept, outbound_options)
+        self._answer("admin", ports.admin, self._accept_admin)
+        self._answer("inbound", ports.inbound, self.inbound.accept)
+        self._answer("outbound", ports.outbound, self.outbound.accept)
         self.inbound.listens_at(self.listeners["inbound"][0].addr)
         self._on_admin = self.inbound.admin(self.listeners["admin"][0].addr, self._page, self.drains["admin"])
         for listener in self.listeners["outbound"]:
@@ -193,19 +179,17 @@ class App:
     def _page(self, is_local: bool) -> AdminStage:
         return AdminStage(self._admin, is_local)
 
-    def _bind(
-        self, name: str, addrs: list[Addr], on_accept: Callable[[socket.socket, Addr], None], options: ListenOptions
-    ) -> None:
+    def _answer(self, name: str, ports: list[Port], on_accept: Callable[[socket.socket, Addr], None]) -> None:
         faults = self.registry.faults("outbound" if name == "outbound" else "inbound")
-        options = options._replace(on_error=lambda error: faults.count_as("accept"))
-        mine = self.listeners[name] = []
-        for addr in addrs:
-            try:
-                mine.append(Listener(self.reactor, addr, on_accept, options))
-            except OSError as error:
-                for listener in self._all_listeners():
-                    listener.close()
-                raise BindError(f"Failed to bind {name} listener: {error.strerror}") from error
+        self.listeners[name] = [
+            Listener(
+                self.reactor,
+                port.socket,
+                on_accept,
+                port.options._replace(on_error=lambda error: faults.count_as("accept")),
+            )
+            for port in ports
+        ]
 
     def _all_listeners(self) -> Iterator[Listener]:
         for listeners in self.listeners.values():

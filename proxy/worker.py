@@ -1,8 +1,9 @@
-"""Worker: one process's event loop, from the first log line to the exit status.
+"""Worker: one event loop and the App on it, from the first log line until it has ended.
 
 The order of start and end stands here and nowhere else
 (docs/linkerd/configuration.md, section 1; docs/linkerd/admin-tap-tracing-shutdown.md, sections 6 and 7).
-Nothing below is given a global loop; the wheel turns here.
+Nothing below is given a global loop; the wheel turns here. Ports, signals and
+the exit status are process.py's.
 """
 
 from __future__ import annotations
@@ -10,12 +11,9 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
-import signal
 from collections.abc import Mapping
 from time import monotonic
 from typing import Final
-
-import uvloop
 
 from proxy import __version__
 from proxy.app import App
@@ -27,6 +25,7 @@ from proxy.core.log import Logging, event, logger
 from proxy.core.reactor import Reactor
 from proxy.core.timers import Turning, Wheel
 from proxy.core.watch import Watch
+from proxy.ports import Ports
 from proxy.upkeep import Memory, Upkeep
 
 _TICK_S: Final = 0.02
@@ -35,22 +34,16 @@ _PATIENCE_S: Final = 15.0
 """Between the lines that tell of a certificate that does not come."""
 
 _log: Final = logger(__name__)
-_signal_log: Final = logger("linkerd_proxy::signal")
 _start_log: Final = logger("linkerd2_proxy")
 
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 
 
-def run(config: Config, logging: Logging, env: Mapping[str, str]) -> int:
-    """Serve until told to stop; the exit status. app.BindError and ValueError as App."""
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_Worker(config, logging, env).serve())
-
-
-class _Worker:
-    def __init__(self, config: Config, logging: Logging, env: Mapping[str, str]) -> None:
+class Worker:
+    def __init__(self, config: Config, ports: Ports, logging: Logging, env: Mapping[str, str]) -> None:
         self._config: Final = config
+        self._ports: Final = ports
         self._logging: Final = logging
         self._env: Final = env
         self._stop: Final = asyncio.Event()
@@ -59,13 +52,12 @@ class _Worker:
         """It may end now: drained, or told so twice."""
         self._is_ready: Final = asyncio.Event()
 
-    async def serve(self) -> int:
+    async def serve(self) -> None:
+        """Until `end` is called and everything that ran has ended. ValueError as App."""
         loop = asyncio.get_running_loop()
         wheel = Wheel(_TICK_S, monotonic())
         reactor = Reactor(loop, Flusher(loop.call_soon), wheel, monotonic)
-        app = App(reactor, self._config, self._logging, self._env, self._shut_down_by_admin)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal, number)
+        app = App(reactor, self._config, self._ports, self._logging, self._env, self._shut_down_by_admin)
 
         turning = Turning(wheel, monotonic)
 
@@ -85,7 +77,18 @@ class _Worker:
         await self._drain(app)
         upkeep.stop()
         app.stop()
-        return 0
+
+    @property
+    def is_ending(self) -> bool:
+        return self._stop.is_set()
+
+    def end(self) -> None:
+        """Finish what runs and take nothing new; asked again, end at once."""
+        if self._stop.is_set():
+            self._end.set()
+        else:
+            _log.info("Received shutdown signal")
+            self._stop.set()
 
     # ---- start
 
@@ -136,16 +139,6 @@ class _Worker:
         app.open_gates()
 
     # ---- end
-
-    def _on_signal(self, number: int) -> None:
-        name = signal.Signals(number).name
-        if self._stop.is_set():
-            _signal_log.info("received %s again, terminating now", name)
-            self._end.set()
-            return
-        _signal_log.info("received %s, starting shutdown", name)
-        _log.info("Received shutdown signal")
-        self._stop.set()
 
     def _shut_down_by_admin(self) -> bool:
         if not self._stop.is_set():

@@ -14,11 +14,11 @@ import resource
 import sys
 from pathlib import Path
 
-from proxy import worker
-from proxy.app import BindError
+from proxy import process
 from proxy.cli import logs
 from proxy.config import ConfigError, parse
 from proxy.config.parse import EX_USAGE
+from proxy.ports import BindError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     _forbid_core_dumps()
     logging = logs.begin(arguments, env, sys.stdout)
     try:
-        return worker.run(parse(env), logging, env)
+        return process.run(parse(env), logging, env)
     except ConfigError as error:
         logging.flush()  # the log names the bad values, and comes first
         print(error, file=sys.stderr)

@@ -54,11 +54,12 @@ class Listener:
     def __init__(
         self,
         reactor: Reactor,
-        at: Addr,
+        at: Addr | socket.socket,
         on_accept: Callable[[socket.socket, Addr], None],
         options: ListenOptions = _DEFAULTS,
     ) -> None:
-        """Bind and listen; port 0 takes a free one. OSError if the address cannot be had.
+        """Bind and listen; port 0 takes a free one. OSError if the address cannot be had. Or take a socket that `bind` made,
+        here or in a process before this one, and own it.
 
         `on_accept` owns the socket: non-blocking, tuned, with its peer's address (mapped IPv6 unwrapped).
         """
@@ -68,8 +69,9 @@ class Listener:
         self._is_accepting = False
         self._resting: Timer | None = None
         self.accept_errors = 0
-        self._sock: socket.socket | None = _bound(at, options)
-        name = self._sock.getsockname()
+        sock = at if isinstance(at, socket.socket) else bind(at, options)
+        self._sock: socket.socket | None = sock
+        name = sock.getsockname()
         self.addr = addr(name[0], name[1])
         if not options.is_held:
             self.start()
@@ -178,7 +180,8 @@ class Listener:
             accepted.close()
 
 
-def _bound(at: Addr, options: ListenOptions) -> socket.socket:
+def bind(at: Addr, options: ListenOptions = _DEFAULTS) -> socket.socket:
+    """A listening socket for a Listener. OSError if the address cannot be had."""
     sock = socket.socket(socket.AF_INET6 if at.is_ipv6 else socket.AF_INET, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)

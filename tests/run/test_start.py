@@ -40,7 +40,7 @@ def run(env: dict[str, str]) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_sidecar_imports_neither_grpcio_nor_h2() -> None:
-    code = "import sys, json, proxy.worker, proxy.cli.run; print(json.dumps(sorted(sys.modules)))"
+    code = "import sys, json, proxy.process, proxy.cli.run; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     modules = set(json.loads(done.stdout))
     assert "proxy.app" in modules
