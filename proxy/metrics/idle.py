@@ -28,11 +28,17 @@ _CELLS_PER_STEP: Final = 200
 
 
 class Kept(Generic[T]):
-    """`make` makes a cell; `mark` gives a number that changes whenever the cell does."""
+    """`make` makes a cell; `mark` gives a number that changes whenever the cell does; `dropped` hears of one that goes."""
 
-    __slots__ = ("cells", "_make", "_mark", "_seen", "_bounds", "_share")
+    __slots__ = ("cells", "_make", "_mark", "_seen", "_bounds", "_share", "_dropped")
 
-    def __init__(self, make: Callable[[Labels], T], mark: Callable[[T], float], share: Share | None = None) -> None:
+    def __init__(
+        self,
+        make: Callable[[Labels], T],
+        mark: Callable[[T], float],
+        share: Share | None = None,
+        dropped: Callable[[Labels, T], None] | None = None,
+    ) -> None:
         self.cells: Final[dict[Labels, T]] = {}
         self._make: Final = make
         self._mark: Final = mark
@@ -40,6 +46,7 @@ class Kept(Generic[T]):
         """The last mark, and when it was first seen."""
         self._bounds: Final = Bounds()
         self._share: Final = share
+        self._dropped: Final = dropped
 
     def get(self, labels: Labels) -> T:
         found = self.cells.get(labels)
@@ -74,6 +81,8 @@ class Kept(Generic[T]):
         if seen is None or seen[0] != mark:
             self._seen[labels] = (mark, now)
         elif now - seen[1] > retain_s and _references(self.cells, labels) <= _ALONE:
+            if self._dropped is not None:
+                self._dropped(labels, self.cells[labels])
             del self.cells[labels], self._seen[labels]
             self._bounds.dropped(labels)
             if self._share is not None:

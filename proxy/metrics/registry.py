@@ -19,6 +19,7 @@ from proxy.metrics.idle import Kept
 from proxy.metrics.names import COUNTER, GAUGE, HISTOGRAM, LEGACY, PROM, REQUEST_PREFIXES, TELEMETRY, Family
 from proxy.metrics.scope import RequestScope
 from proxy.metrics.snapshot import Snapshot, add_cell, add_meter, add_scope, of_cell, of_meter, of_scope
+from proxy.metrics.transfer import TransferCost
 
 _FAMILIES: Final = {family.name: family for family in (*LEGACY, *TELEMETRY, *PROM)}
 
@@ -32,6 +33,8 @@ class Registry:
         "_cells",
         "_requests",
         "_meters",
+        "_transfer",
+        "_is_sum",
         "_faults",
         "_before_scrape",
         "_labels",
@@ -46,7 +49,10 @@ class Registry:
             name: Kept(_maker(family), _cell_mark, self._labels) for name, family in _FAMILIES.items()
         }
         self._requests: Final = {prefix: Kept(_make_scope, _requests_mark, self._labels) for prefix in REQUEST_PREFIXES}
-        self._meters: Final = Kept(self._make_meter, _meter_mark, self._labels)
+        self._transfer: Final = TransferCost()
+        self._is_sum = False
+        """Its numbers are those of other registries, which have read what they show."""
+        self._meters: Final = Kept(self._make_meter, _meter_mark, self._labels, self._transfer.dropped)
         self._faults: Final[dict[str, Faults]] = {}
         self._before_scrape: Final[list[Callable[[], None]]] = []
         self._telemetry: Final = [self.counter(family.name) for family in TELEMETRY]
@@ -98,9 +104,7 @@ class Registry:
 
         What changes meanwhile is seen in the pieces that come after; no series is cut.
         """
-        for callback in self._before_scrape:
-            callback()
-        self._show_faults()
+        self._read()
         lines: list[str] = []
         size = 0
         for line in self._lines():
@@ -116,9 +120,7 @@ class Registry:
 
     def snapshot(self) -> Snapshot:
         """What `pieces` would show now, for `add` of another process's registry."""
-        for callback in self._before_scrape:
-            callback()
-        self._show_faults()
+        self._read()
         return Snapshot(
             {
                 name: {labels: of_cell(cell) for labels, cell in kept.cells.items()}
@@ -133,6 +135,7 @@ class Registry:
 
     def add(self, other: Snapshot) -> None:
         """Count what another worker has counted as well. KeyError if it knows families that this one does not."""
+        self._is_sum = True
         for name, cells in other.cells.items():
             for labels, numbers in cells.items():
                 add_cell(name, self._cells[name].get(labels), numbers)
@@ -166,11 +169,25 @@ class Registry:
     def _make_meter(self, labels: Labels) -> Meter:
         return Meter(self.faults(next((value for name, value in labels if name == "direction"), "")))
 
+    def _read(self) -> None:
+        """Copy what is kept elsewhere."""
+        for callback in self._before_scrape:
+            callback()
+        self._show_faults()
+        if not self._is_sum:
+            self._show_transfer()
+
     def _show_faults(self) -> None:
         for direction, faults in self._faults.items():
             for reason, count in faults.counts.items():
                 labels = (("direction", direction), ("reason", reason))
                 self.counter("sponson_connection_faults_total", labels).value = count
+
+    def _show_transfer(self) -> None:
+        for zone, (sent, received) in self._transfer.totals(self._meters.cells).items():
+            for op, count in (("Recv", received), ("Send", sent)):
+                labels = (("op", op), ("zone_locality", zone))
+                self.counter("outbound_tcp_transfer_cost_bytes_total", labels).value = count
 
     def _of(self, name: str, kind: str) -> Kept[Cell]:
         family: Family = _FAMILIES[name]

@@ -13,7 +13,9 @@ from proxy.balance.endpoints import Resolution, add, remove, reset
 from proxy.balance.ewma import PeakEwma
 from proxy.core.addr import Addr
 from proxy.core.watch import Absent, Watch
+from proxy.metrics.registry import Registry
 from proxy.outbound.opaque.logical import Route, route_of_sni
+from proxy.outbound.opaque.numbers import TlsRouteNumbers
 from proxy.outbound.opaque.tunnel import Connecting
 from proxy.policy.client import (
     DETECT,
@@ -371,7 +373,8 @@ def test_which_tls_route() -> None:
     def taken(routes: list[StreamRoute], sni: str) -> str:
         """The name of the route; empty if there is none."""
         nowhere: Chooser[Any] = compile_distribution(Distribution(EMPTY), lambda one: one)
-        found = route_of_sni([Route(route, "", nowhere) for route in routes], sni)
+        numbers = TlsRouteNumbers(Registry(lambda: 0.0), SERVICE, default_meta("tls"), False)
+        found = route_of_sni([Route(route, "", nowhere, numbers) for route in routes], sni)
         return found.context.rpartition(".")[2] if found is not None else ""
 
     exact, wild = HostMatch("foo.example.com"), HostMatch("example.com", True)

@@ -5,27 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from proxy.core.addr import Addr, port_number
 from proxy.core.watch import Absent
 from proxy.outbound.discover import Destination
 from proxy.outbound.given import Given
 from proxy.outbound.opaque.concrete import OpaqueBackend, concrete
+from proxy.outbound.opaque.numbers import OpaqueRouteNumbers, TlsRouteNumbers
 from proxy.outbound.opaque.tunnel import Tunnel
 from proxy.policy.client import OPAQUE, TLS, Backend, ClientPolicy, RouteBackend, StreamRoute
 from proxy.policy.distribution import Chooser, compile_distribution
 from proxy.policy.match import HostMatcher, Score
+from proxy.policy.profile import Profile
 
 _ANY_NAME: Final[Score] = (0, 0)
+
+RouteNumbers = OpaqueRouteNumbers | TlsRouteNumbers
 
 
 class Route:
     """A route made ready: how well a server name fits it, and where its connections go."""
 
-    __slots__ = ("context", "refusal", "chooser", "_names")
+    __slots__ = ("context", "refusal", "refusal_text", "chooser", "numbers", "_names")
 
-    def __init__(self, route: StreamRoute, router: str, chooser: Chooser[OpaqueBackend]) -> None:
+    def __init__(self, route: StreamRoute, router: str, chooser: Chooser[OpaqueBackend], numbers: RouteNumbers) -> None:
         self.context: Final = f"{router}: route {route.meta}"
-        self.refusal: Final = (route.refusal_text or route.refusal) if route.refusal else ""
+        self.refusal: Final = route.refusal
         """Why every connection is closed; empty if none is."""
+        self.refusal_text: Final = route.refusal_text or route.refusal
+        self.numbers: Final = numbers
         self.chooser: Final = chooser
         self._names: Final = [HostMatcher(one) for one in route.snis]
 
@@ -58,8 +65,9 @@ class OpaqueRouter:
         if route is None:
             tunnel.refuse("unexpected", f"{self._context}: no route")
             return
+        tunnel.take_route(route.numbers.of(tunnel.sni))
         if route.refusal:
-            tunnel.refuse("unexpected", f"{route.context}: {route.refusal}")
+            tunnel.refuse("unexpected", f"{route.context}: {route.refusal_text}", route.refusal)
             return
         backend = route.chooser.choose()
         if backend is None:
@@ -94,10 +102,33 @@ class OpaqueRouter:
             return found
 
         self._routes = [
-            Route(route, self._context, compile_distribution(route.distribution, kept_or_made)) for route in routes
+            Route(
+                route,
+                self._context,
+                compile_distribution(route.distribution, kept_or_made),
+                self._route_numbers(policy, route),
+            )
+            for route in routes
         ]
         for backend in old.values():
             backend.close()
+
+    def _route_numbers(self, policy: ClientPolicy, route: StreamRoute) -> RouteNumbers:
+        given = self._given
+        if self._is_tls:
+            names_hosts = given.config.outbound_metrics_hostname_labels
+            return TlsRouteNumbers(given.registry, policy.meta, route.meta, names_hosts)
+        return OpaqueRouteNumbers(given.registry, policy.meta, route.meta, logical_target(self._destination))
+
+
+def logical_target(destination: Destination) -> tuple[str, int]:
+    """The IP address, empty for a name, and the port that opaque connections are labelled with: their profile's name, if it
+    has one, stands for where they wanted to go (docs/linkerd/outbound.md, section 4.3)."""
+    profile = destination.profile.value
+    target = profile.name if isinstance(profile, Profile) and profile.name else destination.target
+    if isinstance(target, Addr):
+        return target.ip, target.port
+    return "", port_number(target.rpartition(":")[2]) or 0
 
 
 def _opaque_of(policy: ClientPolicy) -> tuple[StreamRoute, ...]:

@@ -15,6 +15,7 @@ from proxy.balance.load import ANSWERED, BROKEN, GIVEN_UP, Load
 from proxy.core.codec import Codec, Wire
 from proxy.core.reason import Reason
 from proxy.outbound.connect import Dialler
+from proxy.outbound.opaque.numbers import UNEXPECTED, StreamNumbers
 from proxy.transport.early import EarlyCodec, EarlyDials
 from proxy.transport.relay import Relay, RelayEnd
 
@@ -57,19 +58,28 @@ class Connecting:
 class Tunnel:
     """One connection of the app, from the moment it is known to be opaque. A Codec until it has a relay's."""
 
-    __slots__ = ("_relay", "_on_error", "_on_waiting_lost", "_connecting", "sni")
+    __slots__ = ("_relay", "_on_error", "_on_waiting_lost", "_connecting", "_numbers", "_error", "sni")
 
     def __init__(self, wire: Wire, on_error: CountError, sni: str = "") -> None:
         self._on_error = on_error
         self._relay = Relay(wire, self._ended)
         self._on_waiting_lost: Callable[[Tunnel], None] | None = None
         self._connecting: Connecting | None = None
+        self._numbers: StreamNumbers | None = None
+        """Of the route that it took."""
+        self._error = ""
+        """Why it was refused, as these say it."""
         self.sni = sni
 
     @property
     def codec(self) -> Codec:
         """For the wire to be handed to."""
         return self._relay.accepted
+
+    def take_route(self, numbers: StreamNumbers) -> None:
+        """It is on its way: counted now, and again when it is over."""
+        self._numbers = numbers
+        numbers.opened.value += 1
 
     def begin_wait(self, on_lost: Callable[[Tunnel], None]) -> None:
         """`on_lost` is told if the app gives up before it gets an endpoint."""
@@ -80,9 +90,10 @@ class Tunnel:
         self._connecting = connecting
         dialler.dial(self._relay.dial, connecting.made)
 
-    def refuse(self, label: str, text: str) -> None:
-        """End it: `label` for outbound_tcp_errors_total, `text` for the log."""
+    def refuse(self, label: str, text: str, error: str = UNEXPECTED) -> None:
+        """End it: `label` for outbound_tcp_errors_total, `text` for the log, `error` for outbound_{tcp,tls}_route_close_total."""
         self._on_waiting_lost = None
+        self._error = error
         self._on_error(label)
         _log.info("Connection closed: %s", text)
         self._relay.refuse(Reason.CANCELLED)
@@ -98,6 +109,9 @@ class Tunnel:
                 connecting.failed()
         if connecting is not None:
             connecting.given_up()
+        numbers = self._numbers
+        if numbers is not None:
+            numbers.ended(self._error or ("" if end.reason is Reason.COMPLETE else UNEXPECTED))
 
 
 class EarlyTunnel(Tunnel):
@@ -120,6 +134,8 @@ class EarlyTunnel(Tunnel):
         if self._is_over:
             return None
         self._is_settled = True
+        if self._numbers is not None:
+            self._numbers.opened.value += 1
         self._dials.leave(self)
         codec = self._codec
         if codec is not None:
@@ -139,6 +155,10 @@ class EarlyTunnel(Tunnel):
 
     # ---- Tunnel
 
+    def take_route(self, numbers: StreamNumbers) -> None:
+        """Counted when it is the client's: another tunnel may yet be."""
+        self._numbers = numbers
+
     def connect(self, dialler: Dialler, connecting: Connecting) -> None:
         if self._is_settled:
             super().connect(dialler, connecting)
@@ -147,9 +167,9 @@ class EarlyTunnel(Tunnel):
         self._connecting = connecting
         dialler.dial(self._listen, connecting.made)
 
-    def refuse(self, label: str, text: str) -> None:
+    def refuse(self, label: str, text: str, error: str = UNEXPECTED) -> None:
         if self._is_settled:
-            super().refuse(label, text)
+            super().refuse(label, text, error)
         else:
             self._finish()
 
