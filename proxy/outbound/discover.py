@@ -10,7 +10,7 @@ expires; what has been unused for longest makes room, as it always does.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from proxy.balance.endpoints import FAILED, KNOWN, Resolution
 from proxy.core import limits
@@ -18,27 +18,34 @@ from proxy.core.addr import Addr
 from proxy.core.errors import report_fault
 from proxy.core.timers import Timer
 from proxy.core.watch import Absent, Watch
+from proxy.outbound.effective import (
+    Effective,
+    Known,
+    Target,
+    balance_policy,
+    effective_policy,
+    gateway_policy,
+    ingress_policy,
+)
 from proxy.outbound.given import Endpoints, Given
 from proxy.outbound.numbers import ParentNumbers, TargetNumbers
-from proxy.policy.client import (
-    DETECT,
-    FIRST_AVAILABLE,
-    Backend,
-    Balance,
-    ClientPolicy,
-    ClientRoute,
-    ClientRule,
-    Distribution,
-    RouteBackend,
-    StreamRoute,
-    forward_policy,
-)
+from proxy.policy.client import ClientPolicy
 from proxy.policy.endpoint import EndpointMeta
-from proxy.policy.meta import Meta, default_meta
 from proxy.policy.profile import Profile
 
-Target = Addr | str
-"""An original destination, or a `name:port` that an explicit client asked for."""
+Kind = Literal["sidecar", "outside", "ingress", "gateway"]
+SIDECAR: Final = "sidecar"
+OUTSIDE: Final = "outside"
+"""None of the mesh's: balanced over what the system's resolver says of `host:port`, without TLS."""
+INGRESS: Final = "ingress"
+GATEWAY: Final = "gateway"
+
+_EFFECTIVE: Final[dict[str, Effective]] = {
+    SIDECAR: effective_policy,
+    OUTSIDE: effective_policy,
+    INGRESS: ingress_policy,
+    GATEWAY: gateway_policy,
+}
 
 
 class Router(Protocol):
@@ -51,7 +58,7 @@ class Destination:
     """One target, its watches, and the routers that were built on them."""
 
     __slots__ = (
-        "target", "profile", "effective", "endpoints", "routers", "parent_numbers", "target_numbers",
+        "target", "kind", "profile", "effective", "endpoints", "routers", "parent_numbers", "target_numbers",
         "_discovery", "_policy", "_waiting", "_users", "_timer",
     )  # fmt: skip
 
@@ -59,11 +66,14 @@ class Destination:
         self,
         discovery: Discovery,
         target: Target,
+        kind: Kind,
         profile: Watch[Profile | Absent | None],
         policy: Watch[ClientPolicy | Absent | None],
         endpoints: Endpoints,
     ) -> None:
         self.target = target
+        self.kind: Final = kind
+        """By which rule its policy holds (effective.py)."""
         self.profile = profile
         self.effective: Watch[ClientPolicy | Absent | None] = Watch(None)
         """None until both have answered; then the policy that holds, or why there is none."""
@@ -133,7 +143,7 @@ class Destination:
     @property
     def is_outside(self) -> bool:
         """None of the mesh's: what the system's resolver says."""
-        return self.endpoints is self._discovery.resolve
+        return self.kind == OUTSIDE
 
     @property
     def is_opaque(self) -> bool:
@@ -147,7 +157,7 @@ class Destination:
         return str(self.target)
 
     def _apply(self, _changed: object) -> None:
-        value = effective_policy(self.target, self.profile.value, self._policy.value)
+        value = _EFFECTIVE[self.kind](self.target, self.profile.value, self._policy.value)
         if value is None:
             return
         if isinstance(value, Absent):
@@ -169,7 +179,7 @@ class Discovery:
 
     def __init__(self, given: Given) -> None:
         self._given = given
-        self._destinations: dict[tuple[Target, bool], Destination] = {}
+        self._destinations: dict[tuple[Target, str], Destination] = {}
         self.unused: Final[dict[Destination, None]] = {}
         """Those that nobody uses, the longest unused first: an app that tries every address must not make us watch them all."""
         self.resolve: Final = given.lookups.resolve
@@ -179,24 +189,23 @@ class Discovery:
     def __len__(self) -> int:
         return len(self._destinations)
 
-    def get(self, target: Target) -> Destination:
-        """What the control plane says about a target; the caller holds it at once."""
-        found = self._destinations.get((target, False))
+    def get(self, target: Target, kind: Kind = SIDECAR) -> Destination:
+        """What is known about a target; the caller holds it at once."""
+        found = self._destinations.get((target, kind))
         if found is None:
-            lookups = self._given.lookups
-            profile = lookups.profile(str(target)) if self._may_have_profile(target) else Watch(_NO_PROFILE)
-            found = Destination(self, target, profile, lookups.policy(target), lookups.endpoints)
-            self._keep((target, False), found)
+            found = self._outside(str(target)) if kind == OUTSIDE else self._of_mesh(target, kind)
+            if not isinstance(found.effective.value, Absent):
+                self._destinations[target, kind] = found
         return found
 
-    def outside(self, target: str) -> Destination:
-        """A `host:port` that is none of the mesh's: balanced over what the system's resolver says, without TLS."""
-        found = self._destinations.get((target, True))
-        if found is None:
-            policy = _resolved(target, self.resolve(target))
-            found = Destination(self, target, Watch(_NO_PROFILE), policy, self.resolve)
-            self._keep((target, True), found)
-        return found
+    def _of_mesh(self, target: Target, kind: Kind) -> Destination:
+        lookups = self._given.lookups
+        profile = lookups.profile(str(target)) if self._may_have_profile(target) else Watch(_NO_PROFILE)
+        return Destination(self, target, kind, profile, lookups.policy(target), lookups.endpoints)
+
+    def _outside(self, target: str) -> Destination:
+        policy = _resolved(target, self.resolve(target))
+        return Destination(self, target, OUTSIDE, Watch(_NO_PROFILE), policy, self.resolve)
 
     def idle(self, destination: Destination) -> Timer:
         """Nobody uses it: expire it after the idle timeout, or when too many wait for that."""
@@ -212,17 +221,13 @@ class Discovery:
 
     def drop(self, destination: Destination) -> None:
         """Whoever asks next, asks anew."""
-        for key in ((destination.target, False), (destination.target, True)):
-            if self._destinations.get(key) is destination:
-                del self._destinations[key]
+        key = (destination.target, destination.kind)
+        if self._destinations.get(key) is destination:
+            del self._destinations[key]
 
     def close(self) -> None:
         for destination in list(self._destinations.values()):
             destination.close()
-
-    def _keep(self, key: tuple[Target, bool], destination: Destination) -> None:
-        if not isinstance(destination.effective.value, Absent):
-            self._destinations[key] = destination
 
     def _may_have_profile(self, target: Target) -> bool:
         config = self._given.config
@@ -234,51 +239,16 @@ class Discovery:
 _NO_PROFILE: Profile | Absent | None = Absent("outside of the profile networks and suffixes")
 
 
-def effective_policy(
-    target: Target, profile: Profile | Absent | None, policy: ClientPolicy | Absent | None
-) -> ClientPolicy | Absent | None:
-    """The table of docs/linkerd/outbound.md, section 3.1; None while an answer is missing that could change it."""
-    if policy is None:
-        return None
-    if isinstance(policy, Absent) and (policy.is_refusal or (isinstance(target, str) and not _is_instance(target))):
-        return policy  # whatever the profile says: a service's name has no address of its own to go to
-    if profile is None:
-        return None
-    if not isinstance(policy, Absent):
-        return policy
-    if isinstance(target, str):
-        endpoint = profile.endpoint if isinstance(profile, Profile) else None
-        return policy if endpoint is None else forward_policy(default_meta("endpoint"), *endpoint)
-    if isinstance(profile, Profile):
-        addr, meta = profile.endpoint or (target, EndpointMeta())
-        return forward_policy(default_meta("endpoint"), addr, meta)
-    return forward_policy(default_meta("fallback"), target, EndpointMeta())
-
-
-def _is_instance(target: str) -> bool:
-    """`web-0.web.ns.svc.…`: a single endpoint of a service, such as a pod of a StatefulSet, which only a profile knows."""
-    before, mark, _ = target.partition(".svc.")
-    return bool(mark) and before.count(".") == 2
-
-
-def _resolved(path: str, resolution: Watch[Resolution[EndpointMeta]]) -> Watch[ClientPolicy | Absent | None]:
+def _resolved(path: str, resolution: Watch[Resolution[EndpointMeta]]) -> Watch[Known]:
     """The policy of a name outside the mesh: none until it resolves, then a balancer over it."""
-    policy: Watch[ClientPolicy | Absent | None] = Watch(None, resolution.close)
+    policy: Watch[Known] = Watch(None, resolution.close)
 
     def apply(found: Resolution[EndpointMeta]) -> None:
         if found.state == KNOWN and found.endpoints:
-            policy.set(_balance_policy(path))
+            policy.set(balance_policy(path, "resolved"))
         elif found.state in (KNOWN, FAILED) and policy.value is None:
             policy.set(Absent(found.error or "the name has no address", True))
 
     resolution.subscribe(apply)
     apply(resolution.value)
     return policy
-
-
-def _balance_policy(path: str) -> ClientPolicy:
-    meta = default_meta("resolved")
-    backend = Backend(Meta("", "default", "unknown"), Balance(path))
-    distribution = Distribution(FIRST_AVAILABLE, (RouteBackend(backend),))
-    routes = (ClientRoute(meta, (), (ClientRule((), (), distribution),)),)
-    return ClientPolicy(meta, DETECT, routes, routes, (StreamRoute(meta, distribution),))

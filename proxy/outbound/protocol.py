@@ -32,7 +32,7 @@ from proxy.outbound.http.rescue import Rescue
 from proxy.outbound.numbers import ParentNumbers, TargetNumbers
 from proxy.outbound.opaque.logical import OpaqueRouter
 from proxy.outbound.opaque.sni import SNI
-from proxy.outbound.opaque.tunnel import EarlyTunnel, Tunnel
+from proxy.outbound.opaque.tunnel import CountError, EarlyTunnel, Tunnel
 from proxy.policy.client import DETECT, HTTP_1, HTTP_2, OPAQUE, TLS, ClientPolicy
 from proxy.tls.hello import Hello
 from proxy.transport.connection import serve_plain
@@ -109,7 +109,7 @@ class Protocols:
         return tunnel.codec
 
     def detect(self, wire: Wire, destination: Destination, target: Addr) -> Codec:
-        return Detecting(self, wire, destination, target).first_bytes
+        return DetectingFor(self, wire, destination, target).first_bytes
 
     def tls(self, wire: Wire, destination: Destination, target: Addr) -> Codec:
         """The app speaks TLS to its server, not to us: only the name in its ClientHello is read."""
@@ -141,15 +141,17 @@ class Protocols:
 class Detecting:
     """One connection whose protocol its first bytes are to tell: the client's, or the server's if the client waits for it."""
 
-    __slots__ = ("first_bytes", "_protocols", "_wire", "_destination", "_target", "_numbers", "_began_at", "_early")
+    __slots__ = ("first_bytes", "_protocols", "_wire", "_target", "_numbers", "_count_error", "_began_at", "_early")
 
-    def __init__(self, protocols: Protocols, wire: Wire, destination: Destination, target: Addr) -> None:
+    def __init__(
+        self, protocols: Protocols, wire: Wire, target: Addr, numbers: ParentNumbers, count_error: CountError
+    ) -> None:
         given = protocols.given
         self._protocols = protocols
         self._wire = wire
-        self._destination = destination
         self._target = target
-        self._numbers = protocols.parent_numbers(destination)
+        self._numbers = numbers
+        self._count_error = count_error
         self._began_at = given.reactor.clock()
         self._early: EarlyTunnel | None = None
         self.first_bytes: Final = FirstBytes(
@@ -158,31 +160,41 @@ class Detecting:
         if given.config.server_first_delay_s:
             self.first_bytes.when_silent(given.config.server_first_delay_s, self._silent, self._over)
 
+    def http(self, is_http2: bool) -> Codec:
+        """The client speaks HTTP."""
+        raise NotImplementedError
+
+    def open(self, tunnel: Tunnel) -> None:
+        """Find an endpoint for opaque bytes."""
+        raise NotImplementedError
+
     def _detected(self, detection: Detection, first: bytes) -> Opened | Reason:
-        protocols = self._protocols
-        self._numbers.count_detection(detection, protocols.given.reactor.clock() - self._began_at)
+        self._numbers.count_detection(detection, self._protocols.given.reactor.clock() - self._began_at)
         if detection is Detection.ERROR:
-            protocols.target_numbers(self._destination, self._target).count_error("unexpected")
+            self._count_error("unexpected")
             return Reason.PEER_CLOSED
         if detection in (Detection.HTTP1, Detection.HTTP2):
-            return Opened(protocols.http(self._wire, self._destination, detection is Detection.HTTP2), first)
+            return Opened(self.http(detection is Detection.HTTP2), first)
         if detection is Detection.READ_TIMEOUT:
             _log.info("No bytes from the client of %s in time: taken for opaque", self._target)
         early = self._early
         codec = early.settle() if early is not None else None
-        return Opened(codec or protocols.opaque(self._wire, self._destination, self._target), first)
+        return Opened(codec or self._opaque(), first)
+
+    def _opaque(self) -> Codec:
+        tunnel = Tunnel(self._wire, self._count_error)
+        self.open(tunnel)
+        return tunnel.codec
 
     # ---- server first
 
     def _silent(self) -> None:
         """The client may be waiting for its server to speak."""
-        protocols = self._protocols
-        dials = protocols.given.early
-        count_error = protocols.target_numbers(self._destination, self._target).count_error
-        early = EarlyTunnel(self._wire, count_error, dials, self._server_spoke)
+        dials = self._protocols.given.early
+        early = EarlyTunnel(self._wire, self._count_error, dials, self._server_spoke)
         if dials.admit(early):
             self._early = early
-            protocols.opaque_router(self._destination, False).open(early)
+            self.open(early)
 
     def _server_spoke(self) -> None:
         self.first_bytes.decide(Detection.READ_TIMEOUT)
@@ -192,6 +204,23 @@ class Detecting:
         if early is not None:
             self._early = None
             early.give_up()
+
+
+class DetectingFor(Detecting):
+    """One whose destination is known."""
+
+    __slots__ = ("_destination",)
+
+    def __init__(self, protocols: Protocols, wire: Wire, destination: Destination, target: Addr) -> None:
+        self._destination = destination
+        count_error = protocols.target_numbers(destination, target).count_error
+        super().__init__(protocols, wire, target, protocols.parent_numbers(destination), count_error)
+
+    def http(self, is_http2: bool) -> Codec:
+        return self._protocols.http(self._wire, self._destination, is_http2)
+
+    def open(self, tunnel: Tunnel) -> None:
+        self._protocols.opaque_router(self._destination, False).open(tunnel)
 
 
 class Accepted:

@@ -3,12 +3,14 @@
 The order below is the order of events; each step is one file.
 
     accept     where did it want to go        transport.orig_dst, or the folder explicit
-    discover   what is known about there      discover.py   (cached per destination)
+    discover   what is known about there      discover.py, effective.py   (cached per destination)
     protocol   which bytes will it speak      protocol.py
     logical    which route does it take       http/logical.py or opaque/logical.py
     concrete   which backend's endpoint       http/concrete.py or opaque/concrete.py (balancer, forward, failure)
     endpoint   over which connection          http/endpoint.py or opaque/endpoint.py, connect.py
     rescue     what if any of it fails        http/rescue.py
+
+In ingress mode protocol comes before discover, which is asked for each request (folder ingress).
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from proxy.outbound.explicit.connection import ExplicitConnection
 from proxy.outbound.given import Given
 from proxy.outbound.given import Lookups as Lookups
 from proxy.outbound.http.rescue import Rescue
+from proxy.outbound.ingress.connection import Ingress, IngressConnection
 from proxy.outbound.protocol import Accepted, Protocols
 from proxy.tls.credentials import Credentials
 from proxy.transport.orig_dst import original_dst
@@ -53,6 +56,7 @@ class Outbound:
         self._protocols = Protocols(
             self.given, Rescue(registry, config.outbound_disable_informational_headers, self.given.troubles)
         )
+        self._ingress = Ingress(self._protocols, self.discovery) if config.ingress_mode else None
 
     def accept(self, sock: socket.socket, peer: Addr) -> None:
         """Take over an accepted connection. Never raises: what fails ends this connection only."""
@@ -80,6 +84,9 @@ class Outbound:
 
     def redirected(self, sock: socket.socket, target: Addr) -> None:
         """The same for a connection whose original destination is known."""
+        if self._ingress is not None:
+            IngressConnection(self._ingress, target).begin(sock)
+            return
         Accepted(self._protocols, sock, target, self.discovery.get(target)).begin()
 
     def close(self) -> None:

@@ -386,6 +386,5 @@ def test_what_nothing_reads_is_named() -> None:
         "DESTINATION_PROFILE_INITIAL_TIMEOUT": "2s",
         "INBOUND_SERVER_HTTP2_ADAPTIVE_FLOW_CONTROL": "true",
         "OUTBOUND_SERVER_HTTP2_MAX_SEND_BUF_SIZE": "65536",
-        "INGRESS_MODE": "true",
     }
     assert set(without_effect(parse(environment(**asked)))) == {f"LINKERD2_PROXY_{name}" for name in asked}

@@ -16,7 +16,8 @@ from proxy.core.names import Networks, Suffixes, parse_network
 from proxy.core.reactor import Reactor
 from proxy.core.timers import Wheel
 from proxy.core.watch import Absent, Watch
-from proxy.outbound.discover import Discovery, effective_policy
+from proxy.outbound.discover import OUTSIDE, Discovery
+from proxy.outbound.effective import effective_policy
 from proxy.policy.client import DETECT, Balance, ClientPolicy, Forward
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import default_meta
@@ -224,7 +225,7 @@ def test_a_name_outside_is_a_balancer_once_it_resolves() -> None:
     story = Story(1.0)
     resolution: Watch[Resolution[EndpointMeta]] = Watch(Resolution())
     story.fake.hosts["example.org:80"] = resolution
-    destination = story.discovery.outside("example.org:80")
+    destination = story.discovery.get("example.org:80", OUTSIDE)
     assert destination.effective.value is None
     resolution.set(reset({Addr("192.0.2.7", 80): EndpointMeta()}))
     policy = destination.effective.value
@@ -232,9 +233,9 @@ def test_a_name_outside_is_a_balancer_once_it_resolves() -> None:
     assert policy.meta == default_meta("resolved")
     assert policy.http1_routes[0].rules[0].distribution.backends[0].backend.dispatch == Balance("example.org:80")
     assert (
-        story.discovery.outside("example.org:80") is destination
+        story.discovery.get("example.org:80", OUTSIDE) is destination
         and story.discovery.get("example.org:80") is not destination
     )
-    failed = story.discovery.outside("nowhere.example:80")
+    failed = story.discovery.get("nowhere.example:80", OUTSIDE)
     assert failed.effective.value == Absent("no such name", True)
-    assert story.discovery.outside("nowhere.example:80") is not failed
+    assert story.discovery.get("nowhere.example:80", OUTSIDE) is not failed

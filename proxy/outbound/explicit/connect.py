@@ -11,18 +11,17 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.codec import Connection, hand_over
 from proxy.core.reason import Reason
-from proxy.core.watch import Absent
 from proxy.http.exchange import Exchange
 from proxy.http.head import HTTP_2, TUNNEL, RequestHead, ResponseHead
 from proxy.http.headers import Field
 from proxy.outbound.discover import Destination
 from proxy.outbound.explicit.stream_wire import StreamWire
-from proxy.outbound.http.rescue import NOT_DISCOVERED, UNRESOLVED, Failure
+from proxy.outbound.http.rescue import Failure
 from proxy.outbound.protocol import Protocols
+from proxy.outbound.unknown import no_way_to, not_served
 from proxy.policy.client import ClientPolicy
 
 _log: Final = logging.getLogger(__name__)
@@ -150,20 +149,3 @@ def _label(destination: Destination) -> Addr:
     """The target that metrics name."""
     target = destination.target
     return target if isinstance(target, Addr) else Addr("0.0.0.0", int(target.rpartition(":")[2]))
-
-
-def no_way_to(destination: Destination) -> Failure:
-    return UNRESOLVED if destination.is_outside else NOT_DISCOVERED
-
-
-def not_served(destination: Destination) -> str:
-    """Why a request for it goes nowhere."""
-    value = destination.effective.value
-    reason = value.reason if isinstance(value, Absent) else "unknown"
-    return f"{destination.logical} {'cannot be resolved' if destination.is_outside else 'is not served by the mesh'}: {reason}"
-
-
-def not_heard_of(destination: Destination) -> str:
-    """Who did not answer in time."""
-    silent = "the name servers" if destination.is_outside else "the control plane"
-    return f"{destination.logical} is not known: {silent} did not answer in {limits.DISCOVERY_S:g}s"

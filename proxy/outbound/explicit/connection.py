@@ -11,17 +11,13 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable
 from typing import Final
 
-from proxy.core import limits
 from proxy.core.addr import Addr, addr
 from proxy.core.codec import Codec, Connection, Wire
 from proxy.core.idle import end_if_idle
 from proxy.core.names import dns_name, searched
-from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
-from proxy.core.timers import Timer
 from proxy.core.watch import Absent, Watch
 from proxy.http.exchange import Exchange
 from proxy.http.h1.refusal import BAD_TARGET
@@ -30,12 +26,15 @@ from proxy.http.head import HTTP_2, RequestHead
 from proxy.http.normalize import split_authority
 from proxy.metrics.transport import TransportMetrics
 from proxy.outbound import labels
-from proxy.outbound.discover import Destination, Discovery, Target
-from proxy.outbound.explicit.connect import RefusedError, Tunnels, no_way_to, not_heard_of, not_served
+from proxy.outbound.discover import OUTSIDE, SIDECAR, Destination, Discovery, Kind
+from proxy.outbound.effective import Target
+from proxy.outbound.explicit.connect import RefusedError, Tunnels
 from proxy.outbound.explicit.first_bytes import EXPLICIT, Beginning
+from proxy.outbound.held import HeldDestinations
 from proxy.outbound.http.logical import HttpRouter
-from proxy.outbound.http.rescue import BAD_REQUEST, FORBIDDEN, LOOP, NOT_HEARD_OF, NOT_HTTP, Failure
+from proxy.outbound.http.rescue import BAD_REQUEST, FORBIDDEN, LOOP, NOT_HTTP
 from proxy.outbound.protocol import Protocols
+from proxy.outbound.unknown import Parked, no_way_to, not_served
 from proxy.policy.client import OPAQUE, TLS, ClientPolicy
 from proxy.transport.connection import serve_plain
 from proxy.transport.first_bytes import FirstBytes, Opened
@@ -45,24 +44,23 @@ _log: Final = logging.getLogger(__name__)
 _NO_TLS_HERE: Final = b"\x15\x03\x03\x00\x02\x02\x28"
 """A fatal alert, handshake_failure (RFC 8446, section 6): the one answer that such a client understands."""
 
-_HELD_DESTINATIONS: Final = 64
-"""Of one connection: a browser talks to fewer hosts at once, and idle ones only cost their watches."""
+_JUDGED: Final = 64
+"""Authorities of one connection of which it is remembered what they stand for."""
 
 
 class ExplicitConnection:
     """One accepted connection and the destinations that it used. A member of Drain until it is gone."""
 
-    __slots__ = ("protocols", "_discovery", "_sock", "_is_local", "_judged", "_held", "_connection", "_tunnels", "_own")
+    __slots__ = ("protocols", "_sock", "_is_local", "_judged", "_held", "_connection", "_tunnels", "_own")
 
     def __init__(self, protocols: Protocols, discovery: Discovery, sock: socket.socket, peer: Addr) -> None:
         self.protocols: Final = protocols
-        self._discovery = discovery
         self._sock = sock
         self._own = addr(*sock.getsockname()[:2])
         self._is_local = peer.is_loopback
-        self._judged: dict[tuple[bytes, int], tuple[Target, bool]] = {}
-        """What an authority and a default port stand for, and whether that is outside of the mesh."""
-        self._held: dict[tuple[Target, bool], Destination] = {}
+        self._judged: dict[tuple[bytes, int], tuple[Target, Kind]] = {}
+        """What an authority and a default port stand for."""
+        self._held: Final = HeldDestinations(discovery)
         self._connection: Connection | None = None
         self._tunnels: Tunnels | None = None
 
@@ -95,19 +93,10 @@ class ExplicitConnection:
         key = self._judged.get((authority, default_port))
         if key is None:
             key = self._judge(authority, default_port)
-            if len(self._judged) >= _HELD_DESTINATIONS:
+            if len(self._judged) >= _JUDGED:
                 self._judged.clear()
             self._judged[authority, default_port] = key
-        target, is_outside = key
-        found = self._held.get(key)
-        if found is None or isinstance(found.effective.value, Absent):
-            found = self._discovery.outside(str(target)) if is_outside else self._discovery.get(target)
-            found.hold()
-            old = self._held.pop(key, None) or (self._oldest() if len(self._held) >= _HELD_DESTINATIONS else None)
-            if old is not None:
-                old.release()
-            self._held[key] = found
-        return found
+        return self._held.take(*key)
 
     def _make_codec(self, wire: Wire) -> Codec:
         given = self.protocols.given
@@ -137,7 +126,7 @@ class ExplicitConnection:
         # A client that has nothing to ask holds no descriptor for longer than the timeout.
         return FirstBytes(wire, given.reactor.wheel, EXPLICIT, given.config.outbound_detect_timeout_s, spoke)
 
-    def _judge(self, authority: bytes, default_port: int) -> tuple[Target, bool]:
+    def _judge(self, authority: bytes, default_port: int) -> tuple[Target, Kind]:
         try:
             host, port = split_authority(authority)
             name = host.decode("ascii")
@@ -151,7 +140,7 @@ class ExplicitConnection:
         else:
             if self.protocols.given.here.listener_at(at):
                 raise RefusedError(LOOP, self.protocols.given.refuses(at))
-            return self._permitted(at), False
+            return self._permitted(at), SIDECAR
         try:
             name = dns_name(name)
         except ValueError as error:
@@ -159,16 +148,13 @@ class ExplicitConnection:
         config = self.protocols.given.config
         name = searched(name, config.outbound_search) or name.removesuffix(".")
         if config.destination_profile_suffixes.contains(name):
-            return f"{name}:{port}", False
-        return self._permitted(f"{name}:{port}"), True
+            return f"{name}:{port}", SIDECAR
+        return self._permitted(f"{name}:{port}"), OUTSIDE
 
     def _permitted(self, target: Target) -> Target:
         if not self._is_local:
             raise RefusedError(FORBIDDEN, f"{target} is not a name of the mesh, and this client is not on loopback")
         return target
-
-    def _oldest(self) -> Destination:
-        return self._held.pop(next(iter(self._held)))
 
     @property
     def tunnels(self) -> Tunnels:
@@ -179,9 +165,7 @@ class ExplicitConnection:
 
     def _end(self) -> None:
         self._connection = self._tunnels = None
-        for destination in self._held.values():
-            destination.release()
-        self._held.clear()
+        self._held.release()
         self.protocols.given.drain.leave(self)
 
 
@@ -290,44 +274,3 @@ class OddConnect:
             self._stage.dispatch(exchange)
         else:
             BAD_TARGET.dispatch(exchange)
-
-
-class Parked:
-    """An exchange whose destination is being discovered, until it is known or the client gives up."""
-
-    __slots__ = ("_exchange", "_destination", "_then", "_fail", "_reactor", "_deadline")
-
-    def __init__(
-        self,
-        exchange: Exchange,
-        destination: Destination,
-        then: Callable[[Exchange, Destination], None],
-        fail: Callable[[Exchange, Failure, str], None],
-        reactor: Reactor,
-    ) -> None:
-        self._exchange = exchange
-        self._destination = destination
-        self._then = then
-        self._fail = fail
-        self._reactor = reactor
-        self._deadline: Timer = reactor.wheel.after(limits.DISCOVERY_S, self._not_heard_of)
-
-    def wait(self) -> None:
-        self._exchange.park(self._gone)
-        self._destination.when_known(self._known)
-
-    def _not_heard_of(self) -> None:
-        """Nobody says what the destination is."""
-        self._destination.forget(self._known)
-        self._exchange.unpark()
-        self._fail(self._exchange, NOT_HEARD_OF, not_heard_of(self._destination))
-
-    def _known(self) -> None:
-        self._deadline.cancel()
-        self._exchange.unpark()
-        self._exchange.dispatched_at = self._reactor.clock()
-        self._then(self._exchange, self._destination)
-
-    def _gone(self) -> None:
-        self._deadline.cancel()
-        self._destination.forget(self._known)

@@ -1,0 +1,133 @@
+"""Which policy holds for a destination, of what the control plane says about it: the sidecar's rule, ingress's and the gateway's.
+
+Pure functions of a target, its profile and its policy. None while an answer is missing that could change theirs; Absent if
+connections to the target go nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from proxy.core.addr import Addr
+from proxy.core.watch import Absent
+from proxy.policy.client import (
+    DETECT,
+    EMPTY,
+    FIRST_AVAILABLE,
+    Backend,
+    Balance,
+    ClientPolicy,
+    ClientRoute,
+    ClientRule,
+    Distribution,
+    RouteBackend,
+    StreamRoute,
+    forward_policy,
+    invalid_policy,
+)
+from proxy.policy.endpoint import EndpointMeta
+from proxy.policy.meta import Meta, default_meta
+from proxy.policy.profile import Profile
+
+Target = Addr | str
+"""An original destination, or a `name:port` that was asked for by name."""
+
+Known = ClientPolicy | Absent | None
+KnownProfile = Profile | Absent | None
+Effective = Callable[[Target, KnownProfile, Known], Known]
+
+
+def effective_policy(target: Target, profile: KnownProfile, policy: Known) -> Known:
+    """Of a sidecar (docs/linkerd/outbound.md, section 3.1)."""
+    if policy is None:
+        return None
+    if isinstance(policy, Absent) and (policy.is_refusal or (isinstance(target, str) and not _is_instance(target))):
+        return policy  # whatever the profile says: a service's name has no address of its own to go to
+    if profile is None:
+        return None
+    if not isinstance(policy, Absent):
+        return policy
+    if isinstance(target, str):
+        endpoint = profile.endpoint if isinstance(profile, Profile) else None
+        return policy if endpoint is None else forward_policy(default_meta("endpoint"), *endpoint)
+    if isinstance(profile, Profile):
+        addr, meta = profile.endpoint or (target, EndpointMeta())
+        return forward_policy(default_meta("endpoint"), addr, meta)
+    return forward_policy(default_meta("fallback"), target, EndpointMeta())
+
+
+def ingress_policy(target: Target, profile: KnownProfile, policy: Known) -> Known:
+    """Of a request in ingress mode (docs/linkerd/outbound.md, section 11). An address of which nobody knows anything is
+    forwarded to, as a sidecar would."""
+    if policy is None or (isinstance(policy, Absent) and policy.is_refusal):
+        return policy
+    if profile is None:
+        return None
+    if not isinstance(policy, Absent):
+        return policy
+    if not isinstance(profile, Profile):
+        return policy if isinstance(target, str) else forward_policy(default_meta("fallback"), target, EndpointMeta())
+    if profile.endpoint is not None:
+        return forward_policy(default_meta("endpoint"), *profile.endpoint)
+    if profile.name:
+        return balance_policy(profile.name, "profile")
+    return ClientPolicy(default_meta("empty"), DETECT, *(_routes(default_meta("empty"), Distribution(EMPTY)),) * 2)
+
+
+def gateway_policy(target: Target, profile: KnownProfile, policy: Known) -> Known:
+    """Of what comes through a gateway (docs/linkerd/outbound.md, section 12): requests go by the profile, bytes by the policy.
+    A name without a profile is none of the gateway's."""
+    if policy is None or (isinstance(policy, Absent) and policy.is_refusal):
+        return policy
+    if not isinstance(profile, Profile):
+        return profile
+    endpoint = profile.endpoint
+    if isinstance(policy, Absent):
+        meta = default_meta("gateway")
+        policy = forward_policy(meta, *endpoint) if endpoint is not None else invalid_policy()
+    if profile.name:
+        routes = balance_policy(profile.name, "profile").http1_routes
+    elif endpoint is not None:
+        routes = forward_policy(default_meta("endpoint"), *endpoint).http1_routes
+    else:
+        return Absent("its profile names neither a service nor an endpoint")
+    streams = policy.opaque_routes or policy.tls_routes or _as_streams(policy)
+    return ClientPolicy(
+        policy.meta,
+        DETECT,
+        routes,
+        routes,
+        streams,
+        http1_accrual=policy.http1_accrual,
+        http2_accrual=policy.http2_accrual,
+    )
+
+
+def balance_policy(path: str, name: str) -> ClientPolicy:
+    """A balancer over what the destination service, or the resolver, says of `name:port`; `name` is the policy's own."""
+    meta = default_meta(name)
+    distribution = Distribution(FIRST_AVAILABLE, (RouteBackend(Backend(UNKNOWN, Balance(path))),))
+    routes = _routes(meta, distribution)
+    return ClientPolicy(meta, DETECT, routes, routes, (StreamRoute(meta, distribution),))
+
+
+UNKNOWN: Final = Meta("", "default", "unknown")
+
+
+def _routes(meta: Meta, distribution: Distribution) -> tuple[ClientRoute, ...]:
+    return (ClientRoute(meta, (), (ClientRule((), (), distribution),)),)
+
+
+def _as_streams(policy: ClientPolicy) -> tuple[StreamRoute, ...]:
+    """A policy that knows HTTP only: the backends of its first rule."""
+    for route in policy.http1_routes or policy.http2_routes:
+        for rule in route.rules:
+            return (StreamRoute(route.meta, rule.distribution),)
+    return ()
+
+
+def _is_instance(target: str) -> bool:
+    """`web-0.web.ns.svc.…`: a single endpoint of a service, such as a pod of a StatefulSet, which only a profile knows."""
+    before, mark, _ = target.partition(".svc.")
+    return bool(mark) and before.count(".") == 2

@@ -1,0 +1,45 @@
+"""The destinations that one connection uses, of which it may name many: explicit clients and ingresses name one per request.
+
+Each is held until the connection ends, or others have taken its place.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.core.watch import Absent
+from proxy.outbound.discover import Destination, Discovery, Kind
+from proxy.outbound.effective import Target
+
+_MOST: Final = 64
+"""Of one connection: a browser talks to fewer hosts at once, and idle ones only cost their watches."""
+
+
+class HeldDestinations:
+    __slots__ = ("_discovery", "_held")
+
+    def __init__(self, discovery: Discovery) -> None:
+        self._discovery: Final = discovery
+        self._held: Final[dict[tuple[Target, Kind], Destination]] = {}
+        """The one that was asked for first standing first."""
+
+    def take(self, target: Target, kind: Kind) -> Destination:
+        """What is (going to be) known about it."""
+        key = (target, kind)
+        found = self._held.get(key)
+        if found is None or isinstance(found.effective.value, Absent):
+            found = self._discovery.get(target, kind)
+            found.hold()
+            old = self._held.pop(key, None)
+            if old is None and len(self._held) >= _MOST:
+                old = self._held.pop(next(iter(self._held)))
+            if old is not None:
+                old.release()
+            self._held[key] = found
+        return found
+
+    def release(self) -> None:
+        """The connection has ended."""
+        for destination in self._held.values():
+            destination.release()
+        self._held.clear()
