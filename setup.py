@@ -40,6 +40,8 @@ HOT = (
     "proxy/outbound/explicit/connection.py",
     "proxy/outbound/http/logical.py",
     "proxy/outbound/http/numbers.py",
+    "proxy/outbound/http/retry/*.py",
+    "proxy/outbound/http/rule.py",
 )
 
 FLAGS = ["-fvisibility=hidden", "-fno-plt", "-fno-semantic-interposition"]

@@ -113,6 +113,9 @@ class Attempt:
         if deadline is not None:
             self.deadline = None
             deadline.cancel()
+        tries = self.exchange.tries
+        if tries is not None and tries.holds_head(head, end):
+            return
         target = self.target
         if target is not None and head.has_l5d:
             head = target.edit_response(self, head)
@@ -132,6 +135,9 @@ class Attempt:
             exchange.detach()
             if origin.try_again(self, reason):
                 return
+        tries = exchange.tries
+        if tries is not None and tries.holds_failure(reason):
+            return
         exchange.response_reset(reason)
 
     # ---- the exchange

@@ -21,10 +21,11 @@ from proxy.http.headers import Field
 from proxy.http.held import Held
 from proxy.http.place import Place
 from proxy.http.replies import answer, grpc_trailers, is_grpc
+from proxy.http.running import RunningTries
 from proxy.http.stream import OTHER_SIDE_FULL, WAITING, ClientStream, RunningAttempt, ServerStream
 
-_FORWARDED: Final = (Reason.PEER_RESET, Reason.PEER_REFUSED)
-"""What an endpoint said about one stream reaches the client as it was said."""
+_RESETS: Final = (Reason.PEER_RESET, Reason.PEER_REFUSED, Reason.CANCELLED)
+"""What is said by a reset even of a gRPC call: what an endpoint said about the stream, and that nobody waits any more."""
 
 
 class Observer(Protocol):
@@ -48,10 +49,8 @@ class Rescue(Protocol):
     """Built once per accepted connection: how a failure becomes an answer there (docs/linkerd/inbound.md, section 11; docs/linkerd/outbound.md, section 10)."""
 
     def rescue(self, exchange: Exchange, reason: Reason) -> None:
-        """Called when an exchange fails before its response began: reply (or `server.reset`) and return.
-
-        `exchange.context()` names what failed; `exchange.client` is gone already. If it does neither, a plain answer is given.
-        """
+        """An exchange fails before its response began, `exchange.context()` names what of it: reply, or `server.reset`. If it
+        does neither, a plain answer is given."""
 
 
 class Stage(Protocol):
@@ -64,7 +63,7 @@ class Exchange:
     __slots__ = (
         "server", "client", "request", "response", "request_ended", "response_ended", "reason", "trailers", "reset_code",
         "accepted_at", "dispatched_at", "request_ended_at", "answered_at", "ended_at", "request_bytes", "response_bytes",
-        "request_frames", "response_frames", "is_body_sent", "attempts", "attempt", "route", "backend", "endpoint", "failure",
+        "request_frames", "response_frames", "is_body_sent", "attempts", "attempt", "tries", "route", "backend", "endpoint", "failure",
         "observers", "editor", "rescue", "has_begun",
         "_clock", "_on_gone", "_held", "_has_left", "_is_server_full",
     )  # fmt: skip
@@ -78,34 +77,26 @@ class Exchange:
         self.response: ResponseHead | None = None
         self.request_ended = False
         self.response_ended = False
-        self.reason: Reason | None = None
-        """Why it ended; None while it runs."""
+        self.reason: Reason | None = None  # why it ended; None while it runs
         self.trailers: list[Field] | None = None  # the response's, once they have come
-        self.reset_code = 0
-        """The HTTP/2 error code that the endpoint reset its stream with, when the reason is PEER_RESET or PEER_REFUSED."""
+        self.reset_code = 0  # HTTP/2's, that the endpoint reset its stream with: PEER_RESET or PEER_REFUSED
         self.accepted_at = now
-        self.dispatched_at = now
-        """When stages could begin to route it: later than `accepted_at` if its destination had to be found out."""
+        self.dispatched_at = now  # stages could begin to route it: later if its destination had to be found out
         self.request_ended_at = now
         """When the last of the request's body or its trailers came; that and the next two are known where somebody observes."""
-        self.answered_at = now
-        """When `has_begun` became true."""
-        self.ended_at = now
-        self.request_bytes = 0
-        self.response_bytes = 0
-        """Of the bodies, as they came."""
+        self.answered_at = self.ended_at = now  # the first is when `has_begun` became true
+        self.request_bytes = self.response_bytes = 0  # of the bodies, as they came
         self.request_frames: Histogram | None = None
         self.response_frames: Histogram | None = None
         """How large the pieces were in which they came, if a stage counts that; not of a tunnel's bytes."""
-        self.is_body_sent = False
-        """Some of the request's body or its trailers has gone to a client stream, and cannot go to another."""
+        self.is_body_sent = False  # some of the body, or its trailers, has gone to a client stream
         self.attempts = 0
         self.attempt: RunningAttempt | None = None  # one that runs and wants to hear of the exchange
+        self.tries: RunningTries | None = None  # while its route has retries or timeouts that are not over
         self.route: Place | None = None
         self.backend: Place | None = None
         self.endpoint: Place | None = None
-        self.failure = ""
-        """The metrics' word for why its response is not whole, or was made here (docs/linkerd/metrics.md, section 7)."""
+        self.failure = ""  # the metrics' word for why it has no whole response (docs/linkerd/metrics.md, section 7)
         self.observers: tuple[Observer, ...] = ()
         self.editor: ResponseEditor | None = None
         self.rescue: Rescue | None = None
@@ -129,7 +120,7 @@ class Exchange:
             stage.dispatch(self)
         except Exception:
             report_fault()
-            self._fail(Reason.INTERNAL)
+            self.cancel(Reason.INTERNAL)
         if self.client is None and self.reason is None and not end:
             self.server.pause_reading(WAITING)
 
@@ -139,8 +130,8 @@ class Exchange:
         frames = self.request_frames
         if frames is not None and data:
             frames.observe(len(data))
-        if end and self.observers:
-            self.request_ended_at = self._now()
+        if end:
+            self._request_is_here()
         client = self.client
         if client is not None:
             if data:
@@ -149,25 +140,26 @@ class Exchange:
             if end and self.response_ended:
                 self._end(Reason.COMPLETE)  # a tunnel, whose other way ended first
         elif self.reason is None:
-            # Reading is paused by now.
-            held = self._held
-            if held is None:
-                held = self._held = Held()
+            held = self._held = self._held or Held()  # little comes: reading is paused by now
             held.add(data)
 
     def request_trailers(self, fields: list[Field]) -> None:
         self.request_ended = True
-        if self.observers:
-            self.request_ended_at = self._now()
+        self._request_is_here()
         client = self.client
         if client is not None:
             self.is_body_sent = True
             client.send_trailers(fields)
         elif self.reason is None:
-            held = self._held
-            if held is None:
-                held = self._held = Held()
+            held = self._held = self._held or Held()
             held.end_with(fields)
+
+    def _request_is_here(self) -> None:
+        if self.observers:
+            self.request_ended_at = self._now()
+        tries = self.tries
+        if tries is not None:
+            tries.request_sent()
 
     def request_left(self) -> None:
         """The client of a request that is all here has ended its side of the connection: it has gone, or only says no more.
@@ -195,7 +187,8 @@ class Exchange:
     # ---- whoever answers: an attempt, or a stage itself
 
     def response_informational(self, head: ResponseHead) -> None:
-        self.server.send_informational(head)
+        if head.status != 100 or not self.request_ended or self.attempts < 2:  # it was told to go on, and has
+            self.server.send_informational(head)
 
     def response_head(self, head: ResponseHead, end: bool) -> None:
         self.response = head
@@ -214,13 +207,16 @@ class Exchange:
             self._begin_response()  # as a response it has no body
 
     def response_data(self, data: bytes, end: bool) -> None:
+        if not self.has_begun:
+            tries = self.tries
+            if tries is not None and tries.holds_data(data, end):
+                return
+            self._begin_response()
         self.response_ended = end
         self.response_bytes += len(data)
         frames = self.response_frames
         if frames is not None and data:
             frames.observe(len(data))
-        if not self.has_begun:
-            self._begin_response()
         self.server.send_data(data, end)
         if end:
             if self.request_ended:
@@ -229,6 +225,9 @@ class Exchange:
                 self._end(Reason.EARLY_RESPONSE)
 
     def response_trailers(self, fields: list[Field]) -> None:
+        tries = self.tries
+        if tries is not None and tries.holds_trailers(fields):
+            return
         self.response_ended = True
         self.trailers = fields
         if not self.has_begun:
@@ -239,7 +238,7 @@ class Exchange:
     def response_reset(self, reason: Reason) -> None:
         """The endpoint failed; its stream is gone already."""
         self.client = None
-        if self.response is not None and self.reason is None and reason not in _FORWARDED and is_grpc(self.request):
+        if self.response is not None and self.reason is None and reason not in _RESETS and is_grpc(self.request):
             self._end_call(reason)
         else:
             self._fail(reason)
@@ -247,13 +246,13 @@ class Exchange:
     # ---- stages
 
     def attach(self, client: ClientStream, head: RequestHead | None = None) -> None:
-        """Send the request, or `head` in its place, over this stream, and what was held for it.
-
-        A stream that comes too late is reset.
-        """
+        """Send the request, or `head` in its place, and what was held for it; a stream that comes too late is reset."""
         if self.reason is not None:
             client.reset(Reason.CANCELLED)
             return
+        tries = self.tries
+        if tries is not None:
+            client = tries.attached(client, self.request_ended and self._held is None)
         self.client = client
         self._on_gone = None
         if head is None:
@@ -302,11 +301,12 @@ class Exchange:
         self._end(reason)
 
     def cancel(self, reason: Reason) -> None:
-        self._fail(reason)
+        client = self.client
+        if client is not None:
+            client.reset(reason)
+        self.response_reset(reason)
 
-    # ---- both sides: backpressure
-
-    # A direction that has ended pauses nobody: its connection may carry another exchange already.
+    # ---- both sides: backpressure; a direction that has ended pauses nobody: its connection may carry another exchange
 
     def client_blocked(self) -> None:
         if not self.request_ended:
@@ -347,10 +347,6 @@ class Exchange:
             self.server.reset(reason)
             self._end(reason)
             return
-        client = self.client
-        if client is not None:
-            self.client = None
-            client.reset(reason)
         rescue = self.rescue
         if rescue is not None:
             rescue.rescue(self, reason)
@@ -379,6 +375,10 @@ class Exchange:
         if attempt is not None:
             self.attempt = None  # it points back here: both are freed by their references
             attempt.end(reason)
+        tries = self.tries
+        if tries is not None:
+            self.tries = None
+            tries.ended()
         on_gone = self._on_gone
         if on_gone is not None:
             self._on_gone = None

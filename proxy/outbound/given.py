@@ -21,6 +21,8 @@ from proxy.core.reactor import Reactor
 from proxy.core.troubles import Troubles
 from proxy.core.watch import Absent, Watch
 from proxy.metrics.registry import Registry
+from proxy.outbound.http.retry.ground import Flights as Flights
+from proxy.outbound.http.retry.ground import Ground
 from proxy.policy.client import ClientPolicy
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.profile import Profile
@@ -53,20 +55,9 @@ class Lookups:
     """The control plane is away: what it said and nobody uses is kept, since it could not be asked for again."""
 
 
-class Flights:
-    """Requests that an endpoint has and whose response has not begun, of the whole outbound side."""
-
-    __slots__ = ("count", "most")
-
-    def __init__(self, most: int) -> None:
-        self.count = 0
-        self.most: Final = most
-        """OUTBOUND_MAX_IN_FLIGHT: beyond it requests are shed."""
-
-
 class Given:
     __slots__ = (
-        "reactor", "config", "credentials", "lookups", "registry", "drain", "http_line", "tcp_line", "flights", "here", "troubles", "early",
+        "reactor", "config", "credentials", "lookups", "registry", "drain", "http_line", "tcp_line", "flights", "retries", "here", "troubles", "early",
     )  # fmt: skip
 
     def __init__(
@@ -88,6 +79,7 @@ class Given:
         self.http_line: Final = LineLimits(config.outbound_http_queue_capacity, config.outbound_http_failfast_timeout_s)
         self.tcp_line: Final = LineLimits(config.outbound_tcp_queue_capacity, config.outbound_tcp_failfast_timeout_s)
         self.flights: Final = Flights(config.outbound_max_in_flight)
+        self.retries: Final = Ground(reactor, self.flights)
         self.troubles: Final = Troubles(reactor.clock)
         """Of endpoints, by their addresses."""
         self.early: Final = EarlyDials(reactor.clock)

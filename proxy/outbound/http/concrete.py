@@ -16,6 +16,7 @@ from proxy.core.reason import Reason
 from proxy.core.troubles import Troubles
 from proxy.core.watch import Watch
 from proxy.http.attempt import Attempt
+from proxy.http.place import Place
 from proxy.outbound.given import Endpoints, Given
 from proxy.outbound.http.endpoint import EndpointKind, HttpEndpoint
 from proxy.outbound.http.rescue import FAILFAST, NO_DISPATCHER, UNEXPECTED, Rescue
@@ -77,7 +78,8 @@ class Balanced:
 
     def take(self, attempt: Attempt) -> bool:
         attempt.origin = self
-        endpoint = self._ready.pick(attempt.sent_at)
+        tries = attempt.exchange.tries
+        endpoint = self._ready.pick(attempt.sent_at) if tries is None else self._pick(attempt, tries.previous)
         if endpoint is not None:
             endpoint.dispatch(attempt)
             return True
@@ -89,6 +91,16 @@ class Balanced:
         attempt.exchange.park(lambda: self._waiting.leave(attempt))
         self._waiting.join(attempt)
         return True
+
+    def _pick(self, attempt: Attempt, previous: Place | None) -> HttpEndpoint | None:
+        """For an attempt that may follow another one: not to the same endpoint, if there is a choice."""
+        if attempt.exchange.attempts > 1:
+            attempt.sent_at = self._clock()
+        if isinstance(previous, HttpEndpoint):
+            other = self._balancer.pick_other(previous, attempt.sent_at)
+            if other is not None:
+                return other
+        return self._ready.pick(attempt.sent_at)
 
     def try_again(self, attempt: Attempt, reason: Reason) -> bool:
         """Another endpoint if there is one. The same one only if it was a connection that failed it, not the connecting."""
@@ -134,6 +146,9 @@ class Balanced:
     def fail_waiter(self, waiter: Attempt) -> None:
         exchange = waiter.exchange
         exchange.unpark()
+        tries = exchange.tries
+        if tries is not None and tries.waited_in_vain():
+            return
         error = self._balancer.error
         if error:
             self._rescue.fail(exchange, UNEXPECTED, f"{self._name}pool failed: {error}")

@@ -9,7 +9,7 @@ and the attempt begins with the last.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
@@ -21,6 +21,8 @@ from proxy.outbound.http.filters import answer
 from proxy.outbound.http.numbers import BackendNumbers, RouteNumbers, RouteOf
 from proxy.outbound.http.profile.routes import ProfileRoutes
 from proxy.outbound.http.rescue import LOAD_SHED, NO_ROUTE, Rescue
+from proxy.outbound.http.retry.stage import with_tries
+from proxy.outbound.http.rule import RuleStage
 from proxy.outbound.split import service_meta
 from proxy.policy.client import (
     GRPC,
@@ -41,11 +43,6 @@ from proxy.policy.meta import default_meta
 from proxy.policy.profile import Profile
 from proxy.policy.redirect import Match
 from proxy.policy.table import RouteTable
-
-
-class RuleStage(Protocol):
-    def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
-        """Send this head on for the exchange; `match` is the one that chose the rule."""
 
 
 class Named:
@@ -189,7 +186,9 @@ class HttpRouter:
             stage = chooser.backends[0]
         else:
             stage = Distributing(chooser, Shedding(self._rescue, place))
-        return stage if filters.on_request is None else Filtered(filters.on_request, stage, self._rescue, place)
+        if filters.on_request is not None:
+            stage = Filtered(filters.on_request, stage, self._rescue, place)
+        return with_tries(stage, self._given, rule, place.numbers.of)
 
     def _backend(
         self, place: NamedRoute, one: RouteBackend, on_response: ResponseFilter | None, old: dict[Backend, Concrete]
@@ -306,6 +305,10 @@ class Distributing:
         self._chooser = chooser
         self._shedding = shedding
 
+    @property
+    def is_ready(self) -> bool:
+        return any(one.is_ready for one in self._chooser.backends)
+
     def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
         backend = self._chooser.choose()
         if backend is None:
@@ -327,6 +330,10 @@ class Filtered:
         self._inner = inner
         self._rescue = rescue
         self._place = place
+
+    @property
+    def is_ready(self) -> bool:
+        return self._inner.is_ready
 
     def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
         exchange.route = self._place

@@ -50,19 +50,19 @@ class RouteOf(NamedTuple):
 class RouteNumbers:
     """An Observer. `names_hosts`: the host of each request is a label (OUTBOUND_METRICS_HOSTNAME_LABELS)."""
 
-    __slots__ = ("_registry", "_of", "_duration_s", "_frames", "_statuses", "_hosts")
+    __slots__ = ("of", "_registry", "_duration_s", "_frames", "_statuses", "_hosts")
 
     def __init__(self, registry: Registry, of: RouteOf, names_hosts: bool, host: str = "") -> None:
         named = (*of.labels, ("hostname", host))
         self._registry = registry
-        self._of = of
+        self.of: Final = of
         self._duration_s: Final = registry.histogram(f"{of.prefix}_request_duration_seconds", named)
         self._frames: Final = registry.histogram(f"{of.prefix}_request_frame_size_bytes", named)
         self._statuses: Final = _statuses(registry, of, "_request_statuses_total", named)
         self._hosts: Final[dict[bytes, RouteNumbers] | None] = {} if names_hosts else None
 
     def of_backend(self, backend: Meta) -> BackendNumbers:
-        return BackendNumbers(self._registry, self._of, backend)
+        return BackendNumbers(self._registry, self.of, backend)
 
     def begin(self, exchange: Exchange) -> None:
         """The request takes this route."""
@@ -75,7 +75,7 @@ class RouteNumbers:
         if found is None:
             if len(hosts) >= limits.LABEL_NAMES:
                 hosts.clear()
-            found = hosts[authority] = RouteNumbers(self._registry, self._of, False, labels.hostname(authority))
+            found = hosts[authority] = RouteNumbers(self._registry, self.of, False, labels.hostname(authority))
         return found
 
     # ---- Observer
@@ -98,7 +98,7 @@ class RouteNumbers:
         failure = exchange.failure
         if failure and exchange.response_ended:
             response = None  # an answer of ours to a failure
-        if self._of.is_grpc:
+        if self.of.is_grpc:
             self._statuses.count(_code(response, exchange.trailers, failure), failure)
         else:
             self._statuses.count(NO_STATUS if response is None else response.status, failure)

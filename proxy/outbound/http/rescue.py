@@ -91,6 +91,11 @@ _FAILURES: Final = overridden(
 """An endpoint's connection that fails takes the client's along, as Linkerd has it, where the request itself is not at fault."""
 
 
+def failure_of(reason: Reason) -> Failure:
+    """What a client would be answered whose endpoint failed for this reason."""
+    return _FAILURES[reason]
+
+
 _CONNECTING: Final = (Reason.CONNECT_FAILED, Reason.CONNECT_TIMEOUT)
 
 

@@ -1,0 +1,307 @@
+"""Tries: the retries of one request, and its timers.
+
+The exchange asks it at the few points where something may be held back (http/running.py): the response of an attempt
+until it is known whether the client gets it, and a copy of the request's body until then. A response that is to be
+retried goes aside (http/aside.py), with the attempt that brought it; after the backoff the request takes the rule's way
+once more, filters and choice of the backend included. Whatever happens, the client gets one response.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.core.errors import report_fault
+from proxy.core.reason import Reason
+from proxy.core.timers import Timer
+from proxy.http.aside import Aside, set_aside
+from proxy.http.attempt import Attempt
+from proxy.http.exchange import Exchange
+from proxy.http.head import RequestHead, ResponseHead
+from proxy.http.headers import Field
+from proxy.http.place import Place
+from proxy.http.replay import Replay
+from proxy.http.stream import ClientStream
+from proxy.outbound.http.retry.ground import Ground
+from proxy.outbound.http.retry.policy import PASS, RETRY, WAIT, RetryPolicy
+from proxy.outbound.http.rule import RuleStage
+from proxy.policy.redirect import Match
+
+
+class Peeked:
+    """A response that waits for its trailers."""
+
+    __slots__ = ("head", "data")
+
+    def __init__(self, head: ResponseHead) -> None:
+        self.head: Final = head
+        self.data: bytes | None = None
+        """The first of its body, until this turn of the loop ends: trailers that come with it still count."""
+
+
+class Tries:
+    """What an exchange has as its `tries`."""
+
+    __slots__ = (
+        "exchange", "previous", "_ground", "_policy", "_stage", "_head", "_match", "_retries", "_replay", "_peeked", "_timer",
+        "_last", "_is_waiting",
+    )  # fmt: skip
+
+    def __init__(self, ground: Ground, exchange: Exchange, policy: RetryPolicy | None) -> None:
+        """Without a policy there are only timeouts. `begin` follows."""
+        self.exchange: Final = exchange
+        self.previous: Place | None = None
+        self._ground = ground
+        self._policy = policy
+        """None once the client gets its response: nothing is retried from then on."""
+        self._stage: RuleStage | None = None
+        self._head: RequestHead = exchange.request
+        self._match: Match = None
+        self._retries = 0
+        self._replay: Replay | None = None
+        self._peeked: Peeked | None = None
+        self._timer: Timer | None = None
+        """Of the attempt's response head, or of the backoff."""
+        self._last: Aside | None = None
+        """The response that was dropped last, until another attempt begins."""
+        self._is_waiting = False
+        """For the next attempt to begin; counted as one that is under way."""
+
+    def begin(self, stage: RuleStage, head: RequestHead, match: Match) -> None:
+        """The first attempt, and what others begin with."""
+        self._stage, self._head, self._match = stage, head, match
+        self.exchange.tries = self
+        stage.route(self.exchange, head, match)
+
+    # ---- http.running.RunningTries
+
+    def attached(self, client: ClientStream, ends: bool) -> ClientStream:
+        policy = self._policy
+        if policy is None:
+            return client
+        replay = self._replay
+        if replay is None:
+            if ends:
+                self._await_head()
+                return client
+            replay = self._replay = Replay(policy.max_request_bytes, self._ground.room)
+        replay.client = client
+        if self.exchange.request_ended:
+            self._await_head()
+        return replay
+
+    def request_sent(self) -> None:
+        if self.exchange.client is not None:  # else `attached` hears of it
+            self._await_head()
+
+    def holds_head(self, head: ResponseHead, end: bool) -> bool:
+        self._stop_timer()
+        policy = self._policy
+        if policy is None:
+            return False
+        verdict = policy.on_head(self.exchange.request, head, end)
+        if verdict == WAIT:
+            self._peeked = Peeked(head)
+            return True
+        if verdict == RETRY and self.exchange.request_ended and self._may_go_again(policy):
+            self._drop()
+        else:
+            self._settle(policy, verdict)
+        return False
+
+    def holds_data(self, data: bytes, end: bool) -> bool:
+        peeked = self._peeked
+        if peeked is None:
+            return False
+        if data and not end and peeked.data is None:
+            peeked.data = data
+            self._ground.at_turns_end(self)
+        elif data or end:
+            self._pass_peeked(peeked)
+            self.exchange.response_data(data, end)
+        return True
+
+    def holds_trailers(self, fields: list[Field]) -> bool:
+        peeked, policy = self._peeked, self._policy
+        if peeked is None or policy is None:
+            return False
+        exchange = self.exchange
+        attempt = exchange.attempt
+        verdict = policy.on_trailers(exchange.request, peeked.head, fields)
+        if verdict == RETRY and exchange.request_ended and self._may_go_again(policy) and isinstance(attempt, Attempt):
+            self._peeked = None
+            self._drop()
+            self._tell(attempt, peeked)
+            attempt.exchange.response_trailers(fields)
+        else:
+            self._pass_peeked(peeked, verdict)
+            exchange.response_trailers(fields)
+        return True
+
+    def holds_failure(self, reason: Reason) -> bool:
+        self._stop_timer()
+        peeked = self._peeked
+        if peeked is not None:
+            self._pass_peeked(peeked)
+            return False
+        aside = self._dropped_for(reason)
+        if aside is None:
+            return False
+        aside.fail(reason)
+        return True
+
+    def ended(self) -> None:
+        self._stop_timer()
+        self._policy = self._stage = self._peeked = self._last = None
+        self._let_go()
+        self._stop_waiting()
+
+    # ---- whoever waits
+
+    def waited_in_vain(self) -> bool:
+        """No endpoint was ready in time. True: it goes to another backend, that is."""
+        policy, stage = self._policy, self._stage
+        if policy is None or stage is None or policy.on_failfast() != RETRY:
+            return False
+        if not stage.is_ready or not self._may_go_again(policy):
+            return False
+        self._wait(policy)
+        return True
+
+    def turn_ended(self) -> None:
+        """Of the ground: if trailers were to come at once, they would be here."""
+        peeked = self._peeked
+        if peeked is not None:
+            self._pass_peeked(peeked)
+        elif self._is_waiting and self._timer is None:
+            self._again()
+
+    # ---- deciding
+
+    def _may_go_again(self, policy: RetryPolicy) -> bool:
+        """All of the request is at hand that was sent so far, some backend takes requests, and the policy permits it."""
+        replay, stage = self._replay, self._stage
+        if stage is None or (replay.is_capped if replay is not None else self.exchange.is_body_sent):
+            return False
+        if not policy.permits(self._retries):
+            return False
+        if not stage.is_ready:
+            policy.overflowed()
+            return False
+        return True
+
+    def _settle(self, policy: RetryPolicy, verdict: int) -> None:
+        """The client gets what is there."""
+        self._policy = None
+        policy.settled(self._retries, verdict)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        replay = self._replay
+        if replay is not None:
+            self._replay = None
+            replay.let_go()
+            exchange = self.exchange
+            if exchange.client is replay:
+                exchange.client = replay.client
+
+    def _pass_peeked(self, peeked: Peeked, verdict: int = PASS) -> None:
+        self._peeked = None
+        policy = self._policy
+        if policy is not None:
+            self._settle(policy, verdict)
+        attempt = self.exchange.attempt
+        if isinstance(attempt, Attempt):
+            self._tell(attempt, peeked)
+
+    def _tell(self, attempt: Attempt, peeked: Peeked) -> None:
+        """Pass the head and what is there of the body to the exchange that the attempt has now."""
+        attempt.response_head(peeked.head, False)
+        data = peeked.data
+        if data is not None:
+            attempt.exchange.response_data(data, False)
+
+    # ---- going again
+
+    def _dropped_for(self, reason: Reason) -> Aside | None:
+        """Where an attempt ends that got no response; None if its client is to hear of it."""
+        policy = self._policy
+        if policy is None:
+            return None
+        verdict = policy.on_failure(self.exchange, reason)
+        if verdict == RETRY and self._may_go_again(policy):
+            return self._drop()
+        self._settle(policy, verdict)
+        return None
+
+    def _drop(self) -> Aside:
+        policy = self._policy
+        assert policy is not None
+        aside = set_aside(self.exchange, self._ground.wheel, self._ground.clock)
+        self._last = aside
+        self._wait(policy)
+        return aside
+
+    def _wait(self, policy: RetryPolicy) -> None:
+        wait_s = policy.wait_s(self._retries)
+        self._retries += 1
+        self._is_waiting = True
+        self._ground.flights.count += 1
+        if wait_s:
+            self._timer = self._ground.wheel.after(wait_s, self._again)
+        else:
+            # The codec that brought the response finishes first, so that its connection can be used.
+            self._ground.at_turns_end(self)
+
+    def _stop_waiting(self) -> None:
+        if self._is_waiting:
+            self._is_waiting = False
+            self._ground.flights.count -= 1
+
+    def _again(self) -> None:
+        self._timer = None
+        self._stop_waiting()
+        exchange, stage, policy = self.exchange, self._stage, self._policy
+        if stage is None or policy is None:
+            return
+        last = self._last
+        self._last = None
+        if last is not None and not stage.is_ready and last.may_be_given():
+            policy.overflowed()
+            self._settle(policy, RETRY)
+            last.give(exchange)
+            return
+        policy.began()
+        self.previous = exchange.endpoint
+        exchange.backend = exchange.endpoint = None
+        try:
+            stage.route(exchange, self._head, self._match)
+        except Exception:
+            report_fault()
+            exchange.cancel(Reason.INTERNAL)
+
+    def _await_head(self) -> None:
+        """The request is sent: so long may the attempt take."""
+        policy = self._policy
+        if policy is None:
+            return
+        timeout_s = policy.try_timeout_s(self._retries)
+        if timeout_s is not None and self._timer is None:
+            self._timer = self._ground.wheel.after(timeout_s, self._too_late)
+
+    def _too_late(self) -> None:
+        self._timer = None
+        exchange = self.exchange
+        attempt = exchange.attempt
+        if isinstance(attempt, Attempt):
+            attempt.has_failed = True
+        aside = self._dropped_for(Reason.RESPONSE_TIMEOUT)
+        if aside is None:
+            exchange.cancel(Reason.RESPONSE_TIMEOUT)
+        else:
+            aside.cancel(Reason.RESPONSE_TIMEOUT)
+
+    def _stop_timer(self) -> None:
+        timer = self._timer
+        if timer is not None:
+            self._timer = None
+            timer.cancel()

@@ -1,0 +1,81 @@
+"""The budget that all routes of a ServiceProfile share: its arithmetic, how it forgets, and that it is never overdrawn."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.outbound.http.retry.budget import Budget
+
+
+def taken(budget: Budget, now: float, asked: int = 1000) -> int:
+    return sum(budget.withdraw(now) for _ in range(asked))
+
+
+def test_the_example_of_the_reference() -> None:
+    """One retry without any deposit; each ten requests of the last second buy one more."""
+    budget = Budget(1.0, 0.1, 1, 0.0)
+    assert taken(budget, 0.0) == 1
+    for _ in range(10):
+        budget.deposit(0.0)
+    assert taken(budget, 0.0) == 1
+    for _ in range(25):
+        budget.deposit(0.0)
+    assert taken(budget, 0.0) == 2
+
+
+@pytest.mark.parametrize(("ratio", "deposits", "retries"), [(0.0, 1000, 0), (0.5, 10, 5), (1.0, 10, 10), (2.0, 10, 20)])
+def test_ratios(ratio: float, deposits: int, retries: int) -> None:
+    budget = Budget(10.0, ratio, 0, 0.0)
+    for _ in range(deposits):
+        budget.deposit(0.0)
+    assert taken(budget, 0.0) == retries
+
+
+def test_a_reserve_is_there_again_when_what_was_spent_is_forgotten() -> None:
+    budget = Budget(1.0, 0.2, 3, 0.0)
+    assert taken(budget, 0.0) == 3
+    assert taken(budget, 0.95) == 0
+    assert taken(budget, 1.2) == 3
+
+
+def test_deposits_are_forgotten_after_the_ttl() -> None:
+    budget = Budget(10.0, 1.0, 0, 0.0)
+    budget.deposit(0.0)
+    budget.deposit(5.0)
+    assert taken(budget, 13.0) == 1, "the second one is still there"
+    budget.deposit(14.0)
+    assert taken(budget, 100.0) == 0
+
+
+def test_a_thousand_failures_at_once_take_no_more_than_there_is() -> None:
+    budget = Budget(10.0, 0.2, 10, 0.0)
+    for _ in range(100):
+        budget.deposit(0.0)
+    assert taken(budget, 0.01) == 100 + 20
+
+
+@given(
+    st.sampled_from([0.0, 0.1, 0.3, 1.0, 1.5, 10.0]),
+    st.integers(0, 5),
+    st.lists(st.tuples(st.floats(0, 2), st.booleans()), max_size=200),
+)
+@settings(deadline=None)
+def test_over_all_time_retries_are_bounded_by_requests_and_reserve(
+    ratio: float, per_s: int, steps: list[tuple[float, bool]]
+) -> None:
+    ttl_s = 2.0
+    budget = Budget(ttl_s, ratio, per_s, 0.0)
+    now, deposits, retries = 0.0, 0, 0
+    withdrawal = 1 if ratio == 0 else int(1 / ratio) if ratio <= 1 else int(1000 / ratio)
+    worth = 0.0 if ratio == 0 else (1 if ratio <= 1 else 1000) / withdrawal
+    for wait_s, asks in steps:
+        now += wait_s
+        if asks:
+            retries += budget.withdraw(now)
+        else:
+            budget.deposit(now)
+            deposits += 1
+    # What is spent is forgotten with the slot that it was spent in, so that the reserve counts once for each ttl.
+    assert retries <= deposits * worth + per_s * ttl_s * (1 + now / (ttl_s * 0.9))
