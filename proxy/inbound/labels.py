@@ -66,6 +66,16 @@ def server(meta: Meta, port: int) -> Labels:
     return (("srv_group", meta.group), ("srv_kind", meta.kind), ("srv_name", meta.name), ("srv_port", str(port)))
 
 
+def parent(meta: Meta, port: int) -> Labels:
+    """The server, as the families of inbound routes call it."""
+    return (
+        ("parent_group", meta.group),
+        ("parent_kind", meta.kind),
+        ("parent_name", meta.name),
+        ("parent_port", str(port)),
+    )
+
+
 def route(meta: Meta) -> Labels:
     return (("route_group", meta.group), ("route_kind", meta.kind), ("route_name", meta.name))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.http.head import RequestHead
+from proxy.inbound.http.numbers import RouteNumbers
 from proxy.policy.filter import compile_filters
 from proxy.policy.ratelimit import RateLimiter
 from proxy.policy.server import ServerPolicy, ServerRoute
@@ -16,7 +17,7 @@ from proxy.policy.table import Found, RouteTable
 
 
 class Router:
-    __slots__ = ("policy", "limiter", "only", "filters", "_table")
+    __slots__ = ("policy", "limiter", "only", "filters", "numbers", "_table")
 
     def __init__(self, policy: ServerPolicy) -> None:
         self.policy: Final = policy
@@ -27,6 +28,8 @@ class Router:
         """What every request finds, whatever it says; None if that depends on the request."""
         self.filters: Final = [[compile_filters(rule.filters) for rule in route.rules] for route in policy.routes]
         """Of each rule of each route."""
+        self.numbers: Final[dict[int, RouteNumbers]] = {}
+        """Of those routes that requests have taken; kept by whoever counts them."""
 
     def find(self, request: RequestHead) -> Found | None:
         """None if no route matches, and always for a policy without routes."""

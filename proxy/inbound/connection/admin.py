@@ -27,13 +27,14 @@ _DETECT_TIMEOUT_S: Final = 1.0
 class AdminServer:
     """The Service of the admin port."""
 
-    __slots__ = ("tls_timeout_s", "is_direct", "drain", "_parts", "_addr", "_pages")
+    __slots__ = ("tls_timeout_s", "is_direct", "counts_routes", "drain", "_parts", "_addr", "_pages")
 
     def __init__(self, parts: Parts, at: Addr, pages: Callable[[bool], Stage], drain: Drain) -> None:
         """`pages` gives the stage that answers a client, told whether it is a local one. The admin port has a drain of its
         own, since it answers until the traffic of both sides has ended."""
         self.tls_timeout_s: float = _DETECT_TIMEOUT_S
         self.is_direct: bool = False
+        self.counts_routes: bool = False
         self.drain: Drain = drain
         self._parts: Final = parts
         self._addr: Final = at

@@ -64,6 +64,8 @@ class Service(Protocol):
 
     tls_timeout_s: float
     is_direct: bool
+    counts_routes: bool
+    """Its requests are counted by their route too (inbound_http_*): Linkerd's admin server does not."""
     """The transport header's ALPN protocol is offered."""
     drain: Drain
     """Where its connections are entered."""
@@ -151,6 +153,10 @@ class Arrival:
     @property
     def is_direct(self) -> bool:
         return self._service.is_direct
+
+    @property
+    def counts_routes(self) -> bool:
+        return self._service.counts_routes
 
     def begin(self, sock: socket.socket) -> None:
         """The socket is ours from now on."""

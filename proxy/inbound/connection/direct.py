@@ -27,11 +27,12 @@ from proxy.transport.header import HEADER, TransportHeader
 class DirectServer:
     """The Service of the inbound port itself."""
 
-    __slots__ = ("tls_timeout_s", "is_direct", "drain", "_parts", "_app")
+    __slots__ = ("tls_timeout_s", "is_direct", "counts_routes", "drain", "_parts", "_app")
 
     def __init__(self, parts: Parts, app: Callable[[Arrival], Stage]) -> None:
         self.tls_timeout_s: float = parts.config.inbound_detect_timeout_s
         self.is_direct: bool = True
+        self.counts_routes: bool = True
         self.drain: Drain = parts.drain
         self._parts: Final = parts
         self._app: Final = app

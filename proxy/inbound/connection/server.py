@@ -30,12 +30,13 @@ _log: Final = logger(__name__)
 class AppServer:
     """The Service of every port but the proxy's own."""
 
-    __slots__ = ("tls_timeout_s", "is_direct", "drain", "_parts", "_app")
+    __slots__ = ("tls_timeout_s", "is_direct", "counts_routes", "drain", "_parts", "_app")
 
     def __init__(self, parts: Parts, app: Callable[[Arrival], Stage]) -> None:
         """`app` gives the stage that takes permitted requests to the app's port of a connection."""
         self.tls_timeout_s: float = parts.config.inbound_detect_timeout_s
         self.is_direct: bool = False
+        self.counts_routes: bool = True
         self.drain: Drain = parts.drain
         self._parts: Final = parts
         self._app: Final = app

@@ -22,6 +22,7 @@ from proxy.inbound import labels
 from proxy.inbound.connection.arrival import Arrival
 from proxy.inbound.http.authorize import RoutePermit
 from proxy.inbound.http.filters import answer
+from proxy.inbound.http.numbers import RouteNumbers
 from proxy.inbound.http.rescue import DENIED, NO_ROUTE, RATE_LIMITED, InboundRescue
 from proxy.inbound.router import Router
 from proxy.metrics import HttpMetrics, RequestScope
@@ -137,8 +138,17 @@ class HttpConnection:
 
     def _permit(self, router: Router, found: Found) -> Permitted:
         permit = RoutePermit(self._arrived, router.route(found), self._arrival.parts.registry)
-        permitted = self._permits[found.route] = Permitted(permit, self, self._arrival)
+        numbers = self._numbers(router, found) if self._arrival.counts_routes else None
+        permitted = self._permits[found.route] = Permitted(permit, self, self._arrival, numbers)
         return permitted
+
+    def _numbers(self, router: Router, found: Found) -> RouteNumbers:
+        numbers = router.numbers.get(found.route)
+        if numbers is None:
+            registry = self._arrival.parts.registry
+            numbers = RouteNumbers(registry, router.policy.meta, self._port.port, router.route(found))
+            router.numbers[found.route] = numbers
+        return numbers
 
     def _not_found(self, exchange: Exchange) -> None:
         arrived = self._arrived
@@ -170,12 +180,15 @@ class HttpConnection:
 class Permitted:
     """A route that one connection's client may take, and the numbers of its requests. Their Observer."""
 
-    __slots__ = ("permit", "_in_flight", "_scope", "_scopes", "_metrics")
+    __slots__ = ("permit", "_in_flight", "_scope", "_scopes", "_metrics", "_numbers")
 
-    def __init__(self, permit: RoutePermit, connection: HttpConnection, arrival: Arrival) -> None:
+    def __init__(
+        self, permit: RoutePermit, connection: HttpConnection, arrival: Arrival, numbers: RouteNumbers | None
+    ) -> None:
         parts = arrival.parts
         self.permit: Final = permit
         self._in_flight: Final = connection.in_flight
+        self._numbers: Final = numbers
         self._metrics: Final = HttpMetrics(parts.registry)
         self._scopes: Final[dict[bytes, RequestScope] | None] = (
             {} if parts.config.inbound_metrics_authority_labels else None
@@ -188,6 +201,9 @@ class Permitted:
         self._in_flight.count += 1
         scope = self._scope if self._scopes is None else self._scope_of(exchange, self._scopes)
         scope.requests += 1
+        numbers = self._numbers
+        if numbers is not None:
+            numbers.begin(exchange)
 
     def _scope_of(self, exchange: Exchange, scopes: dict[bytes, RequestScope]) -> RequestScope:
         """With the request's authority among the labels, if that was asked for."""
@@ -208,6 +224,9 @@ class Permitted:
         if response is not None:
             scope = self._scope if self._scopes is None else self._scope_of(exchange, self._scopes)
             scope.response_began(response.status, exchange.answered_at - exchange.accepted_at)
+        numbers = self._numbers
+        if numbers is not None:
+            numbers.response_began(exchange)
 
     def exchange_ended(self, exchange: Exchange) -> None:
         if not exchange.has_begun:
@@ -216,6 +235,9 @@ class Permitted:
         if found is not None:
             scope = self._scope if self._scopes is None else self._scope_of(exchange, self._scopes)
             scope.ended(*found)
+        numbers = self._numbers
+        if numbers is not None:
+            numbers.exchange_ended(exchange)
 
 
 def serve_http1(arrival: Arrival, wire: Wire, next_: Stage) -> Codec:

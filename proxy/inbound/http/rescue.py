@@ -68,6 +68,7 @@ class InboundRescue:
         """The app's connection or stream failed before its response began."""
         if reason is Reason.PEER_RESET or reason is Reason.PEER_REFUSED:
             # Over HTTP/2 with the app's own error code; an HTTP/1 client sees its connection close.
+            exchange.failure = UNEXPECTED.word
             exchange.server.reset(reason)
             exchange.request_reset(reason)
             return
