@@ -34,7 +34,8 @@ DATA_LOSS: Final = 15
 UNAUTHENTICATED: Final = 16
 
 FAILURES: Final = frozenset({UNKNOWN, DEADLINE_EXCEEDED, PERMISSION_DENIED, INTERNAL, UNAVAILABLE, DATA_LOSS})
-"""The codes that count as failures where nothing else is said (docs/linkerd/outbound.md, section 8)."""
+"""The codes that count as failures where nothing else is said: they speak against the server, as a 5xx does; the others are
+answers (docs/linkerd/outbound.md, section 8)."""
 
 NAMES: Final = (
     "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",

@@ -26,11 +26,14 @@ def label_text(labels: Iterable[tuple[str, str]]) -> str:
     return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels)
 
 
-def legacy_family(family: Family, cells: Mapping[Labels, Cell], is_always: bool = False) -> Iterable[str]:
-    """Counters that nothing was added to are left out, since Linkerd makes them when it first adds."""
+def legacy_family(
+    family: Family, cells: Mapping[Labels, Cell], is_always: bool = False, shows_zeros: bool = False
+) -> Iterable[str]:
+    """Counters that nothing was added to are left out, since Linkerd makes them when it first adds, unless `shows_zeros`;
+    `is_always`: the family is there even without a series."""
     is_begun = False
     for labels, cell in list(cells.items()):
-        if isinstance(cell, Counter) and (cell.value or is_always):
+        if isinstance(cell, Counter) and (cell.value or is_always or shows_zeros):
             if not is_begun:
                 is_begun = True
                 yield from _legacy_header(family.name, family.kind, family.help)

@@ -55,6 +55,9 @@ LEGACY: Final = (
 )
 """Before the request families."""
 
+RETRYABLE: Final = Family("route_retryable_total", COUNTER, "Responses of a profile's route that were to be retried")
+"""Between `route_*` and `route_actual_*`; printed at zero, too."""
+
 TELEMETRY: Final = (
     Family("opentelemetry_span_export_streams", COUNTER, "Streams opened to the span collector"),
     Family("opentelemetry_span_export_requests", COUNTER, "Requests sent to the span collector"),

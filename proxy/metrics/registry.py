@@ -16,12 +16,12 @@ from proxy.core.meter import Meter
 from proxy.metrics import exposition
 from proxy.metrics.cells import Cell, Counter, Gauge, Histogram, Labels
 from proxy.metrics.idle import Kept
-from proxy.metrics.names import COUNTER, GAUGE, HISTOGRAM, LEGACY, PROM, REQUEST_PREFIXES, TELEMETRY, Family
+from proxy.metrics.names import COUNTER, GAUGE, HISTOGRAM, LEGACY, PROM, REQUEST_PREFIXES, RETRYABLE, TELEMETRY, Family
 from proxy.metrics.scope import RequestScope
 from proxy.metrics.snapshot import Snapshot, add_cell, add_meter, add_scope, of_cell, of_meter, of_scope
 from proxy.metrics.transfer import TransferCost
 
-_FAMILIES: Final = {family.name: family for family in (*LEGACY, *TELEMETRY, *PROM)}
+_FAMILIES: Final = {family.name: family for family in (*LEGACY, RETRYABLE, *TELEMETRY, *PROM)}
 
 
 class Registry:
@@ -160,6 +160,8 @@ class Registry:
             yield from exposition.legacy_family(family, self._cells[family.name].cells)
         for prefix, kept in self._requests.items():
             yield from exposition.request_families(prefix, kept.cells)
+            if prefix == "route_":
+                yield from exposition.legacy_family(RETRYABLE, self._cells[RETRYABLE.name].cells, shows_zeros=True)
         yield from exposition.transport_families(self._meters.cells)
         for family in TELEMETRY:
             yield from exposition.legacy_family(family, self._cells[family.name].cells, is_always=True)

@@ -14,18 +14,6 @@ from proxy.http.head import ResponseHead
 from proxy.http.headers import Field
 from proxy.policy.profile import ResponseClasses
 
-_GRPC_FAILURES: Final = frozenset(
-    (
-        grpc.UNKNOWN,
-        grpc.DEADLINE_EXCEEDED,
-        grpc.PERMISSION_DENIED,
-        grpc.INTERNAL,
-        grpc.UNAVAILABLE,
-        grpc.DATA_LOSS,
-    )
-)
-"""Codes that speak against the server, as a 5xx does; the others are answers."""
-
 _BROKEN: Final = frozenset(
     (
         Reason.PEER_RESET,
@@ -100,7 +88,7 @@ def classify_by(classes: ResponseClasses, response: ResponseHead, trailers: list
     if status not in classes.successes:
         code = _code_of(response, trailers)
         if code >= 0:
-            return Class(status, code not in _GRPC_FAILURES, str(code), "")
+            return Class(status, code not in grpc.FAILURES, str(code), "")
         return _PLAIN.get(status) or _plain(status)
     return Class(status, True, "", "")
 
@@ -117,7 +105,7 @@ def _classify_grpc(response: ResponseHead, trailers: list[Field] | None) -> Clas
     code = _code_of(response, trailers)
     if code < 0:
         return Class(response.status, True, str(grpc.UNKNOWN), "")
-    return Class(response.status, code not in _GRPC_FAILURES, str(code), "")
+    return Class(response.status, code not in grpc.FAILURES, str(code), "")
 
 
 def _code_of(response: ResponseHead, trailers: list[Field] | None) -> int:

@@ -10,7 +10,7 @@ import pytest
 
 from proxy.core.addr import parse_addr
 from proxy.metrics import HttpMetrics, Labels, Registry, TransportMetrics
-from proxy.metrics.names import COUNTER, GAUGE, LEGACY, PROM, TELEMETRY
+from proxy.metrics.names import COUNTER, GAUGE, LEGACY, PROM, RETRYABLE, TELEMETRY
 from tests.kit.environment import DATA
 
 RECORDED: dict[str, dict[str, dict[str, Any]]] = json.loads((DATA / "metrics.json").read_text())
@@ -19,7 +19,7 @@ NOT_OURS = re.compile(r"rustls_info|tokio_rt_.*|stack_.*")
 """Facts about Rust libraries and its service stacks, which nothing upstream queries (docs/linkerd/metrics.md, section 6)."""
 
 REQUESTS = re.compile(r"(control_)?(request_total|response_total|response_latency_ms)")
-OURS = {family.header if family in PROM else family.name: family for family in (*LEGACY, *TELEMETRY, *PROM)}
+OURS = {family.header if family in PROM else family.name: family for family in (*LEGACY, RETRYABLE, *TELEMETRY, *PROM)}
 CASES = [
     (pod, name) for pod, families in RECORDED.items() for name in families if not NOT_OURS.fullmatch(name)
 ]  # fmt: skip

@@ -368,6 +368,30 @@ def test_tls_goes_by_its_sni_and_arrives_whole() -> None:
     run(story)
 
 
+@pytest.mark.acceptance("TLSR-02")
+def test_how_well_a_server_name_fits_a_route() -> None:
+    nowhere: Chooser[Any] = compile_distribution(Distribution(EMPTY), lambda one: one)
+
+    def score(sni: str, *names: HostMatch) -> Any:
+        return Route(tls_route("a", *names), "", nowhere).score(sni)
+
+    exact = HostMatch("example.com")
+    assert score("example.com", exact) == score("example.com.", exact) == (2, 11)
+    assert score("foo.example.com", exact) is None
+    assert score("example.com.", HostMatch("example.com.")) == (2, 12)
+    assert score("example.com", HostMatch("example.com.")) is None
+    wild = HostMatch("example.com", True)
+    assert (
+        score("foo.example.com", wild) == score("a.b.example.com", wild) == score("foo.example.com.", wild) == (1, 12)
+    )
+    assert score("example.com", wild) is None and score("badexample.com", wild) is None, "a label more is needed"
+    assert score("foo.example.com.", HostMatch("example.com.", True)) == (1, 13)
+    assert score("foo.example.com", HostMatch("example.com.", True)) is None
+    longer = HostMatch("b.example.com", True)
+    assert score("a.b.example.com", longer) > score("a.b.example.com", wild)
+    assert score("example.com", exact) > score("a.b.example.com", longer)
+
+
 @pytest.mark.acceptance("TLSR-03")
 def test_which_tls_route() -> None:
     def taken(routes: list[StreamRoute], sni: str) -> str:

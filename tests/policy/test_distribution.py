@@ -40,6 +40,12 @@ def chooser(ready: set[str], kind: DistributionKind = RANDOM_AVAILABLE, **weight
     return compile_distribution(distribution, lambda one: Named(one.backend.meta.name, ready))
 
 
+def twins(ready: set[str], kind: DistributionKind, *pairs: tuple[str, int]) -> Chooser[Named]:
+    """Of backends of which some are the same."""
+    backends = tuple(RouteBackend(Backend(default_meta(name), Fail("")), weight) for name, weight in pairs)
+    return compile_distribution(Distribution(kind, backends), lambda one: Named(one.backend.meta.name, ready))
+
+
 def chosen(of: Chooser[Named], times: int = 200) -> Counter[str]:
     found = [of.choose() for _ in range(times)]
     return Counter("" if one is None else one.name for one in found)
@@ -53,6 +59,38 @@ def test_the_first_that_is_ready_in_order() -> None:
     assert chosen(first) == {"b": 200}
     ready.clear()
     assert chosen(first) == {"": 200}
+
+
+@pytest.mark.acceptance("DIST-02")
+def test_a_backend_that_becomes_ready_is_chosen_in_its_place() -> None:
+    ready: set[str] = set()
+    first = twins(ready, FIRST_AVAILABLE, ("a", 1), ("b", 1), ("a", 1))
+    assert chosen(first) == {"": 200}
+    ready.add("b")
+    assert chosen(first) == {"b": 200}, "the first is not ready"
+    ready.add("a")
+    assert chosen(first) == {"a": 200}
+    ready.discard("b")
+    assert chosen(first) == {"a": 200}
+
+
+@pytest.mark.acceptance("DIST-03")
+def test_draws_of_very_different_weights() -> None:
+    ready = {"a", "b", "c"}
+    drawn = chooser(ready, a=1, b=99998, c=1)
+    assert chosen(drawn, 1000)["b"] >= 990
+    ready -= {"b", "c"}
+    assert chosen(drawn) == {"a": 200}
+    ready.clear()
+    assert chosen(drawn) == {"": 200}
+    ready.add("c")
+    assert chosen(drawn) == {"c": 200}, "it has become ready"
+
+
+@pytest.mark.acceptance("DIST-03")
+def test_the_same_backend_twice_has_both_weights() -> None:
+    found = chosen(twins({"a", "b"}, RANDOM_AVAILABLE, ("a", 1), ("b", 2), ("a", 1)), 1000)
+    assert 420 <= found["a"] <= 580, "half of 1000, but for chance"
 
 
 def test_nothing_is_chosen_of_nothing() -> None:
