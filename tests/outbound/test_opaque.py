@@ -371,9 +371,10 @@ def test_tls_goes_by_its_sni_and_arrives_whole() -> None:
 @pytest.mark.acceptance("TLSR-02")
 def test_how_well_a_server_name_fits_a_route() -> None:
     nowhere: Chooser[Any] = compile_distribution(Distribution(EMPTY), lambda one: one)
+    numbers = TlsRouteNumbers(Registry(lambda: 0.0), SERVICE, default_meta("tls"), False)
 
     def score(sni: str, *names: HostMatch) -> Any:
-        return Route(tls_route("a", *names), "", nowhere).score(sni)
+        return Route(tls_route("a", *names), "", nowhere, numbers).score(sni)
 
     exact = HostMatch("example.com")
     assert score("example.com", exact) == score("example.com.", exact) == (2, 11)

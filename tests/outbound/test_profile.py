@@ -84,6 +84,14 @@ class Profiled(Network):
         """Requests that took a route of the profile."""
         return sum(int(line.rpartition(" ")[2]) for line in self.lines("route_request_total"))
 
+    async def bytes(self) -> bytes:
+        """What an opaque connection hears."""
+        reader, writer = await asyncio.open_connection(sock=self.redirect(DST))
+        writer.write_eof()
+        answer = await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+        return answer
+
     def line(self, family: str, *needles: str) -> str:
         """The value, as it is written, of the only sample of this family with these labels."""
         (found,) = [
@@ -95,6 +103,16 @@ class Profiled(Network):
 
     def lines(self, family: str) -> list[str]:
         return [line for line in self.metrics().splitlines() if line.startswith(family + "{")]
+
+
+def saying(text: bytes) -> Serve:
+    """A server that speaks first."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(text)
+        writer.close()
+
+    return serve
 
 
 class Client:
@@ -231,6 +249,27 @@ def test_services_and_other_names() -> None:
     assert service_meta("web.ns.SVC:8080").port == 8080
     for other in ("web.ns:80", "example.com:443", "a.b.c.d:80"):
         assert service_meta(other) == default_meta("unknown")
+
+
+def test_opaque_connections_are_split_too() -> None:
+    async def play(network: Profiled) -> None:
+        for name in (A, B, NAME):
+            await network.serve(name, saying(name.encode()))
+        network.policy.set(balance_policy(NAME, OPAQUE, service_meta(NAME)))
+        network.says(overrides=((A, 1), (B, 1)))
+        network.start()
+        assert {await network.bytes() for _ in range(40)} == {A.encode(), B.encode()}
+        of_profile = 'parent_name="profiles"', 'route_kind="default"', 'route_name="serviceprofile"'
+        assert network.line("outbound_tcp_route_open_total", *of_profile) == "40"
+        network.says(overrides=((B, 1),))
+        assert {await network.bytes() for _ in range(5)} == {B.encode()}
+        network.says(route(), is_opaque=True)
+        assert await network.bytes() == NAME.encode(), "routes are for requests: the policy's opaque route counts"
+        network.says(is_opaque=True, overrides=((A, 1),))
+        network.policy.set(balance_policy(NAME))
+        assert await network.bytes() == A.encode(), "without an opaque route of the policy"
+
+    story(play)
 
 
 # ---- precedence

@@ -6,17 +6,19 @@ from collections.abc import Sequence
 from typing import Final
 
 from proxy.core.addr import Addr, port_number
-from proxy.core.watch import Absent
 from proxy.outbound.discover import Destination
 from proxy.outbound.given import Given
 from proxy.outbound.opaque.concrete import OpaqueBackend, concrete
 from proxy.outbound.opaque.numbers import OpaqueRouteNumbers, TlsRouteNumbers
 from proxy.outbound.opaque.tunnel import Tunnel
+from proxy.outbound.split import service_meta, split_of
 from proxy.policy.client import OPAQUE, TLS, Backend, ClientPolicy, RouteBackend, StreamRoute
 from proxy.policy.distribution import Chooser, compile_distribution
 from proxy.policy.match import HostMatcher, Score
+from proxy.policy.meta import Meta, default_meta
 from proxy.policy.profile import Profile
 
+_BY_PROFILE: Final = default_meta("serviceprofile")
 _ANY_NAME: Final[Score] = (0, 0)
 
 RouteNumbers = OpaqueRouteNumbers | TlsRouteNumbers
@@ -56,8 +58,9 @@ class OpaqueRouter:
         self._context = f"logical service {destination.logical}"
         self._backends: dict[Backend, OpaqueBackend] = {}
         self._routes: list[Route] = []
-        self._apply(destination.effective.value)
+        self._apply(None)
         destination.effective.subscribe(self._apply)
+        destination.profile.subscribe(self._apply)
 
     def open(self, tunnel: Tunnel) -> None:
         """Connect it to an endpoint of the route that it takes, now or when one is ready, or refuse it."""
@@ -77,6 +80,7 @@ class OpaqueRouter:
 
     def close(self) -> None:
         self._destination.effective.unsubscribe(self._apply)
+        self._destination.profile.unsubscribe(self._apply)
         for backend in self._backends.values():
             backend.close()
 
@@ -85,12 +89,19 @@ class OpaqueRouter:
             return self._routes[0] if self._routes else None
         return route_of_sni(self._routes, sni)
 
-    def _apply(self, policy: ClientPolicy | Absent | None) -> None:
-        if not isinstance(policy, ClientPolicy) or (policy.protocol == TLS) != self._is_tls:
-            return
-        routes = policy.tls_routes if self._is_tls else policy.opaque_routes
-        if not routes and policy.protocol != OPAQUE:
-            routes = _opaque_of(policy)
+    def _apply(self, _changed: object) -> None:
+        """A profile with overrides takes precedence over the policy's opaque routes, but not over those of TLS."""
+        profile, policy = self._destination.profile.value, self._destination.effective.value
+        if isinstance(profile, Profile) and profile.routes_opaque and not self._is_tls:
+            self._use(service_meta(profile.name), (StreamRoute(_BY_PROFILE, split_of(profile)),))
+        elif isinstance(policy, ClientPolicy) and (policy.protocol == TLS) == self._is_tls:
+            routes = policy.tls_routes if self._is_tls else policy.opaque_routes
+            if not routes and policy.protocol != OPAQUE:
+                routes = _opaque_of(policy)
+            self._use(policy.meta, routes)
+
+    def _use(self, parent: Meta, routes: Sequence[StreamRoute]) -> None:
+        """Backends that stay are kept, whoever routes to them."""
         old = self._backends
         self._backends = {}
 
@@ -106,19 +117,19 @@ class OpaqueRouter:
                 route,
                 self._context,
                 compile_distribution(route.distribution, kept_or_made),
-                self._route_numbers(policy, route),
+                self._route_numbers(parent, route),
             )
             for route in routes
         ]
         for backend in old.values():
             backend.close()
 
-    def _route_numbers(self, policy: ClientPolicy, route: StreamRoute) -> RouteNumbers:
+    def _route_numbers(self, parent: Meta, route: StreamRoute) -> RouteNumbers:
         given = self._given
         if self._is_tls:
             names_hosts = given.config.outbound_metrics_hostname_labels
-            return TlsRouteNumbers(given.registry, policy.meta, route.meta, names_hosts)
-        return OpaqueRouteNumbers(given.registry, policy.meta, route.meta, logical_target(self._destination))
+            return TlsRouteNumbers(given.registry, parent, route.meta, names_hosts)
+        return OpaqueRouteNumbers(given.registry, parent, route.meta, logical_target(self._destination))
 
 
 def logical_target(destination: Destination) -> tuple[str, int]:
