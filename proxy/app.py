@@ -26,6 +26,7 @@ from proxy.core.log import Logging
 from proxy.core.reactor import Reactor
 from proxy.inbound import stack as inbound
 from proxy.metrics import HttpMetrics, Labels, Registry, RequestScope
+from proxy.metrics.balancers import Balancers
 from proxy.metrics.control import show_dns, show_identity, show_stale
 from proxy.metrics.process import show_build, show_process
 from proxy.metrics.remembered import show_log, show_remembered
@@ -33,7 +34,7 @@ from proxy.outbound import stack as outbound
 from proxy.ports import Port, Ports
 from proxy.shutdown import Shutdown, Side
 from proxy.tls.credentials import Credentials
-from proxy.tls.csr import load_or_make
+from proxy.tls.csr import KeyAndCsr, load_or_make
 from proxy.transport.listener import Listener
 
 
@@ -62,7 +63,7 @@ class App:
         key_and_csr = load_or_make(
             Path(config.identity_dir) if config.identity_dir is not None else None, config.identity_server_name
         )
-        self.control: Final = ControlPlane(reactor, config, self.credentials, key_and_csr, self._control_scope)
+        self.control: Final = self._make_control(key_and_csr)
         self.inbound: Final = self._make_inbound()
         self.outbound: Final = self._make_outbound()
         self.outbound.given.here = self.inbound.here
@@ -123,6 +124,10 @@ class App:
         self.control.close()
 
     # ---- parts
+
+    def _make_control(self, key_and_csr: KeyAndCsr) -> ControlPlane:
+        show = Balancers(self.registry).show_client
+        return ControlPlane(self.reactor, self.config, self.credentials, key_and_csr, self._control_scope, show)
 
     def _control_scope(self, client: str, target: ControlAddr) -> RequestScope:
         tls: Labels = (

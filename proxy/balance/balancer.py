@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
-from proxy.balance.endpoints import ABSENT, FAILED, PENDING, Resolution
+from proxy.balance.endpoints import ABSENT, ADD, FAILED, PENDING, REMOVE, Resolution
 from proxy.balance.gate import Gate
 from proxy.balance.load import Load
 from proxy.balance.p2c import P2c
@@ -76,6 +76,7 @@ class LineLimits(NamedTuple):
 class Balancer(Generic[E, M, W]):
     __slots__ = (
         "waiting",
+        "counts",
         "error",
         "ready",
         "_endpoints",
@@ -90,6 +91,7 @@ class Balancer(Generic[E, M, W]):
         "_unvisited",
         "_visit",
         "_is_waiting",
+        "_is_known",
     )
 
     def __init__(
@@ -102,7 +104,8 @@ class Balancer(Generic[E, M, W]):
         picker: Picker[E] | None = None,
     ) -> None:
         """Without a picker, power of two choices."""
-        self.waiting: Waiting[W] = Waiting(self, reactor.wheel, limits.capacity, limits.failfast_s)
+        self.waiting: Waiting[W] = Waiting(self, reactor.wheel, limits.capacity, limits.failfast_s, reactor.clock)
+        self.counts: Final = self.waiting.counts
         self.error = ""
         """Why nothing will ever be dispatched again."""
         self._endpoints: dict[Addr, tuple[M, E, Gate[E]]] = {}
@@ -121,11 +124,17 @@ class Balancer(Generic[E, M, W]):
         self._unvisited: deque[E] = deque()
         self._visit: Callable[[E], None] = _skip
         self._is_waiting = False
+        self._is_known = False
+        """A resolution has been applied."""
         resolution.subscribe(self._apply)
         self._apply(resolution.value)
 
     def __len__(self) -> int:
         return len(self._endpoints)
+
+    def sizes(self) -> tuple[int, int, int]:
+        """How many wait in line, how many endpoints are ready, and how many there are."""
+        return len(self.waiting), len(self.ready), len(self._endpoints)
 
     @property
     def is_ready(self) -> bool:
@@ -200,6 +209,7 @@ class Balancer(Generic[E, M, W]):
             self.waiting.close()
             return
         wanted: Mapping[Addr, M] = {} if state == ABSENT else resolution.endpoints
+        self._count(resolution.op, wanted)
         kept = self._endpoints
         # An unchanged address mostly has the very same metadata: comparing values costs two microseconds each.
         self._evict(
@@ -208,6 +218,18 @@ class Balancer(Generic[E, M, W]):
         self._wanted = wanted
         self._coming = deque([addr for addr in wanted if addr not in kept])
         self._go_on()
+
+    def _count(self, op: str, wanted: Mapping[Addr, M]) -> None:
+        """An update that changes something. The first is a reset, whatever made it before this balancer was there."""
+        if not self._is_known:
+            self._is_known = True
+            self.counts.resets += 1 if wanted else 0
+        elif op == ADD:
+            self.counts.adds += 1
+        elif op == REMOVE:
+            self.counts.removes += 1
+        elif wanted or self._wanted:
+            self.counts.resets += 1
 
     def _evict(self, addrs: list[Addr]) -> None:
         """They are picked no more from now on; closing them may take turns."""

@@ -24,12 +24,21 @@ FAILED: Final = "failed"
 """The question was refused for good; `error` says why."""
 
 
+RESET: Final = "Reset"
+ADD: Final = "Add"
+REMOVE: Final = "Remove"
+
+
 class Resolution(Generic[M]):
     """Compared by value. A plain class, since mypyc makes none of a generic dataclass with slots."""
 
-    __slots__ = ("state", "endpoints", "error")
+    __slots__ = ("state", "endpoints", "error", "op")
 
-    def __init__(self, state: str = PENDING, endpoints: Mapping[Addr, M] | None = None, error: str = "") -> None:
+    def __init__(
+        self, state: str = PENDING, endpoints: Mapping[Addr, M] | None = None, error: str = "", op: str = RESET
+    ) -> None:
+        self.op: Final = op
+        """What kind of update made it, for counting: RESET, ADD or REMOVE. No part of the value."""
         self.state: Final = state
         self.endpoints: Final[Mapping[Addr, M]] = endpoints if endpoints is not None else {}
         """Never changed once made."""
@@ -57,7 +66,7 @@ def reset(endpoints: Mapping[Addr, M]) -> Resolution[M]:
 
 def add(before: Resolution[M], endpoints: Mapping[Addr, M]) -> Resolution[M]:
     """These too, or with new metadata."""
-    return Resolution(KNOWN, {**before.endpoints, **endpoints})
+    return Resolution(KNOWN, {**before.endpoints, **endpoints}, op=ADD)
 
 
 def remove(before: Resolution[M], addrs: Iterable[Addr]) -> Resolution[M]:
@@ -65,4 +74,5 @@ def remove(before: Resolution[M], addrs: Iterable[Addr]) -> Resolution[M]:
     gone = set(addrs)
     if before.state == PENDING or gone.isdisjoint(before.endpoints):
         return before
-    return Resolution(KNOWN, {addr: meta for addr, meta in before.endpoints.items() if addr not in gone})
+    kept = {addr: meta for addr, meta in before.endpoints.items() if addr not in gone}
+    return Resolution(KNOWN, kept, op=REMOVE)

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import Final, Generic, Protocol, TypeVar
 
+from proxy.balance.counts import Counts
 from proxy.core.errors import report_fault
+from proxy.core.reactor import Clock
 from proxy.core.timers import Timer, Wheel
 
 W = TypeVar("W")
@@ -49,10 +51,11 @@ _NOTHING: Final = _Nothing()
 class Waiting(Generic[W]):
     __slots__ = (
         "is_shut",
-        "opened",
-        "shut",
+        "counts",
+        "failfast_s",
         "_serves",
         "_wheel",
+        "_clock",
         "_ticks",
         "_capacity",
         "_line",
@@ -60,16 +63,20 @@ class Waiting(Generic[W]):
         "_is_serving",
     )
 
-    def __init__(self, serves: Serves[W], wheel: Wheel, capacity: int, failfast_s: float) -> None:
+    def __init__(
+        self, serves: Serves[W], wheel: Wheel, capacity: int, failfast_s: float, clock: Clock | None = None
+    ) -> None:
+        """Without a clock, times are whole ticks of the wheel."""
+        self._clock: Clock = wheel.now if clock is None else clock
         self.is_shut = False
-        self.opened = 1
-        """How often the gate opened; being made counts as once."""
-        self.shut = 0
+        self.counts: Final = Counts(self._clock())
+        self.failfast_s: Final = failfast_s
         self._serves: Serves[W] = serves
         self._wheel = wheel
         self._ticks = wheel.ticks(failfast_s)
         self._capacity = capacity + 1  # one is being served already
-        self._line: dict[W, None] = {}
+        self._line: dict[W, float] = {}
+        """Since when each waits, the longest waiting first."""
         self._timer: Timer | None = None
         self._is_serving = False
 
@@ -83,27 +90,28 @@ class Waiting(Generic[W]):
 
     def join(self, waiter: W) -> None:
         """Wait; only when `is_ready`."""
-        self._line[waiter] = None
+        self._line[waiter] = self._clock()
+        self.counts.joined += 1
         if self._timer is None:
             self._timer = self._wheel.arm(self._fail_fast, self._ticks)
 
     def leave(self, waiter: W) -> None:
         """It waits no longer. The timer stays: that nobody was ready is still true."""
-        self._line.pop(waiter, None)
+        self._line.pop(waiter, 0.0)
 
     def became_ready(self) -> None:
         """An endpoint is ready: open the gate, serve the line while that lasts."""
         self._disarm()
         if self.is_shut:
             self.is_shut = False
-            self.opened += 1
+            self.counts.gate_opened(self._clock())
         if self._is_serving:
             return
         self._is_serving = True
         try:
             while self._line and self._serves.has_ready():
                 waiter = next(iter(self._line))
-                del self._line[waiter]
+                self.counts.left(self._line.pop(waiter), self._clock())
                 try:
                     self._serves.serve(waiter)
                 except Exception:
@@ -117,7 +125,7 @@ class Waiting(Generic[W]):
         """The failfast timeout passed and no endpoint became ready."""
         self._timer = None
         self.is_shut = True
-        self.shut += 1
+        self.counts.gate_shut(self._clock())
         self._turn_all_away()
 
     def close(self) -> None:
@@ -134,7 +142,9 @@ class Waiting(Generic[W]):
     def _turn_all_away(self) -> None:
         line = self._line
         self._line = {}
-        for waiter in line:
+        now = self._clock()
+        for waiter, joined_at in line.items():
+            self.counts.left(joined_at, now)
             try:
                 self._serves.turn_away(waiter)
             except Exception:

@@ -15,6 +15,7 @@ from typing import Final, Protocol, TypeVar
 from google.protobuf.message import Message
 
 from proxy.api.services import Method
+from proxy.balance.counts import Counts
 from proxy.balance.p2c import P2c
 from proxy.control.call import Call
 from proxy.control.member import CallScope, Member
@@ -56,9 +57,13 @@ class Channel:
         self.scope: Final = scope
         self.stale: Final = Stale(repr(self), reactor.clock)
         self._members: dict[Addr, Member] = {}
+        self.counts: Final = Counts(self.clock())
+        """For the metrics of a balancer, which this is (docs/linkerd/metrics.md, section 9)."""
+        self.shown: Closes | None = None
+        """Where they are shown; closed with the channel."""
         self._ready: P2c[Member] = P2c()
-        self._line: dict[Call, None] = {}
-        """Calls that no address can take now, longest waiting first."""
+        self._line: dict[Call, float] = {}
+        """Calls that no address can take now, longest waiting first, and since when each waits."""
         self._calls: dict[Call, None] = {}
         """All that are not over."""
         self._is_closed = False
@@ -101,8 +106,15 @@ class Channel:
         for call in list(self._calls):
             call.cancel()
         self._on_addresses(())
+        shown, self.shown = self.shown, None
+        if shown is not None:
+            shown.close()
 
     # ---- the line
+
+    def sizes(self) -> tuple[int, int, int]:
+        """How many calls wait, how many addresses can be asked, and how many there are."""
+        return len(self._line), len(self._ready), len(self._members)
 
     def enqueue(self, call: Call) -> None:
         """Send it when an address can take it; at once if one can now, but never within the caller's call."""
@@ -113,7 +125,8 @@ class Channel:
             return
         if not self._line:
             self.reactor.loop.call_soon(self._send_line)
-        self._line[call] = None
+        self._line[call] = self.clock()
+        self.counts.joined += 1
         wait_s = call.began_waiting_at + self.settings.line_wait_s - self.clock()
         call.timer = self.reactor.loop.call_later(max(wait_s, 0.0), self._on_waited, call)
 
@@ -125,6 +138,9 @@ class Channel:
             if member is None:
                 return
             call = next(iter(self._line))
+            self.counts.left(self._line[call], now)
+            if self.counts.shut_at:
+                self.counts.gate_opened(now)
             self._leave_line(call)
             try:
                 call.send(member, now)
@@ -135,11 +151,15 @@ class Channel:
 
     def _on_waited(self, call: Call) -> None:
         call.timer = None
+        now = self.clock()
+        self.counts.left(self._line.get(call, now), now)
+        if not self.counts.shut_at:
+            self.counts.gate_shut(now)
         self._leave_line(call)
         call.end(Status(grpc.UNAVAILABLE, f"no connection to {self.settings.target} in {self.settings.line_wait_s:g}s"))
 
     def _leave_line(self, call: Call) -> None:
-        self._line.pop(call, None)
+        self._line.pop(call, 0.0)
         if call.timer is not None:
             call.timer.cancel()
             call.timer = None
@@ -153,6 +173,8 @@ class Channel:
 
     def _on_addresses(self, addrs: Iterable[Addr]) -> None:
         wanted = dict.fromkeys(addrs)
+        if wanted.keys() != self._members.keys():
+            self.counts.resets += 1
         for addr in list(self._members):
             if addr not in wanted:
                 member = self._members.pop(addr)

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from typing import Final
 
 from proxy.api import destination_pb2, services
-from proxy.balance.endpoints import ABSENT, FAILED, KNOWN, Resolution
+from proxy.balance.endpoints import ABSENT, ADD, FAILED, KNOWN, REMOVE, RESET, Resolution
 from proxy.control.channel import Channel
 from proxy.control.convert.endpoint import addresses_of, endpoints_of
 from proxy.control.convert.profile import ProfileReading
@@ -198,15 +198,15 @@ class EndpointSet:
 
     def _add(self, added: dict[Addr, EndpointMeta]) -> None:
         if added:
-            before = {} if self._awaits_reset else self.watch.value.endpoints
+            before, op = ({}, RESET) if self._awaits_reset else (self.watch.value.endpoints, ADD)
             self._awaits_reset = False
-            self._set(Resolution(KNOWN, {**before, **added}))
+            self._set(Resolution(KNOWN, {**before, **added}, op=op))
 
     def _remove(self, addresses: list[Addr]) -> None:
         if addresses and not self._awaits_reset:
             gone = set(addresses)
             kept = {addr: meta for addr, meta in self.watch.value.endpoints.items() if addr not in gone}
-            self._set(Resolution(KNOWN, kept))
+            self._set(Resolution(KNOWN, kept, op=REMOVE))
 
     def _set(self, now: Resolution[EndpointMeta]) -> None:
         before = self.watch.value

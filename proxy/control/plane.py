@@ -24,6 +24,7 @@ from proxy.control.settings import ChannelSettings
 from proxy.control.subscription import StreamLimits, StreamSettings
 from proxy.core.control_addr import ControlAddr
 from proxy.core.dial import DialOptions
+from proxy.core.drain import Closes
 from proxy.core.reactor import Reactor
 from proxy.http.h2.settings import H2Settings
 from proxy.tls.credentials import Credentials
@@ -37,8 +38,12 @@ MakeScope = Callable[[str, ControlAddr], CallScope | None]
 """Counters for the calls of a client (`destination`, `policy`, `identity`) to its controller."""
 
 
+ShowChannel = Callable[[str, ControlAddr, Channel, float], Closes]
+"""Shows what a client's channel counts as a balancer, until it is closed; the last is how long a call may wait in its line."""
+
+
 class ControlPlane:
-    """`make_scope` gives the metrics of calls; without it they are not counted."""
+    """`make_scope` gives the metrics of calls, `show` those of channels; without them they are not counted."""
 
     def __init__(
         self,
@@ -47,11 +52,13 @@ class ControlPlane:
         credentials: Credentials,
         key_and_csr: KeyAndCsr,
         make_scope: MakeScope | None = None,
+        show: ShowChannel | None = None,
     ) -> None:
         self._reactor = reactor
         self._config = config
         self._credentials = credentials
         self._make_scope = make_scope
+        self._show = show
         self.names: Final = Names(reactor.loop, None, config.dns_min_ttl_s, config.dns_max_ttl_s)
         destination = self._channel("destination", config.destination_svc)
         policy = self._channel("policy", config.policy_svc)
@@ -137,7 +144,11 @@ class ControlPlane:
             http2 = http2._replace(keepalive_interval_s=KEEPALIVE_S, keepalive_while_idle=False)
         scope = self._make_scope(client, target) if self._make_scope is not None else None
         settings = ChannelSettings(client, target, backoff, options, http2)
-        return Channel(self._reactor, settings, dial_to(self._reactor, target, self._credentials), self.names, scope)
+        dial = dial_to(self._reactor, target, self._credentials)
+        channel = Channel(self._reactor, settings, dial, self.names, scope)
+        if self._show is not None:
+            channel.shown = self._show(client, target, channel, settings.line_wait_s)
+        return channel
 
     def _streams(self, target: ControlAddr) -> StreamSettings:
         """The limits hold for a controller on loopback too, which can hang like any other (Linkerd exempts it)."""

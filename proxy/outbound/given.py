@@ -20,6 +20,7 @@ from proxy.core.here import Here
 from proxy.core.reactor import Reactor
 from proxy.core.troubles import Troubles
 from proxy.core.watch import Absent, Watch
+from proxy.metrics.balancers import Balancers
 from proxy.metrics.registry import Registry
 from proxy.outbound.http.retry.ground import Flights as Flights
 from proxy.outbound.http.retry.ground import Ground
@@ -57,7 +58,8 @@ class Lookups:
 
 class Given:
     __slots__ = (
-        "reactor", "config", "credentials", "lookups", "registry", "drain", "http_line", "tcp_line", "flights", "retries", "here", "troubles", "early",
+        "reactor", "config", "credentials", "lookups", "registry", "drain", "http_line", "tcp_line", "flights", "retries", "here", "troubles", "balancers",
+        "early",
     )  # fmt: skip
 
     def __init__(
@@ -80,6 +82,8 @@ class Given:
         self.tcp_line: Final = LineLimits(config.outbound_tcp_queue_capacity, config.outbound_tcp_failfast_timeout_s)
         self.flights: Final = Flights(config.outbound_max_in_flight)
         self.retries: Final = Ground(reactor, self.flights)
+        self.balancers: Final = Balancers(registry)
+        """Shows what each counts."""
         self.troubles: Final = Troubles(reactor.clock)
         """Of endpoints, by their addresses."""
         self.early: Final = EarlyDials(reactor.clock)

@@ -53,13 +53,27 @@ def accepted(addr: Addr) -> Labels:
 
 
 def parent(meta: Meta) -> Labels:
+    return _named("parent", meta)
+
+
+def backend(meta: Meta) -> Labels:
+    """Stands behind those of a route, or of a parent where routes do not matter."""
+    return _named("backend", meta)
+
+
+def opaque_balancer(parent_: Meta, backend_: Meta, logical: str, concrete: str) -> Labels:
+    """Of an opaque or TLS balancer: `logical` is the destination's name, `concrete` the backend's."""
+    return (*parent(parent_), *backend(backend_), ("logical", logical), ("concrete", concrete))
+
+
+def _named(prefix: str, meta: Meta) -> Labels:
     return (
-        ("parent_group", meta.group),
-        ("parent_kind", meta.kind),
-        ("parent_namespace", meta.namespace),
-        ("parent_name", meta.name),
-        ("parent_port", str(meta.port) if meta.port else ""),
-        ("parent_section_name", meta.section),
+        (f"{prefix}_group", meta.group),
+        (f"{prefix}_kind", meta.kind),
+        (f"{prefix}_namespace", meta.namespace),
+        (f"{prefix}_name", meta.name),
+        (f"{prefix}_port", str(meta.port) if meta.port else ""),
+        (f"{prefix}_section_name", meta.section),
     )
 
 
@@ -71,18 +85,6 @@ def route(parent_meta: Meta, route_meta: Meta) -> Labels:
         ("route_kind", route_meta.kind),
         ("route_namespace", route_meta.namespace),
         ("route_name", route_meta.name),
-    )
-
-
-def backend(meta: Meta) -> Labels:
-    """Stands behind those of a route, or of a parent where routes do not matter."""
-    return (
-        ("backend_group", meta.group),
-        ("backend_kind", meta.kind),
-        ("backend_namespace", meta.namespace),
-        ("backend_name", meta.name),
-        ("backend_port", str(meta.port) if meta.port else ""),
-        ("backend_section_name", meta.section),
     )
 
 

@@ -132,3 +132,72 @@ def test_closing_cancels_the_question_and_closes_the_endpoints() -> None:
     story.balancer.waiting.join("waits")
     story.balancer.close()
     assert story.is_cancelled and story.living() == set() and story.failed == ["waits"]
+
+
+@pytest.mark.acceptance("P2C-02")
+def test_updates_by_what_they_said() -> None:
+    """Sizes, metadata and counts, by the wire's operations; what changes nothing is not counted."""
+    story = Story()
+    now: Resolution[str] = Resolution()
+    sizes = []
+    said: list[tuple[str, Any]] = [
+        ("reset", {A: "a"}),
+        ("reset", {A: "a"}),
+        ("reset", {A: "changed"}),
+        ("add", {B: "b"}),
+        ("add", {B: "b"}),
+        ("reset", {B: "b"}),
+        ("remove", [A]),
+        ("add", {A: "a"}),
+        ("remove", [B]),
+        ("reset", {C: "c"}),
+        ("reset", {}),
+        ("reset", {}),
+    ]
+    for op, what in said:
+        now = reset(what) if op == "reset" else add(now, what) if op == "add" else remove(now, what)
+        story.resolution.set(now)
+        sizes.append(len(story.balancer))
+        assert story.balancer.sizes() == (0, sizes[-1], sizes[-1])
+        assert story.living() == set(now.endpoints.items()), "metadata that differs makes an endpoint anew"
+    assert sizes == [1, 1, 1, 2, 2, 1, 1, 2, 1, 1, 0, 0]
+    counts = story.balancer.counts
+    assert (counts.resets, counts.adds, counts.removes) == (5, 2, 1)
+
+
+def test_the_first_resolution_is_a_reset_whatever_made_it() -> None:
+    first = Story()
+    first.resolution.set(reset({A: "a"}))
+    first.resolution.set(add(first.resolution.value, {B: "b"}))
+    reactor = Reactor(None, Flusher(lambda flush: flush()), first.wheel, lambda: first.now)
+    second: Balancer[Endpoint, str, Any] = Balancer(first, first.resolution, first._make, reactor, LineLimits(10, 1.0))
+    assert (second.counts.resets, second.counts.adds) == (1, 0)
+
+
+def test_a_visit_reaches_every_endpoint_in_turns_and_none_that_comes_later() -> None:
+    class Soon:
+        def __init__(self) -> None:
+            self.asked: list[Any] = []
+
+        def call_soon(self, callback: Any, *args: Any) -> None:
+            self.asked.append((callback, args))
+
+        def run(self) -> int:
+            turns = 0
+            while self.asked:
+                callback, args = self.asked.pop(0)
+                callback(*args)
+                turns += 1
+            return turns
+
+    soon, story = Soon(), Story()
+    many = {Addr("10.0.0.1", port): "" for port in range(1, 1001)}
+    reactor = Reactor(soon, Flusher(lambda flush: flush()), story.wheel, lambda: story.now)
+    balancer: Balancer[Endpoint, str, Any] = Balancer(
+        story, Watch(reset(many)), story._make, reactor, LineLimits(10, 1.0)
+    )
+    soon.run()
+    seen: list[Addr] = []
+    balancer.visit(lambda endpoint: seen.append(endpoint.addr))
+    assert 0 < len(seen) < 1000, "no turn does all of it"
+    assert soon.run() > 1 and sorted(seen) == sorted(many)

@@ -86,18 +86,24 @@ def test_an_endpoint_in_time_stops_the_timer() -> None:
     assert counter.served == ["a"] and not counter.turned_away and not counter.waiting.is_shut
 
 
+@pytest.mark.acceptance("QUEUE-10")
 def test_the_gate_counts_its_turns() -> None:
     counter = Counter(failfast_s=1.0)
-    assert (counter.waiting.opened, counter.waiting.shut) == (1, 0)
+    counts = counter.waiting.counts
+    assert (counts.opened_at, counts.shut_at) == (0.0, 0.0)
+    assert (counter.waiting.counts.opened, counter.waiting.counts.shut) == (1, 0)
     counter.waiting.join("a")
     counter.pass_time(1.1)
-    assert (counter.waiting.opened, counter.waiting.shut) == (1, 1)
+    assert (counter.waiting.counts.opened, counter.waiting.counts.shut) == (1, 1)
+    assert counts.opened_at == 0.0 and counts.shut_at == pytest.approx(1.0, abs=3 * TICK_S), "the times swap"
+    counter.pass_time(1.0)
     counter.become_ready()
-    assert (counter.waiting.opened, counter.waiting.shut) == (2, 1)
+    assert (counter.waiting.counts.opened, counter.waiting.counts.shut) == (2, 1)
+    assert counts.opened_at == pytest.approx(2.1, abs=2 * TICK_S) and counts.shut_at == 0.0
     counter.free = 0
     counter.waiting.join("b")
     counter.pass_time(1.1)
-    assert (counter.waiting.opened, counter.waiting.shut) == (2, 2)
+    assert (counter.waiting.counts.opened, counter.waiting.counts.shut) == (2, 2)
 
 
 def test_who_gives_up_leaves_and_the_timer_stays() -> None:
@@ -130,4 +136,19 @@ def test_closing_turns_everyone_away_for_good() -> None:
     counter.waiting.close()
     assert counter.turned_away == ["a"] and not counter.waiting.is_ready
     counter.pass_time(10.0)
-    assert counter.waiting.shut == 0
+    assert counter.waiting.counts.shut == 0
+
+
+def test_who_waited_is_counted_by_how_long() -> None:
+    counter = Counter(failfast_s=1.0)
+    counts = counter.waiting.counts
+    counter.waiting.join("served")
+    counter.pass_time(0.3)
+    counter.become_ready()
+    counter.free = 0
+    counter.waiting.join("turned away")
+    counter.waiting.join("gives up")
+    counter.waiting.leave("gives up")
+    counter.pass_time(1.1)
+    assert counts.joined == 3 and counts.passed == 0
+    assert counts.waits == [0, 0, 0, 1, 0, 1, 0] and counts.waited_s == pytest.approx(1.3, abs=0.05)

@@ -213,6 +213,41 @@ def test_calls_are_counted() -> None:
     run(story)
 
 
+def test_a_channel_counts_as_a_balancer() -> None:
+    """Its addresses, its line, and the gate: shut from the first call that waited in vain until one can be sent again."""
+
+    async def story(ticking: Ticking) -> None:
+        controller = Controller()
+        controller.on(services.CERTIFY, answer_with())
+        controller.start()
+        names = Given()
+        channel = channel_by(ticking, names, line_wait_s=0.01)
+        counts = channel.counts
+        assert channel.sizes() == (0, 0, 0) and (counts.resets, counts.opened, counts.shut) == (0, 1, 0)
+        assert isinstance(await certify(channel), Status)
+        assert (counts.opened, counts.shut) == (1, 1) and counts.shut_at and not counts.opened_at
+        names.tell([addr_of(controller)])
+        assert channel.sizes() == (0, 1, 1) and counts.resets == 1
+        assert isinstance(await certify(channel), identity_pb2.CertifyResponse)
+        assert (counts.opened, counts.shut) == (2, 1) and counts.opened_at
+        assert counts.joined == sum(counts.waits) == 2
+        names.tell([addr_of(controller)])
+        assert counts.resets == 1, "nothing has changed"
+        closed: list[int] = []
+
+        class Shown:
+            def close(self) -> None:
+                closed.append(channel.sizes()[2])
+
+        channel.shown = Shown()
+        channel.close()
+        channel.close()
+        assert closed == [0], "once, when its addresses are gone"
+        controller.stop()
+
+    run(story)
+
+
 def test_a_controller_that_vanished_is_noticed_by_its_silence() -> None:
     async def story(ticking: Ticking) -> None:
         silent = socket.create_server(("127.0.0.1", 0))

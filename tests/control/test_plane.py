@@ -16,6 +16,8 @@ from proxy.config import Config, parse
 from proxy.control.plane import ControlPlane
 from proxy.core.addr import Addr
 from proxy.core.control_addr import ControlAddr
+from proxy.metrics.balancers import Balancers
+from proxy.metrics.registry import Registry
 from proxy.policy import client, server
 from proxy.policy.defaults import default_policy
 from proxy.policy.profile import Profile
@@ -65,11 +67,24 @@ def test_everything_that_a_sidecar_asks(controller: Controller, tmp_path: Path) 
     scopes: list[tuple[str, ControlAddr]] = []
 
     async def story(ticking: Ticking) -> None:
+        registry = Registry(ticking.reactor.clock)
         plane = ControlPlane(
-            ticking.reactor, config, credentials, key_and_csr, lambda name, target: scopes.append((name, target))
+            ticking.reactor,
+            config,
+            credentials,
+            key_and_csr,
+            lambda name, target: scopes.append((name, target)),
+            Balancers(registry).show_client,
         )
         plane.identity.start()
         await until(lambda: credentials.is_ready.value)
+        page = registry.render().decode()
+        for kind, svc in (("destination", config.destination_svc), ("policy", config.policy_svc)):
+            labels = f'{{addr="{svc.authority}"}}'
+            assert f"control_{kind}_balancer_queue_gate_timeout_seconds{labels} 30.0\n" in page
+        assert config.identity_svc is not None
+        labels = f'{{addr="{config.identity_svc.authority}"}}'
+        assert f"control_identity_balancer_queue_requests_total{labels} 1\n" in page
 
         bench = plane.destinations.endpoints("bench.bench.svc.cluster.local:80")
         await until(lambda: endpoints.opened)

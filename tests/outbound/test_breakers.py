@@ -294,3 +294,44 @@ def test_a_shut_breaker_is_named_where_its_requests_fail(monkeypatch: pytest.Mon
     service.pass_time(FAILFAST_S + 0.1)
     assert waiting.status == 504
     assert b"its breaker is shut: 1 failures in a row" in bytes(waiting._said)
+
+
+def of_page(service: Service, name: str, first: str = "") -> float:
+    """The value of the one series of a balancer's family whose labels begin like this."""
+    start = f"outbound_http_balancer_{name}{{{first}"
+    (line,) = [line for line in service.metrics().splitlines() if line.startswith(start)]
+    return float(line.rpartition(" ")[2])
+
+
+def test_a_balancers_numbers_are_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In Linkerd's labels, with what breakers take out as pending; and they end with the balancer."""
+    service = broken(Service(monkeypatch, [A, B], ConsecutiveFailures(1, BACKOFF)), A)
+    service.said[B] = http1_answer(200)
+    while A not in service.asked:
+        service.ask()
+    labels = (
+        'parent_group="core",parent_kind="Service",parent_namespace="ns",parent_name="web",parent_port="80",'
+        'parent_section_name="",backend_group="core",backend_kind="Service",backend_namespace="ns",'
+        'backend_name="web",backend_port="80",backend_section_name=""}'
+    )
+    assert of_page(service, "p2c_endpoints", labels) == 2
+    assert of_page(service, "endpoints", 'endpoint_state="ready",' + labels) == 1
+    assert of_page(service, "endpoints", 'endpoint_state="pending",' + labels) == 1
+    assert of_page(service, "queue_requests_total") == len(service.asked)
+    assert of_page(service, "queue_latency_seconds_count") == len(service.asked)
+    assert of_page(service, "queue_gate_timeout_seconds") == FAILFAST_S
+    assert of_page(service, "p2c_updates_total", 'op="Reset"') == 1
+    broken(service, B)
+    service.ask()
+    waiting = service.begin()
+    assert of_page(service, "queue_length") == 1 and of_page(service, "endpoints", 'endpoint_state="ready"') == 0
+    service.pass_time(FAILFAST_S + 0.1)
+    assert waiting.status == 504 and of_page(service, "queue_length") == 0
+    assert of_page(service, "queue_gate_shut_total") == 1 and of_page(service, "queue_gate_shut_time_seconds") > 1e9
+    assert of_page(service, "queue_gate_open_time_seconds") == 0
+    service.pass_time(2.0)
+    assert of_page(service, "queue_gate_open_total") == 2
+    service.destination.routers["http1"].close()
+    service.settle()
+    assert of_page(service, "p2c_endpoints") == 0 and of_page(service, "endpoints", 'endpoint_state="ready"') == 0
+    assert of_page(service, "queue_requests_total") == len(service.asked) + 1

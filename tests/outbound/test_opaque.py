@@ -36,6 +36,7 @@ from proxy.policy.client import (
 from proxy.policy.distribution import Chooser, compile_distribution
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import Meta, default_meta
+from proxy.policy.profile import Profile
 from proxy.policy.route import HostMatch
 from tests.kit.network import SERVICE, Network, balance_policy, hello_bytes
 from tests.kit.sockets import Ticking, run, until
@@ -324,6 +325,29 @@ def test_connections_are_shared_out_by_weight_and_an_update_keeps_the_backends_t
         asked = [question for kind, question in network.fake.asked if kind == "endpoints"]
         assert asked == ["a.ns.svc.cluster.local:5432", "b.ns.svc.cluster.local:5432"]
         assert [question for kind, question in network.fake.closed] == ["a.ns.svc.cluster.local:5432"]
+        network.close()
+
+    run(story)
+
+
+def test_a_balancers_numbers_are_on_the_page() -> None:
+    """Labelled by the profile's name, since that is the logical one, and counted for each connection."""
+
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking, DESTINATION_PROFILE_NETWORKS="10.0.0.0/8")
+        network.fake.policies[DST] = Watch(balance_policy(DB, OPAQUE))
+        network.fake.profiles[str(DST)] = Watch(Profile(DB))
+        network.fake.names[DB] = Watch(reset({await network.server(naming(b"db")): EndpointMeta()}))
+        network.start()
+        for _ in range(3):
+            assert await talk(network) == b"db."
+        (line,) = [
+            line
+            for line in network.metrics().splitlines()
+            if line.startswith("outbound_tcp_balancer_queue_requests_total")
+        ]
+        assert line.endswith(f'backend_section_name="",logical="{DB}",concrete="{DB}"}} 3')
+        assert 'outbound_tcp_balancer_endpoints{endpoint_state="ready",parent_group="core"' in network.metrics()
         network.close()
 
     run(story)

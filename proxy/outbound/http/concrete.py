@@ -17,6 +17,8 @@ from proxy.core.troubles import Troubles
 from proxy.core.watch import Watch
 from proxy.http.attempt import Attempt
 from proxy.http.place import Place
+from proxy.metrics.balancers import BalancerView
+from proxy.outbound import labels
 from proxy.outbound.given import Endpoints, Given
 from proxy.outbound.http.endpoint import EndpointKind, HttpEndpoint
 from proxy.outbound.http.rescue import FAILFAST, NO_DISPATCHER, UNEXPECTED, Rescue
@@ -37,6 +39,14 @@ class Terms(NamedTuple):
     """What takes an endpoint of a balancer out of use."""
 
 
+class Shown(NamedTuple):
+    """Under which labels a balancer's numbers are on the page."""
+
+    backend: Meta
+    parent: Meta
+    view: BalancerView
+
+
 class Concrete(Protocol):
     @property
     def is_ready(self) -> bool:
@@ -54,23 +64,37 @@ class Concrete(Protocol):
 class Balanced:
     """Endpoints behind a balancer. The Origin of the attempts that it takes."""
 
-    __slots__ = ("_balancer", "_kind", "_ready", "_waiting", "_rescue", "_clock", "_name", "_resolution", "_troubles")
+    __slots__ = (
+        "_balancer", "_kind", "_ready", "_waiting", "_counts", "_rescue", "_clock", "_name", "_resolution", "_given", "_shown",
+    )  # fmt: skip
 
-    def __init__(
-        self, kind: EndpointKind, resolution: Watch[Resolution[EndpointMeta]], given: Given, rescue: Rescue, name: str
-    ) -> None:
+    def __init__(self, kind: EndpointKind, resolution: Watch[Resolution[EndpointMeta]], name: str) -> None:
+        given = kind.given
         self._balancer: Balancer[HttpEndpoint, EndpointMeta, Attempt] = Balancer(
             self, resolution, kind.make, given.reactor, given.http_line
         )
         self._kind = kind
         self._ready = self._balancer.ready
         self._waiting = self._balancer.waiting
+        self._counts = self._balancer.counts
         self._resolution = resolution
-        self._troubles = given.troubles
-        self._rescue = rescue
+        self._given = given
+        self._rescue = kind.rescue
         self._clock = given.reactor.clock
         self._name = name
         """What failfast says is failing, before the text; empty for a forward."""
+        self._shown: Shown | None = None
+
+    def show(self, backend: Meta, parent: Meta) -> None:
+        """Its numbers, under these labels."""
+        shown = self._shown
+        if shown is not None:
+            if shown.parent == parent:
+                return
+            shown.view.close()
+        series = (*labels.parent(parent), *labels.backend(backend))
+        view = self._given.balancers.show("outbound_http", series, self._balancer, self._waiting.failfast_s)
+        self._shown = Shown(backend, parent, view)
 
     @property
     def is_ready(self) -> bool:
@@ -81,6 +105,7 @@ class Balanced:
         tries = attempt.exchange.tries
         endpoint = self._ready.pick(attempt.sent_at) if tries is None else self._pick(attempt, tries.previous)
         if endpoint is not None:
+            self._counts.passed += 1
             endpoint.dispatch(attempt)
             return True
         if self._balancer.error:
@@ -128,9 +153,16 @@ class Balanced:
         if not kind.is_forward and kind.accrual != terms.accrual:
             kind.accrual = terms.accrual
             self._balancer.visit(lambda endpoint: endpoint.guard())
+        shown = self._shown
+        if shown is not None:
+            self.show(shown.backend, terms.parent)
 
     def close(self) -> None:
         self._balancer.close()
+        shown = self._shown
+        if shown is not None:
+            self._shown = None
+            shown.view.close()
 
     # ---- the balancer's line
 
@@ -153,7 +185,7 @@ class Balanced:
         if error:
             self._rescue.fail(exchange, UNEXPECTED, f"{self._name}pool failed: {error}")
         else:
-            why = nobody_ready(self._resolution.value, self._troubles)
+            why = nobody_ready(self._resolution.value, self._given.troubles)
             self._rescue.fail(exchange, FAILFAST, f"{self._name}service in fail-fast", why=why)
 
 
@@ -202,8 +234,10 @@ def concrete(
     if isinstance(dispatch, Balance):
         kind = EndpointKind(given, rescue, is_http2, dispatch.load, dispatch.path)
         kind.accrual = terms.accrual
-        return Balanced(kind, endpoints(dispatch.path), given, rescue, f"{backend.meta}: ")
+        balanced = Balanced(kind, endpoints(dispatch.path), f"{backend.meta}: ")
+        balanced.show(backend.meta, terms.parent)
+        return balanced
     if isinstance(dispatch, Forward):
         kind = EndpointKind(given, rescue, is_http2, PeakEwmaLoad(), None)
-        return Balanced(kind, Watch(reset({dispatch.addr: dispatch.endpoint})), given, rescue, "")
+        return Balanced(kind, Watch(reset({dispatch.addr: dispatch.endpoint})), "")
     return Failing(rescue, dispatch.text)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from proxy.balance.balancer import Balancer
 from proxy.core.addr import Addr
+from proxy.outbound import labels
 from proxy.outbound.connect import as_reached
 from proxy.outbound.discover import Destination
 from proxy.outbound.given import Given
@@ -13,6 +14,8 @@ from proxy.outbound.opaque.endpoint import OpaqueEndpoint
 from proxy.outbound.opaque.tunnel import Tunnel
 from proxy.policy.client import Backend, Balance, Fail, Forward, PeakEwmaLoad
 from proxy.policy.endpoint import EndpointMeta
+from proxy.policy.meta import Meta
+from proxy.policy.profile import Profile
 
 
 class OpaqueBackend(Protocol):
@@ -24,18 +27,31 @@ class OpaqueBackend(Protocol):
     def close(self) -> None: ...
 
 
-class OpaqueBalanced:
-    __slots__ = ("_balancer", "_name", "_clock")
+class Terms(NamedTuple):
+    """What the metrics of a balancer are labelled by."""
 
-    def __init__(self, given: Given, destination: Destination, balance: Balance, name: str) -> None:
+    parent: Meta
+    backend: Meta
+    is_tls: bool
+
+
+class OpaqueBalanced:
+    __slots__ = ("_balancer", "_name", "_clock", "_view")
+
+    def __init__(self, given: Given, destination: Destination, balance: Balance, terms: Terms) -> None:
         def make(addr: Addr, meta: EndpointMeta) -> OpaqueEndpoint:
             return OpaqueEndpoint(given, addr, as_reached(given, addr, meta), balance.load, balance.path)
 
         self._balancer: Balancer[OpaqueEndpoint, EndpointMeta, Tunnel] = Balancer(
             self, destination.endpoints(balance.path), make, given.reactor, given.tcp_line
         )
-        self._name = name
+        self._name = str(terms.backend)
         self._clock = given.reactor.clock
+        profile = destination.profile.value
+        logical = profile.name if isinstance(profile, Profile) else ""
+        series = labels.opaque_balancer(terms.parent, terms.backend, logical or destination.logical, balance.path)
+        kind = "outbound_tls" if terms.is_tls else "outbound_tcp"
+        self._view = given.balancers.show(kind, series, self._balancer, given.tcp_line.failfast_s)
 
     @property
     def is_ready(self) -> bool:
@@ -45,6 +61,7 @@ class OpaqueBalanced:
         balancer = self._balancer
         endpoint = balancer.ready.pick(self._clock())
         if endpoint is not None:
+            balancer.counts.passed += 1
             endpoint.connect(tunnel)
         elif balancer.error:
             self.fail_waiter(tunnel)
@@ -56,6 +73,7 @@ class OpaqueBalanced:
 
     def close(self) -> None:
         self._balancer.close()
+        self._view.close()
 
     # ---- the balancer's line
 
@@ -106,10 +124,11 @@ class OpaqueFailing:
         """Nothing is held."""
 
 
-def concrete(backend: Backend, given: Given, destination: Destination) -> OpaqueBackend:
+def concrete(backend: Backend, given: Given, destination: Destination, parent: Meta, is_tls: bool) -> OpaqueBackend:
+    """`parent` is whose policy names the backend, for labels."""
     dispatch = backend.dispatch
     if isinstance(dispatch, Balance):
-        return OpaqueBalanced(given, destination, dispatch, str(backend.meta))
+        return OpaqueBalanced(given, destination, dispatch, Terms(parent, backend.meta, is_tls))
     if isinstance(dispatch, Forward):
         return OpaqueForward(given, dispatch)
     return OpaqueFailing(dispatch)

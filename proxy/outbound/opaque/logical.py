@@ -108,7 +108,7 @@ class OpaqueRouter:
         def kept_or_made(one: RouteBackend) -> OpaqueBackend:
             found = self._backends.get(one.backend) or old.pop(one.backend, None)
             if found is None:
-                found = concrete(one.backend, self._given, self._destination)
+                found = concrete(one.backend, self._given, self._destination, policy.meta, self._is_tls)
             self._backends[one.backend] = found
             return found
 
