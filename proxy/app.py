@@ -66,7 +66,7 @@ class App:
         self.control: Final = self._make_control(key_and_csr)
         self.inbound: Final = self._make_inbound()
         self.outbound: Final = self._make_outbound()
-        self.outbound.given.here = self.inbound.here
+        self.outbound.runtime.here = self.inbound.here
         self._on_admin: Callable[[socket.socket, Addr], None] | None = None
         self.readiness: Final = Readiness(self.control.stale_texts)
         self._certified: Final = self.readiness.latch("identity")

@@ -1,4 +1,4 @@
-"""Balancer: the endpoints of one name as they come and go, which of them are ready, and the line for when none is.
+"""Balancer: the endpoints of one name as they come and go, which of them are ready, and the queue for when none is.
 
 Generic over endpoints, their metadata, and what is dispatched to them. An address
 whose metadata stays equal keeps its endpoint; one that is evicted takes
@@ -17,7 +17,7 @@ from proxy.balance.gate import Gate
 from proxy.balance.load import Load
 from proxy.balance.p2c import P2c
 from proxy.balance.picker import Picker
-from proxy.balance.waiting import Waiting
+from proxy.balance.queue import WaitQueue
 from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.reactor import Reactor
@@ -68,14 +68,14 @@ def _skip(endpoint: object) -> None:
     """A visit that nobody has asked for."""
 
 
-class LineLimits(NamedTuple):
+class QueueLimits(NamedTuple):
     capacity: int
     failfast_s: float
 
 
 class Balancer(Generic[E, M, W]):
     __slots__ = (
-        "waiting",
+        "queue",
         "counts",
         "error",
         "ready",
@@ -100,17 +100,17 @@ class Balancer(Generic[E, M, W]):
         resolution: Watch[Resolution[M]],
         make: Callable[[Addr, M], E],
         reactor: Reactor,
-        limits: LineLimits,
+        limits: QueueLimits,
         picker: Picker[E] | None = None,
     ) -> None:
         """Without a picker, power of two choices."""
-        self.waiting: Waiting[W] = Waiting(self, reactor.wheel, limits.capacity, limits.failfast_s, reactor.clock)
-        self.counts: Final = self.waiting.counts
+        self.queue: WaitQueue[W] = WaitQueue(self, reactor.wheel, limits.capacity, limits.failfast_s, reactor.clock)
+        self.counts: Final = self.queue.counts
         self.error = ""
         """Why nothing will ever be dispatched again."""
         self._endpoints: dict[Addr, tuple[M, E, Gate[E]]] = {}
         self.ready: Picker[E] = P2c() if picker is None else picker
-        """Those that are ready: `pick` here, else join `waiting` if that is ready."""
+        """Those that are ready: `pick` here, else join `queue` if that is ready."""
         self._served: Served[E, W] = served
         self._make = make
         self._resolution = resolution
@@ -133,13 +133,13 @@ class Balancer(Generic[E, M, W]):
         return len(self._endpoints)
 
     def sizes(self) -> tuple[int, int, int]:
-        """How many wait in line, how many endpoints are ready, and how many there are."""
-        return len(self.waiting), len(self.ready), len(self._endpoints)
+        """How many wait in queue, how many endpoints are ready, and how many there are."""
+        return len(self.queue), len(self.ready), len(self._endpoints)
 
     @property
     def is_ready(self) -> bool:
         """A distribution may choose it: an endpoint is ready, or one may wait for one. One that failed for good says so itself."""
-        return len(self.ready) > 0 or self.waiting.is_ready or bool(self.error)
+        return len(self.ready) > 0 or self.queue.is_ready or bool(self.error)
 
     def close(self) -> None:
         """Nobody dispatches any more: let go of the resolution and of every endpoint."""
@@ -149,7 +149,7 @@ class Balancer(Generic[E, M, W]):
         self._unvisited.clear()
         self._evict(list(self._endpoints))
         self._go_on()
-        self.waiting.part()
+        self.queue.part()
         self._served = _NOTHING
 
     def visit(self, visit: Callable[[E], None]) -> None:
@@ -164,7 +164,7 @@ class Balancer(Generic[E, M, W]):
         if endpoint in self._leaving:
             return
         self.ready.add(endpoint)
-        self.waiting.became_ready()
+        self.queue.became_ready()
 
     def became_pending(self, endpoint: E) -> None:
         self.ready.remove(endpoint)
@@ -183,7 +183,7 @@ class Balancer(Generic[E, M, W]):
         ready.add(endpoint)
         return other
 
-    # ---- whoever serves the line
+    # ---- whoever serves the queue
 
     def has_ready(self) -> bool:
         return len(self.ready) > 0
@@ -206,7 +206,7 @@ class Balancer(Generic[E, M, W]):
             return
         if state == FAILED:
             self.error = resolution.error or "refused"
-            self.waiting.close()
+            self.queue.close()
             return
         wanted: Mapping[Addr, M] = {} if state == ABSENT else resolution.endpoints
         self._count(resolution.op, wanted)
@@ -246,7 +246,7 @@ class Balancer(Generic[E, M, W]):
             self.step()
 
     def step(self) -> None:
-        """Of the line of turns."""
+        """Of the queue of turns."""
         self._is_waiting = False
         for _ in range(limits.TURN_ENDPOINTS):
             if self._leaving:

@@ -2,7 +2,7 @@
 
 Callers see `call` and `watch` and callbacks, never a connection; no
 task, future or queue per call. A call waits in the channel's one bounded
-line while no address can be asked, and fails when it waited too long. The
+queue while no address can be asked, and fails when it waited too long. The
 addresses come from the resolver and each call goes to the less loaded of two.
 Source: docs/linkerd/balancing.md, section 9; docs/linkerd/configuration.md, section 4.6.
 """
@@ -19,7 +19,7 @@ from proxy.balance.counts import Counts
 from proxy.balance.p2c import P2c
 from proxy.control.call import Call
 from proxy.control.member import CallScope, Member
-from proxy.control.settings import LINE_CALLS, ChannelSettings, Dial
+from proxy.control.settings import QUEUE_CALLS, ChannelSettings, Dial
 from proxy.control.stale import Stale
 from proxy.core.addr import Addr
 from proxy.core.backoff import Backoff
@@ -62,7 +62,7 @@ class Channel:
         self.shown: Closes | None = None
         """Where they are shown; closed with the channel."""
         self._ready: P2c[Member] = P2c()
-        self._line: dict[Call, float] = {}
+        self._queue: dict[Call, float] = {}
         """Calls that no address can take now, longest waiting first, and since when each waits."""
         self._calls: dict[Call, None] = {}
         """All that are not over."""
@@ -110,38 +110,38 @@ class Channel:
         if shown is not None:
             shown.close()
 
-    # ---- the line
+    # ---- the queue
 
     def sizes(self) -> tuple[int, int, int]:
         """How many calls wait, how many addresses can be asked, and how many there are."""
-        return len(self._line), len(self._ready), len(self._members)
+        return len(self._queue), len(self._ready), len(self._members)
 
     def enqueue(self, call: Call) -> None:
         """Send it when an address can take it; at once if one can now, but never within the caller's call."""
-        if len(self._line) >= LINE_CALLS:
+        if len(self._queue) >= QUEUE_CALLS:
             self.reactor.loop.call_soon(
                 call.end, Status(grpc.RESOURCE_EXHAUSTED, "too many calls wait for the controller")
             )
             return
-        if not self._line:
-            self.reactor.loop.call_soon(self._send_line)
-        self._line[call] = self.clock()
+        if not self._queue:
+            self.reactor.loop.call_soon(self._send_queue)
+        self._queue[call] = self.clock()
         self.counts.joined += 1
-        wait_s = call.began_waiting_at + self.settings.line_wait_s - self.clock()
+        wait_s = call.began_waiting_at + self.settings.queue_wait_s - self.clock()
         call.timer = self.reactor.loop.call_later(max(wait_s, 0.0), self._on_waited, call)
 
-    def _send_line(self) -> None:
+    def _send_queue(self) -> None:
         """To the addresses that can be asked now; the rest stay."""
-        while self._line:
+        while self._queue:
             now = self.clock()
             member = self._ready.pick(now)
             if member is None:
                 return
-            call = next(iter(self._line))
-            self.counts.left(self._line[call], now)
+            call = next(iter(self._queue))
+            self.counts.left(self._queue[call], now)
             if self.counts.shut_at:
                 self.counts.gate_opened(now)
-            self._leave_line(call)
+            self._leave_queue(call)
             try:
                 call.send(member, now)
             except OSError as error:
@@ -152,21 +152,23 @@ class Channel:
     def _on_waited(self, call: Call) -> None:
         call.timer = None
         now = self.clock()
-        self.counts.left(self._line.get(call, now), now)
+        self.counts.left(self._queue.get(call, now), now)
         if not self.counts.shut_at:
             self.counts.gate_shut(now)
-        self._leave_line(call)
-        call.end(Status(grpc.UNAVAILABLE, f"no connection to {self.settings.target} in {self.settings.line_wait_s:g}s"))
+        self._leave_queue(call)
+        call.end(
+            Status(grpc.UNAVAILABLE, f"no connection to {self.settings.target} in {self.settings.queue_wait_s:g}s")
+        )
 
-    def _leave_line(self, call: Call) -> None:
-        self._line.pop(call, 0.0)
+    def _leave_queue(self, call: Call) -> None:
+        self._queue.pop(call, 0.0)
         if call.timer is not None:
             call.timer.cancel()
             call.timer = None
 
     def forget(self, call: Call) -> None:
         """The call is over."""
-        self._leave_line(call)
+        self._leave_queue(call)
         self._calls.pop(call, None)
 
     # ---- addresses
@@ -184,14 +186,14 @@ class Channel:
             if addr not in self._members:
                 member = self._members[addr] = Member(self, addr, self._on_ready)
                 self._ready.add(member)
-        self._send_line()
+        self._send_queue()
 
     def _on_ready(self, member: Member, is_ready: bool) -> None:
         if not is_ready:
             self._ready.remove(member)
         elif self._members.get(member.addr) is member:
             self._ready.add(member)
-            self._send_line()
+            self._send_queue()
 
     # ---- whether it is there
 

@@ -17,8 +17,8 @@ from proxy.core.control_addr import ControlAddr
 from proxy.core.dial import DialOptions
 from proxy.core.reactor import Reactor
 from proxy.tls.credentials import Credentials
+from proxy.tls.handshake import dial_tls
 from proxy.tls.peer import TlsTarget
-from proxy.tls.session import dial_tls
 from proxy.transport.connection import dial_plain
 
 

@@ -147,7 +147,7 @@ class ControlPlane:
         dial = dial_to(self._reactor, target, self._credentials)
         channel = Channel(self._reactor, settings, dial, self.names, scope)
         if self._show is not None:
-            channel.shown = self._show(client, target, channel, settings.line_wait_s)
+            channel.shown = self._show(client, target, channel, settings.queue_wait_s)
         return channel
 
     def _streams(self, target: ControlAddr) -> StreamSettings:

@@ -13,9 +13,9 @@ from proxy.core.control_addr import ControlAddr
 from proxy.core.dial import DialOptions
 from proxy.http.h2.settings import H2Settings
 
-LINE_CALLS: Final = 1000
-LINE_WAIT_S: Final = 30.0
-"""The line of a control client, and how long one may stand in it (docs/linkerd/configuration.md, section 4.6)."""
+QUEUE_CALLS: Final = 1000
+QUEUE_WAIT_S: Final = 30.0
+"""The queue of a control client, and how long one may stand in it (docs/linkerd/configuration.md, section 4.6)."""
 
 
 class Dial(Protocol):
@@ -32,4 +32,4 @@ class ChannelSettings:
     """Between attempts to connect to one address, and to resolve the name."""
     dial: DialOptions = DialOptions()
     http2: H2Settings = H2Settings()
-    line_wait_s: float = LINE_WAIT_S
+    queue_wait_s: float = QUEUE_WAIT_S

@@ -143,7 +143,7 @@ HANDSHAKE: Final[Codec] = HandshakeUnderWay()
 
 
 class Connection(Wire):
-    """What serves a socket, for whoever accepted it and keeps books of it (PlainConnection, tls.session.Session)."""
+    """What serves a socket, for whoever accepted it and keeps books of it (PlainConnection, tls.connection.TlsConnection)."""
 
     __slots__ = ("codec", "meter", "on_lost")
 

@@ -2,7 +2,7 @@
 
 Made once by the worker and passed down; nobody below asks for a global
 loop. `loop` is typed Any because core knows no event loop: only transport,
-tls.session, control, mesh, worker and cli call it.
+tls.handshake, control, mesh, worker and cli call it.
 """
 
 from __future__ import annotations

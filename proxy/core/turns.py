@@ -1,10 +1,10 @@
-"""Turns: a fair line for work that would hold the loop too long if it were done at once.
+"""Turns: a fair queue for work that would hold the loop too long if it were done at once.
 
 Whoever has more to do than one turn allows does its share, asks for another
 turn, and lets everyone else come first. At most STEPS_PER_TURN steps are
 taken in one iteration of the loop, and none is begun once they have taken
 TURN_S together, so that what others wait for is bounded by one iteration
-whatever stands in the line. Each step must be short by itself: docs/design.md,
+whatever stands in the queue. Each step must be short by itself: docs/design.md,
 "What bounds one turn", says how.
 """
 
@@ -44,32 +44,32 @@ class Guarded:
 
 
 class Turns:
-    """One line of one loop. `loop` is asked for nothing but `call_soon`, and only once somebody stands in the line."""
+    """One queue of one loop. `loop` is asked for nothing but `call_soon`, and only once somebody stands in the queue."""
 
-    __slots__ = ("_loop", "_clock", "_line")
+    __slots__ = ("_loop", "_clock", "_queue")
 
     def __init__(self, loop: Any, clock: Callable[[], float]) -> None:
         self._loop = loop
         self._clock = clock
-        self._line: deque[Steps] = deque()
+        self._queue: deque[Steps] = deque()
 
     def ask(self, target: Steps) -> None:
         """`target.step` soon, once for each time that it is asked; never within this call."""
-        if not self._line:
+        if not self._queue:
             self._loop.call_soon(self._turn)
-        self._line.append(target)
+        self._queue.append(target)
 
     def _turn(self) -> None:
-        line = self._line
+        queue = self._queue
         ends_at = self._clock() + TURN_S
-        for _ in range(min(STEPS_PER_TURN, len(line))):
-            # It stays in line during its step: whoever asks meanwhile must not start a second turn.
+        for _ in range(min(STEPS_PER_TURN, len(queue))):
+            # It stays in the queue during its step, so that whoever asks meanwhile does not start a second turn.
             try:
-                line[0].step()
+                queue[0].step()
             except Exception:
                 report_fault()
-            line.popleft()
+            queue.popleft()
             if self._clock() >= ends_at:
                 break
-        if line:
+        if queue:
             self._loop.call_soon(self._turn)

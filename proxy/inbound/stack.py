@@ -38,8 +38,8 @@ from proxy.inbound.connection.arrival import Arrival
 from proxy.inbound.connection.direct import DirectServer
 from proxy.inbound.connection.server import AppServer
 from proxy.inbound.http.local import Local, Loop
-from proxy.inbound.parts import Parts
 from proxy.inbound.policies import Policies, never
+from proxy.inbound.runtime import Runtime
 from proxy.metrics import Registry
 from proxy.policy.defaults import default_policy, opaque_form
 from proxy.policy.server import ServerPolicy
@@ -80,21 +80,21 @@ class Inbound:
             config.inbound_discovery_idle_timeout_s,
         )
         self.policies.is_stale = lookups.is_stale
-        self._parts: Final = Parts(reactor, config, credentials, self.policies, registry, drain)
-        self._local: Final = Local(self._parts)
+        self._runtime: Final = Runtime(reactor, config, credentials, self.policies, registry, drain)
+        self._local: Final = Local(self._runtime)
         self._pages: Callable[[bool], Stage] | None = None
-        direct = DirectServer(self._parts, self._app)
-        app = AppServer(self._parts, self._app)
-        self._accept: Final = Accept(self._parts, direct, app, lookups.destination)
+        direct = DirectServer(self._runtime, self._app)
+        app = AppServer(self._runtime, self._app)
+        self._accept: Final = Accept(self._runtime, direct, app, lookups.destination)
 
     @property
     def here(self) -> Here:
-        return self._parts.here
+        return self._runtime.here
 
     def listens_at(self, addr: Addr) -> None:
         """Where the listener was bound, if the configuration left the port open."""
-        self._parts.direct_port = addr.port
-        self._parts.here.listens(addr, INBOUND)
+        self._runtime.direct_port = addr.port
+        self._runtime.here.listens(addr, INBOUND)
 
     def accept(self, sock: socket.socket, peer: Addr) -> None:
         """Take over an accepted connection. Never raises: what fails ends this connection only."""
@@ -112,8 +112,8 @@ class Inbound:
         A peer that asks for the admin port through a transport header gets the pages too, and is not local.
         """
         self._pages = pages
-        self._parts.here.listens(addr, ADMIN)
-        return AdminServer(self._parts, addr, pages, drain).accept
+        self._runtime.here.listens(addr, ADMIN)
+        return AdminServer(self._runtime, addr, pages, drain).accept
 
     def close(self) -> None:
         """Cancel every question and drop every idle connection to the app; connections that work are Drain's."""
@@ -121,7 +121,7 @@ class Inbound:
         self._local.close()
 
     def _app(self, arrival: Arrival) -> Stage:
-        listener = self._parts.listener_at(arrival.target)
+        listener = self._runtime.listener_at(arrival.target)
         if listener == ADMIN and self._pages is not None:
             return self._pages(False)
         if listener:

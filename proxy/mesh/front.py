@@ -26,8 +26,8 @@ from proxy.mesh.identity.authority import CertificateAuthority
 from proxy.mesh.identity.revoked import Revocations
 from proxy.tls.credentials import Credentials
 from proxy.tls.csr import make_key_and_csr
+from proxy.tls.handshake import TlsConnection, serve_tls
 from proxy.tls.peer import TlsPeer
-from proxy.tls.session import Session, serve_tls
 from proxy.transport.connection import serve_plain
 from proxy.transport.listener import Listener, ListenOptions
 from proxy.transport.relay import Relay, RelayEnd
@@ -127,14 +127,14 @@ class Front:
             self._leave(visit)
             _log.info("%s: %s", peer, text)
 
-        def on_established(session: Session, peer: TlsPeer) -> Codec:
-            return self._relay(session, peer, visit)
+        def on_established(connection: TlsConnection, peer: TlsPeer) -> Codec:
+            return self._relay(connection, peer, visit)
 
         context = self._credentials.server_context(is_direct=False)
-        session = serve_tls(self._reactor, sock, context, on_established, on_failed)
-        visit.end = lambda: session.abort(Reason.CANCELLED)
+        connection = serve_tls(self._reactor, sock, context, on_established, on_failed)
+        visit.end = lambda: connection.abort(Reason.CANCELLED)
 
-    def _relay(self, session: Session, peer: TlsPeer, visit: Visit) -> Codec:
+    def _relay(self, connection: TlsConnection, peer: TlsPeer, visit: Visit) -> Codec:
         """OSError if grpcio is not there, which ends the connection."""
         inside = socket.socket(socket.AF_UNIX)
         try:
@@ -150,7 +150,7 @@ class Front:
         def on_ended(end: RelayEnd) -> None:
             self._leave(visit)
 
-        relay = Relay(session, on_ended)
+        relay = Relay(connection, on_ended)
         visit.end = lambda: relay.abort(Reason.CANCELLED)
         self._crowd.prove(visit)
         self._callers.admit(visit.name, visit.caller, lambda: self._end_in(_AFTER_REFUSAL_S, visit))

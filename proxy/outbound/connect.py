@@ -20,10 +20,10 @@ from proxy.core.reason import Reason
 from proxy.core.turns import Steps
 from proxy.metrics.transport import TransportMetrics
 from proxy.outbound import labels
-from proxy.outbound.given import Given
+from proxy.outbound.runtime import Runtime
 from proxy.policy.endpoint import HINT_NONE, HINT_OPAQUE, EndpointMeta
+from proxy.tls.handshake import dial_tls
 from proxy.tls.peer import TlsTarget
-from proxy.tls.session import dial_tls
 from proxy.transport.connection import dial_plain
 from proxy.transport.header import TransportHeader, encode
 
@@ -34,9 +34,9 @@ SessionProtocol = Literal["", "http/1", "http/2"]
 """What the transport header says about the bytes behind it; empty for opaque ones."""
 
 
-def as_reached(given: Given, addr: Addr, meta: EndpointMeta) -> EndpointMeta:
+def as_reached(runtime: Runtime, addr: Addr, meta: EndpointMeta) -> EndpointMeta:
     """The metadata as far as it counts: an endpoint of this very workload has neither TLS nor a proxy before it."""
-    if not given.is_local(addr):
+    if not runtime.is_local(addr):
         return meta
     return replace(meta, tls=None, hint=HINT_NONE, opaque_transport_port=0, authority_override="")
 
@@ -44,37 +44,39 @@ def as_reached(given: Given, addr: Addr, meta: EndpointMeta) -> EndpointMeta:
 class Dialler:
     """One endpoint of one kind of traffic; `dial` makes one connection."""
 
-    __slots__ = ("labels", "_given", "_key", "_addr", "_meta", "_refusal", "_options", "_offers_header")
+    __slots__ = ("labels", "_runtime", "_key", "_addr", "_meta", "_refusal", "_options", "_offers_header")
 
-    def __init__(self, given: Given, addr: Addr, meta: EndpointMeta, authority: str, session: SessionProtocol) -> None:
+    def __init__(
+        self, runtime: Runtime, addr: Addr, meta: EndpointMeta, authority: str, session: SessionProtocol
+    ) -> None:
         """`meta` as reached; `authority` is the backend's name, empty for a forward."""
-        config = given.config
-        self._given = given
+        config = runtime.config
+        self._runtime = runtime
         self._meta = meta
         has_override = bool(meta.tls and meta.opaque_transport_port)
         self._addr = Addr(addr.ip, meta.opaque_transport_port) if has_override else addr
         self._key = str(addr)
-        self._refusal = given.refuses(self._addr)
+        self._refusal = runtime.refuses(self._addr)
         self._offers_header = bool(meta.tls and (meta.opaque_transport_port or meta.authority_override))
-        self.labels: Final = labels.endpoint(addr, meta, authority, given.is_local(addr))
+        self.labels: Final = labels.endpoint(addr, meta, authority, runtime.is_local(addr))
         """Shared by what counts requests and what counts connections."""
         tcp = (("direction", "outbound"), ("peer", "dst"), *self.labels)
         self._options = DialOptions(
             connect_timeout_s=config.outbound_connect_timeout_s,
             keepalive_s=config.outbound_connect_keepalive_s,
             user_timeout_s=config.outbound_connect_user_timeout_s,
-            meter=TransportMetrics(given.registry).meter(tcp),
+            meter=TransportMetrics(runtime.registry).meter(tcp),
             first_bytes=encode(_header(addr, meta, session)) if self._offers_header else b"",
-            on_connected=lambda: given.troubles.succeeded(self._key),
+            on_connected=lambda: runtime.troubles.succeeded(self._key),
             on_failed=self._failed,
-            made=given.here.outgoing,
+            made=runtime.here.outgoing,
         )
 
     def dial(self, make_codec: MakeCodec, on_connected: Callable[[], None] | None = None) -> Codec:
         """The codec, which may write at once; a failure is its `lost`, never in this call."""
-        reactor = self._given.reactor
+        reactor = self._runtime.reactor
         if self._refusal:
-            self._given.registry.faults("outbound").count_as("refused_address")
+            self._runtime.registry.faults("outbound").count_as("refused_address")
             self._failed(self._refusal)
             return _Refused(reactor.flusher.mark, make_codec).codec
         options = (
@@ -83,17 +85,17 @@ class Dialler:
         identity = self._meta.tls
         if identity is None:
             return dial_plain(reactor, self._addr, make_codec, options)
-        context = self._given.credentials.client_context(self._offers_header)
+        context = self._runtime.credentials.client_context(self._offers_header)
         target = TlsTarget(context, identity.server_name, identity.server_id)
         return dial_tls(reactor, self._addr, target, make_codec, options)
 
     def _failed(self, text: str) -> None:
         _log.info("Failed to connect to %s: %s", self._addr, text)
-        self._given.troubles.failed(self._key, text)
+        self._runtime.troubles.failed(self._key, text)
 
     def _then(self, on_connected: Callable[[], None]) -> Callable[[], None]:
         def connected() -> None:
-            self._given.troubles.succeeded(self._key)
+            self._runtime.troubles.succeeded(self._key)
             on_connected()
 
         return connected

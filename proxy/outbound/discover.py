@@ -27,8 +27,8 @@ from proxy.outbound.effective import (
     gateway_policy,
     ingress_policy,
 )
-from proxy.outbound.given import Endpoints, Given
 from proxy.outbound.numbers import ParentNumbers, TargetNumbers
+from proxy.outbound.runtime import Endpoints, Runtime
 from proxy.policy.client import ClientPolicy
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.profile import Profile
@@ -175,16 +175,16 @@ class Destination:
 class Discovery:
     """All destinations of one worker."""
 
-    __slots__ = ("resolve", "is_stale", "unused", "_given", "_destinations", "_idle_ticks")
+    __slots__ = ("resolve", "is_stale", "unused", "_runtime", "_destinations", "_idle_ticks")
 
-    def __init__(self, given: Given) -> None:
-        self._given = given
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._destinations: dict[tuple[Target, str], Destination] = {}
         self.unused: Final[dict[Destination, None]] = {}
         """Those that nobody uses, the longest unused first: an app that tries every address must not make us watch them all."""
-        self.resolve: Final = given.lookups.resolve
-        self.is_stale: Final = given.lookups.is_stale
-        self._idle_ticks = given.reactor.wheel.ticks(given.config.outbound_discovery_idle_timeout_s)
+        self.resolve: Final = runtime.lookups.resolve
+        self.is_stale: Final = runtime.lookups.is_stale
+        self._idle_ticks = runtime.reactor.wheel.ticks(runtime.config.outbound_discovery_idle_timeout_s)
 
     def __len__(self) -> int:
         return len(self._destinations)
@@ -199,7 +199,7 @@ class Discovery:
         return found
 
     def _of_mesh(self, target: Target, kind: Kind) -> Destination:
-        lookups = self._given.lookups
+        lookups = self._runtime.lookups
         profile = lookups.profile(str(target)) if self._may_have_profile(target) else Watch(_NO_PROFILE)
         return Destination(self, target, kind, profile, lookups.policy(target), lookups.endpoints)
 
@@ -217,7 +217,7 @@ class Discovery:
         return self.idle_timer(destination)
 
     def idle_timer(self, destination: Destination) -> Timer:
-        return self._given.reactor.wheel.arm(destination.expired, self._idle_ticks)
+        return self._runtime.reactor.wheel.arm(destination.expired, self._idle_ticks)
 
     def drop(self, destination: Destination) -> None:
         """Whoever asks next, asks anew."""
@@ -230,7 +230,7 @@ class Discovery:
             destination.close()
 
     def _may_have_profile(self, target: Target) -> bool:
-        config = self._given.config
+        config = self._runtime.config
         if isinstance(target, Addr):
             return config.destination_profile_networks.contains(target.ip)
         return config.destination_profile_suffixes.contains(target.rpartition(":")[0])

@@ -26,13 +26,13 @@ from proxy.http.exchange import Stage
 from proxy.http.h1.server import H1Server
 from proxy.http.h2.server import H2Server
 from proxy.outbound.discover import Destination
-from proxy.outbound.given import Given
 from proxy.outbound.http.logical import HttpRouter
 from proxy.outbound.http.rescue import Rescue
 from proxy.outbound.numbers import ParentNumbers, TargetNumbers
 from proxy.outbound.opaque.logical import OpaqueRouter
 from proxy.outbound.opaque.sni import SNI
 from proxy.outbound.opaque.tunnel import CountError, EarlyTunnel, Tunnel
+from proxy.outbound.runtime import Runtime
 from proxy.policy.client import DETECT, HTTP_1, HTTP_2, OPAQUE, TLS, ClientPolicy
 from proxy.tls.hello import Hello
 from proxy.transport.connection import serve_plain
@@ -48,12 +48,12 @@ _log: Final = logging.getLogger(__name__)
 class Protocols:
     """What routes and codecs of this worker are made with; also whoever has a wire and a destination joins them here."""
 
-    __slots__ = ("given", "rescue", "_h2_settings")
+    __slots__ = ("runtime", "rescue", "_h2_settings")
 
-    def __init__(self, given: Given, rescue: Rescue) -> None:
-        self.given: Final = given
+    def __init__(self, runtime: Runtime, rescue: Rescue) -> None:
+        self.runtime: Final = runtime
         self.rescue: Final = rescue
-        self._h2_settings = server_settings(given.config.outbound_server_http2, given.registry.faults("outbound"))
+        self._h2_settings = server_settings(runtime.config.outbound_server_http2, runtime.registry.faults("outbound"))
 
     def parent_numbers(self, destination: Destination) -> ParentNumbers:
         """Of the policy that holds; the destination must be known and served."""
@@ -61,27 +61,27 @@ class Protocols:
         assert isinstance(policy, ClientPolicy)
         numbers = destination.parent_numbers
         if numbers is None or numbers.policy is not policy:
-            numbers = destination.parent_numbers = ParentNumbers(self.given.registry, policy)
+            numbers = destination.parent_numbers = ParentNumbers(self.runtime.registry, policy)
         return numbers
 
     def target_numbers(self, destination: Destination, target: Addr) -> TargetNumbers:
         numbers = destination.target_numbers
         if numbers is None:
-            numbers = destination.target_numbers = TargetNumbers(self.given.registry, target)
+            numbers = destination.target_numbers = TargetNumbers(self.runtime.registry, target)
         return numbers
 
     def http_router(self, destination: Destination, is_http2: bool) -> HttpRouter:
         key = HTTP_2 if is_http2 else HTTP_1
         router = destination.routers.get(key)
         if not isinstance(router, HttpRouter):
-            router = destination.routers[key] = HttpRouter(self.given, self.rescue, destination, is_http2)
+            router = destination.routers[key] = HttpRouter(self.runtime, self.rescue, destination, is_http2)
         return router
 
     def opaque_router(self, destination: Destination, is_tls: bool) -> OpaqueRouter:
         key = TLS if is_tls else OPAQUE
         router = destination.routers.get(key)
         if not isinstance(router, OpaqueRouter):
-            router = destination.routers[key] = OpaqueRouter(self.given, destination, is_tls)
+            router = destination.routers[key] = OpaqueRouter(self.runtime, destination, is_tls)
         return router
 
     # ---- codecs; each takes a wire whose bytes nobody has read
@@ -90,15 +90,15 @@ class Protocols:
         return self.http_codec(wire, self.http_router(destination, is_http2), is_http2)
 
     def http_codec(self, wire: Wire, stage: Stage, is_http2: bool) -> Codec:
-        reactor = self.given.reactor
+        reactor = self.runtime.reactor
         codec: Codec
         if is_http2:
             codec = H2Server(wire, stage, reactor.clock, self._h2_settings, reactor.wheel)
         else:
-            http1 = H1Server(wire, stage, reactor.clock, reactor.wheel, self.given.registry.faults("outbound"))
-            http1.head_timeout_s = self.given.config.request_head_timeout_s
+            http1 = H1Server(wire, stage, reactor.clock, reactor.wheel, self.runtime.registry.faults("outbound"))
+            http1.head_timeout_s = self.runtime.config.request_head_timeout_s
             codec = http1
-        if self.given.drain.is_leaving:
+        if self.runtime.drain.is_leaving:
             codec.ask_to_leave()
         return codec
 
@@ -121,8 +121,8 @@ class Protocols:
             _log.info("Connection to %s closed: %s", target, found.text)
             return found.reason
 
-        timeout_s = self.given.config.outbound_detect_timeout_s
-        return FirstBytes(wire, self.given.reactor.wheel, SNI, timeout_s, named)
+        timeout_s = self.runtime.config.outbound_detect_timeout_s
+        return FirstBytes(wire, self.runtime.reactor.wheel, SNI, timeout_s, named)
 
     def codec(self, wire: Wire, destination: Destination, target: Addr) -> Codec:
         """Of a wire whose client is about to speak."""
@@ -146,19 +146,19 @@ class Detecting:
     def __init__(
         self, protocols: Protocols, wire: Wire, target: Addr, numbers: ParentNumbers, count_error: CountError
     ) -> None:
-        given = protocols.given
+        runtime = protocols.runtime
         self._protocols = protocols
         self._wire = wire
         self._target = target
         self._numbers = numbers
         self._count_error = count_error
-        self._began_at = given.reactor.clock()
+        self._began_at = runtime.reactor.clock()
         self._early: EarlyTunnel | None = None
         self.first_bytes: Final = FirstBytes(
-            wire, given.reactor.wheel, DETECT_HTTP, given.config.outbound_detect_timeout_s, self._detected
+            wire, runtime.reactor.wheel, DETECT_HTTP, runtime.config.outbound_detect_timeout_s, self._detected
         )
-        if given.config.server_first_delay_s:
-            self.first_bytes.when_silent(given.config.server_first_delay_s, self._silent, self._over)
+        if runtime.config.server_first_delay_s:
+            self.first_bytes.when_silent(runtime.config.server_first_delay_s, self._silent, self._over)
 
     def http(self, is_http2: bool) -> Codec:
         """The client speaks HTTP."""
@@ -169,7 +169,7 @@ class Detecting:
         raise NotImplementedError
 
     def _detected(self, detection: Detection, first: bytes) -> Opened | Reason:
-        self._numbers.count_detection(detection, self._protocols.given.reactor.clock() - self._began_at)
+        self._numbers.count_detection(detection, self._protocols.runtime.reactor.clock() - self._began_at)
         if detection is Detection.ERROR:
             self._count_error("unexpected")
             return Reason.PEER_CLOSED
@@ -190,7 +190,7 @@ class Detecting:
 
     def _silent(self) -> None:
         """The client may be waiting for its server to speak."""
-        dials = self._protocols.given.early
+        dials = self._protocols.runtime.early
         early = EarlyTunnel(self._wire, self._count_error, dials, self._server_spoke)
         if dials.admit(early):
             self._early = early
@@ -241,7 +241,7 @@ class Accepted:
 
     def begin(self) -> None:
         self._destination.hold()
-        self._protocols.given.drain.enter(self)
+        self._protocols.runtime.drain.enter(self)
         if not self._is_over:
             self._destination.when_known(self._known)
         if self._sock is not None:
@@ -257,7 +257,7 @@ class Accepted:
         if self._connection is not None:
             self._connection.codec.close()
             return
-        now = self._protocols.given.reactor.clock()
+        now = self._protocols.runtime.reactor.clock()
         if self._closing_at is None:
             self._closing_at = now
         if self._sock is None or not has_unread(self._sock) or now - self._closing_at > limits.DISCOVERY_S:
@@ -266,19 +266,19 @@ class Accepted:
     def end_if_idle(self) -> bool:
         """There are no descriptors left, and nothing is under way here."""
         connection = self._connection
-        return connection is not None and end_if_idle(connection, self._protocols.given.registry.faults("outbound"))
+        return connection is not None and end_if_idle(connection, self._protocols.runtime.registry.faults("outbound"))
 
     def _look(self) -> None:
         """Is it still there? Nobody reads a connection that waits for its destination."""
         sock = self._sock
         if sock is not None and sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            self._protocols.given.registry.faults("outbound").count_as("gone_before_discovery")
+            self._protocols.runtime.registry.faults("outbound").count_as("gone_before_discovery")
             self._end()
         else:
             self._look_again()
 
     def _look_again(self) -> None:
-        self._timer = self._protocols.given.reactor.wheel.after(_LOOK_S, self._look)
+        self._timer = self._protocols.runtime.reactor.wheel.after(_LOOK_S, self._look)
 
     def _known(self) -> None:
         timer = self._timer
@@ -306,12 +306,12 @@ class Accepted:
         self._sock = None
         protocols = self._protocols
         meter = protocols.target_numbers(self._destination, self._target).meter
-        connection = serve_plain(protocols.given.reactor, sock, make_codec, meter)
+        connection = serve_plain(protocols.runtime.reactor, sock, make_codec, meter)
         self._connection = connection
         connection.on_lost = self._end
 
     def _fail(self, label: str, text: str) -> None:
-        self._protocols.given.registry.faults("outbound").count_as("not_discovered")
+        self._protocols.runtime.registry.faults("outbound").count_as("not_discovered")
         self._protocols.target_numbers(self._destination, self._target).count_error(label)
         _log.info("Connection closed: %s", text)
         self._end()
@@ -329,4 +329,4 @@ class Accepted:
             sock.close()
         self._destination.forget(self._known)
         self._destination.release()
-        self._protocols.given.drain.leave(self)
+        self._protocols.runtime.drain.leave(self)

@@ -15,7 +15,7 @@ from proxy.balance.reconnect import Reconnect
 from proxy.core.codec import Codec, Wire
 from proxy.core.reason import Reason
 from proxy.outbound.connect import Dialler
-from proxy.outbound.given import Given
+from proxy.outbound.runtime import Runtime
 
 E = TypeVar("E")
 
@@ -23,10 +23,10 @@ E = TypeVar("E")
 class Reach(Generic[E]):
     __slots__ = ("_dialler", "_gate", "_reconnect")
 
-    def __init__(self, given: Given, dialler: Dialler) -> None:
+    def __init__(self, runtime: Runtime, dialler: Dialler) -> None:
         self._dialler = dialler
         self._gate: Gate[E] | None = None
-        self._reconnect = Reconnect(given.reactor.wheel, given.config.outbound_connect_backoff, self._connect)
+        self._reconnect = Reconnect(runtime.reactor.wheel, runtime.config.outbound_connect_backoff, self._connect)
 
     def start(self, endpoint: E, gate: Gate[E]) -> None:
         self._gate = gate

@@ -27,11 +27,11 @@ from proxy.core.reactor import Reactor
 from proxy.metrics.registry import Registry
 from proxy.outbound.discover import Discovery
 from proxy.outbound.explicit.connection import ExplicitConnection
-from proxy.outbound.given import Given
-from proxy.outbound.given import Lookups as Lookups
 from proxy.outbound.http.rescue import Rescue
 from proxy.outbound.ingress.connection import Ingress, IngressConnection
 from proxy.outbound.protocol import Accepted, Protocols
+from proxy.outbound.runtime import Lookups as Lookups
+from proxy.outbound.runtime import Runtime
 from proxy.tls.credentials import Credentials
 from proxy.transport.orig_dst import original_dst
 
@@ -50,11 +50,11 @@ class Outbound:
         registry: Registry,
         drain: Drain,
     ) -> None:
-        self.given: Final = Given(reactor, config, credentials, lookups, registry, drain)
-        """`given.here` may be told where this process listens, if not where the configuration says."""
-        self.discovery: Final = Discovery(self.given)
+        self.runtime: Final = Runtime(reactor, config, credentials, lookups, registry, drain)
+        """`runtime.here` may be told where this process listens, if not where the configuration says."""
+        self.discovery: Final = Discovery(self.runtime)
         self._protocols = Protocols(
-            self.given, Rescue(registry, config.outbound_disable_informational_headers, self.given.troubles)
+            self.runtime, Rescue(registry, config.outbound_disable_informational_headers, self.runtime.troubles)
         )
         self._ingress = Ingress(self._protocols, self.discovery) if config.ingress_mode else None
 
@@ -63,12 +63,12 @@ class Outbound:
         try:
             own = addr(*sock.getsockname()[:2])
             target = self._target(sock, peer, own)
-            here = self.given.here
+            here = self.runtime.here
             if here.has_made(peer, own) or (target is not None and here.has_made(peer, target)):
                 _log.warning(
                     "Connection of %s dropped: this proxy made it itself, so it would go round in a loop", peer
                 )
-                self.given.registry.faults("outbound").count_as("loop")
+                self.runtime.registry.faults("outbound").count_as("loop")
                 sock.close()
             elif target is None:
                 ExplicitConnection(self._protocols, self.discovery, sock, peer).begin()
@@ -76,7 +76,7 @@ class Outbound:
                 self.redirected(sock, target)
         except OSError as error:
             _log.info("Connection of %s dropped: no original destination: %s", peer, error)
-            self.given.registry.faults("outbound").count_as("no_original_dst")
+            self.runtime.registry.faults("outbound").count_as("no_original_dst")
             sock.close()
         except Exception:
             report_fault()
@@ -95,7 +95,7 @@ class Outbound:
 
     def _target(self, sock: socket.socket, peer: Addr, own: Addr) -> Addr | None:
         """Where the app wanted to go; None if to this proxy itself, and that is welcome. OSError if the kernel does not know."""
-        is_explicit = self.given.config.outbound_explicit
+        is_explicit = self.runtime.config.outbound_explicit
         try:
             target = original_dst(sock, peer)
         except OSError:

@@ -48,8 +48,8 @@ def _read_nothing(size: int, buffer: memoryview) -> int:
     raise ssl.SSLWantReadError
 
 
-class Session(Connection):
-    """A Wire that is waiting for its handshake (session.py), open, lingering (aborted, output still leaves), or closed."""
+class TlsConnection(Connection):
+    """A Wire that is waiting for its handshake (handshake.py), open, lingering (aborted, output still leaves), or closed."""
 
     __slots__ = (
         "_reactor", "_loop", "_socket", "_fd", "_state",
@@ -360,7 +360,7 @@ class Session(Connection):
         self._deliver(filled, has_eof)
         if failure is not None:
             self._fail(failure)
-            failure = None  # its traceback holds this frame, and so the session
+            failure = None  # its traceback holds this frame, and so the connection
 
     def _deliver(self, filled: int, has_eof: bool) -> None:
         try:

@@ -13,7 +13,7 @@ from proxy.mesh.answers.policy.outbound import service_policy
 from proxy.mesh.kinds.services.service import Service, ServicePort
 from proxy.mesh.net import address_message
 from proxy.mesh.store.snapshot import EMPTY, View
-from proxy.outbound.given import Lookups
+from proxy.outbound.runtime import Lookups
 from proxy.tls.csr import make_key_and_csr
 from tests.control.controller import Controller, Feed
 from tests.control.controller import run as run_in_real_time

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.balance.balancer import Balancer, LineLimits
+from proxy.balance.balancer import Balancer, QueueLimits
 from proxy.balance.endpoints import Resolution, reset
 from proxy.balance.ewma import PeakEwma
 from proxy.core.addr import Addr
@@ -148,7 +148,7 @@ class OneAtATime:
         self.made: list[Endpoint] = []
         self.called: list[Addr] = []
         self.balancer: Balancer[Endpoint, str, Any] = Balancer(
-            self, self.resolution, self._make, Ticking().reactor, LineLimits(10, 1.0)
+            self, self.resolution, self._make, Ticking().reactor, QueueLimits(10, 1.0)
         )
 
     def _make(self, addr: Addr, meta: str) -> Endpoint:
@@ -173,7 +173,7 @@ def test_readiness_of_a_pool() -> None:
     assert pool.selected() is None, "there is no endpoint"
     pool.resolution.set(reset({one: "", other: ""}))
     assert pool.selected() is None, "all are pending"
-    pool.balancer.waiting.join("first")
+    pool.balancer.queue.join("first")
     pool.balancer.became_ready(pool.made[0])
     assert pool.called == [one] and pool.selected() is None
     pool.balancer.became_ready(pool.made[0])

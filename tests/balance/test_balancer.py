@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.balance.balancer import Balancer, LineLimits
+from proxy.balance.balancer import Balancer, QueueLimits
 from proxy.balance.endpoints import ABSENT, FAILED, Resolution, add, remove, reset
 from proxy.balance.ewma import PeakEwma
 from proxy.core.addr import Addr
@@ -48,7 +48,7 @@ class Story:
         self._are_ready = are_ready
         reactor = Reactor(None, Flusher(lambda flush: flush()), self.wheel, lambda: self.now)
         self.balancer: Balancer[Endpoint, str, Any] = Balancer(
-            self, self.resolution, self._make, reactor, LineLimits(10, 1.0)
+            self, self.resolution, self._make, reactor, QueueLimits(10, 1.0)
         )
 
     def _cancel(self) -> None:
@@ -96,7 +96,7 @@ def test_equal_metadata_keeps_the_endpoint_and_its_load() -> None:
 @pytest.mark.acceptance("QUEUE-03")
 def test_updates_apply_while_one_waits_and_while_idle() -> None:
     story = Story()
-    story.balancer.waiting.join("waits")
+    story.balancer.queue.join("waits")
     story.resolution.set(reset({A: "a"}))
     assert story.dispatched == [(A, "waits")]
     story.resolution.set(reset({B: "b"}))
@@ -119,7 +119,7 @@ def test_only_ready_endpoints_are_picked() -> None:
 
 def test_a_refused_resolution_fails_those_who_wait_and_all_who_come() -> None:
     story = Story()
-    story.balancer.waiting.join("waits")
+    story.balancer.queue.join("waits")
     story.resolution.set(Resolution(FAILED, {}, "no permission"))
     assert story.failed == ["waits"] and story.balancer.error == "no permission"
     assert story.balancer.is_ready, "it says itself that it failed"
@@ -129,7 +129,7 @@ def test_a_refused_resolution_fails_those_who_wait_and_all_who_come() -> None:
 def test_closing_cancels_the_question_and_closes_the_endpoints() -> None:
     story = Story(are_ready=False)
     story.resolution.set(reset({A: "a"}))
-    story.balancer.waiting.join("waits")
+    story.balancer.queue.join("waits")
     story.balancer.close()
     assert story.is_cancelled and story.living() == set() and story.failed == ["waits"]
 
@@ -170,7 +170,7 @@ def test_the_first_resolution_is_a_reset_whatever_made_it() -> None:
     first.resolution.set(reset({A: "a"}))
     first.resolution.set(add(first.resolution.value, {B: "b"}))
     reactor = Reactor(None, Flusher(lambda flush: flush()), first.wheel, lambda: first.now)
-    second: Balancer[Endpoint, str, Any] = Balancer(first, first.resolution, first._make, reactor, LineLimits(10, 1.0))
+    second: Balancer[Endpoint, str, Any] = Balancer(first, first.resolution, first._make, reactor, QueueLimits(10, 1.0))
     assert (second.counts.resets, second.counts.adds) == (1, 0)
 
 
@@ -194,7 +194,7 @@ def test_a_visit_reaches_every_endpoint_in_turns_and_none_that_comes_later() -> 
     many = {Addr("10.0.0.1", port): "" for port in range(1, 1001)}
     reactor = Reactor(soon, Flusher(lambda flush: flush()), story.wheel, lambda: story.now)
     balancer: Balancer[Endpoint, str, Any] = Balancer(
-        story, Watch(reset(many)), story._make, reactor, LineLimits(10, 1.0)
+        story, Watch(reset(many)), story._make, reactor, QueueLimits(10, 1.0)
     )
     soon.run()
     seen: list[Addr] = []

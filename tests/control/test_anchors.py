@@ -12,7 +12,7 @@ from proxy.control.anchors import Anchors
 from proxy.tls.credentials import Credentials
 from tests.kit.certificates import Authority, issue, make_ca
 from tests.kit.sockets import Ticking, run
-from tests.tls.test_session import Pair
+from tests.tls.test_handshake import Pair
 
 NAME = "web.ns.serviceaccount.identity.linkerd.cluster.local"
 

@@ -226,7 +226,7 @@ def test_a_call_waits_for_a_server_that_is_not_there_yet(
 def test_a_call_that_waited_too_long_fails() -> None:
     async def story(ticking: Ticking) -> None:
         target = ControlAddr(REFUSING.ip, REFUSING.port, None)
-        channel, ear = channel_to(ticking.reactor, target, line_wait_s=0.1), Ear()
+        channel, ear = channel_to(ticking.reactor, target, queue_wait_s=0.1), Ear()
         certify(channel, ear)
         status = await ear.replied()
         assert status == Status(codes.UNAVAILABLE, f"no connection to {target} in 0.1s")
@@ -275,7 +275,7 @@ def test_a_channel_leaves_no_connection_behind() -> None:
             ears = []
             for address in addresses:
                 channel, ear = (
-                    channel_to(ticking.reactor, ControlAddr(address[0], address[1], None), line_wait_s=0.05),
+                    channel_to(ticking.reactor, ControlAddr(address[0], address[1], None), queue_wait_s=0.05),
                     Ear(),
                 )
                 certify(channel, ear)

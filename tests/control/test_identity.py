@@ -29,8 +29,8 @@ from proxy.core.dial import DialOptions
 from proxy.core.reason import Reason
 from proxy.tls.credentials import Credentials
 from proxy.tls.csr import KeyAndCsr, make_key_and_csr
+from proxy.tls.handshake import TlsConnection, serve_tls
 from proxy.tls.peer import TlsPeer
-from proxy.tls.session import Session, serve_tls
 from proxy.transport.connection import dial_plain
 from proxy.transport.listener import Listener
 from tests.control.controller import FAST, Controller, channel_to, run
@@ -351,7 +351,7 @@ class TlsFront:
             None,
         )
 
-    def _established(self, session: Session, peer: TlsPeer) -> Codec:
+    def _established(self, session: TlsConnection, peer: TlsPeer) -> Codec:
         self.peers.append(peer)
         near = Bridge(session)
         target = Addr("127.0.0.1", self._controller.port)
@@ -366,7 +366,7 @@ class TlsFront:
         dial = dial_to(self._ticking.reactor, target, credentials)
         return Channel(
             self._ticking.reactor,
-            ChannelSettings("identity", target, FAST, line_wait_s=0.5),
+            ChannelSettings("identity", target, FAST, queue_wait_s=0.5),
             lambda addr, make_codec, options: dial(self.listener.addr, make_codec, options),
             Names(self._ticking.reactor.loop),
         )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from proxy.api import destination_pb2
-from proxy.balance.balancer import Balancer, LineLimits
+from proxy.balance.balancer import Balancer, QueueLimits
 from proxy.balance.endpoints import Resolution
 from proxy.balance.ewma import PeakEwma
 from proxy.control.convert.endpoint import endpoint_of
@@ -102,7 +102,7 @@ def test_ten_thousand_endpoints_in_one_message() -> None:
 
         resolution: Any = found.watch
         balancer: Balancer[One, EndpointMeta, Any] = Balancer(
-            Nobody(), resolution, make, ticking.reactor, LineLimits(10, 1.0)
+            Nobody(), resolution, make, ticking.reactor, QueueLimits(10, 1.0)
         )
         data = update(0, COUNT).SerializeToString()
         watch = Stopwatch(loop)

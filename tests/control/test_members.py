@@ -221,7 +221,7 @@ def test_a_channel_counts_as_a_balancer() -> None:
         controller.on(services.CERTIFY, answer_with())
         controller.start()
         names = Given()
-        channel = channel_by(ticking, names, line_wait_s=0.01)
+        channel = channel_by(ticking, names, queue_wait_s=0.01)
         counts = channel.counts
         assert channel.sizes() == (0, 0, 0) and (counts.resets, counts.opened, counts.shut) == (0, 1, 0)
         assert isinstance(await certify(channel), Status)

@@ -22,7 +22,7 @@ from proxy.core.watch import Watch
 from proxy.metrics.registry import Registry
 from proxy.outbound.connect import Dialler
 from proxy.outbound.discover import Discovery
-from proxy.outbound.given import Given
+from proxy.outbound.runtime import Runtime
 from proxy.outbound.http.rescue import Rescue
 from proxy.outbound.protocol import Protocols
 from proxy.policy.client import Balance, LeastRequestLoad
@@ -57,9 +57,9 @@ fake.policies[DST] = Watch(policy)
 two = {Addr(f"10.1.0.{number}", 8080): EndpointMeta() for number in (1, 2)}
 fake.names["web.ns.svc.cluster.local:80"] = Watch(reset(two))
 ticking = Ticking()
-given = Given(ticking.reactor, config(), None, fake.lookups(), Registry(ticking.reactor.clock), Drain())
-destination = Discovery(given).get(DST)
-protocols = Protocols(given, Rescue(given.registry, False, given.troubles))
+runtime = Runtime(ticking.reactor, config(), None, fake.lookups(), Registry(ticking.reactor.clock), Drain())
+destination = Discovery(runtime).get(DST)
+protocols = Protocols(runtime, Rescue(runtime.registry, False, runtime.troubles))
 for _ in range(20):  # none is answered: whoever has fewer is next
     protocols.http(ListWire(), destination, False).feed(b"GET / HTTP/1.1\\r\\nHost: web\\r\\n\\r\\n")
 counts = {}

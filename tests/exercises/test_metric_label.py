@@ -37,7 +37,7 @@ def test_a_label_takes_who_counts_and_how_many_values_there_may_be(tmp_path: Pat
     exercise.replace(
         COUNTS,
         """        self._scopes: Final[dict[bytes, RequestScope] | None] = (
-            {} if parts.config.inbound_metrics_authority_labels else None
+            {} if runtime.config.inbound_metrics_authority_labels else None
         )
 """,
         """        self._scopes: Final[dict[bytes, RequestScope] | None] = {}

@@ -52,7 +52,7 @@ def test_a_variable_takes_its_row_its_field_and_its_use(tmp_path: Path) -> None:
     exercise.replace(
         USE,
         "if arrival.tls.is_meshed else None",
-        "if arrival.tls.is_meshed and not arrival.parts.config.hides_client else None",
+        "if arrival.tls.is_meshed and not arrival.runtime.config.hides_client else None",
     )
     assert exercise.run(STORY).split() == ["False", "True", "True"]
     assert exercise.type_errors(USE) == []

@@ -30,8 +30,8 @@ from proxy.http.h1.server import H1Server
 from proxy.http.h2.client import H2Client
 from proxy.http.h2.server import H2Server
 from proxy.http.pool import Pool
+from proxy.tls.handshake import dial_tls, serve_tls
 from proxy.tls.peer import TlsTarget
-from proxy.tls.session import dial_tls, serve_tls
 from proxy.transport.connection import dial_plain, serve_plain
 from proxy.transport.listener import Listener
 from tests.kit.certificates import credentials

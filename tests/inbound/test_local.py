@@ -82,7 +82,7 @@ def test_an_idle_connection_is_dropped_after_three_seconds() -> None:
 def test_an_app_that_nobody_uses_is_forgotten() -> None:
     async def story(ticking: Ticking) -> None:
         async with Workload(ticking) as workload:
-            local = Local(workload.inbound._parts)
+            local = Local(workload.inbound._runtime)
             first = local.take(Addr("127.0.0.1", 1))
             assert local.take(Addr("127.0.0.1", 1)) is first
             first.release()

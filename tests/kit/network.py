@@ -20,7 +20,7 @@ from proxy.http.h2.server import H2Server
 from proxy.http.head import RequestHead, ResponseHead
 from proxy.http.headers import field
 from proxy.metrics.registry import Registry
-from proxy.outbound.given import Lookups
+from proxy.outbound.runtime import Lookups
 from proxy.outbound.stack import Outbound
 from proxy.policy.client import (
     DETECT,
@@ -38,8 +38,8 @@ from proxy.policy.client import (
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import Meta, default_meta
 from proxy.policy.profile import Profile
+from proxy.tls.handshake import serve_tls
 from proxy.tls.peer import TlsPeer
-from proxy.tls.session import serve_tls
 from proxy.transport.connection import serve_plain
 from proxy.transport.first_bytes import FirstBytes, Opened, Unreadable
 from proxy.transport.header import HEADER, TransportHeader
@@ -125,7 +125,7 @@ class Network:
         self.outbound = Outbound(self.reactor, self.config, self.credentials, lookups, self.registry, self.drain)
         self.listener = Listener(self.reactor, addr("127.0.0.1", 0), self.outbound.accept, ListenOptions())
         self._closers.append(self.listener.close)
-        self.outbound.given.here.listens(self.listener.addr, "outbound")
+        self.outbound.runtime.here.listens(self.listener.addr, "outbound")
         return self.listener.addr
 
     async def server(self, serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any], port: int = 0) -> Addr:

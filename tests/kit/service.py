@@ -15,10 +15,10 @@ from proxy.core.watch import Absent, Watch
 from proxy.metrics.registry import Registry
 from proxy.outbound.connect import Dialler
 from proxy.outbound.discover import Discovery
-from proxy.outbound.given import Given
 from proxy.outbound.http.concrete import Balanced
 from proxy.outbound.http.rescue import Rescue
 from proxy.outbound.protocol import Protocols
+from proxy.outbound.runtime import Runtime
 from proxy.policy.client import ClientPolicy, FailureAccrual, PeakEwmaLoad, PenaltyLoad
 from proxy.policy.endpoint import EndpointMeta
 from tests.kit import ListWire
@@ -112,9 +112,9 @@ class Service:
         self.endpoints: Watch[Resolution[EndpointMeta]] = Watch(reset(dict.fromkeys(endpoints, EndpointMeta())))
         fake.names[WEB] = self.endpoints
         self.registry = Registry(self.ticking.reactor.clock)
-        self.given = Given(self.ticking.reactor, config(), cast(Any, None), fake.lookups(), self.registry, Drain())
-        self.protocols = Protocols(self.given, Rescue(self.registry, False, self.given.troubles))
-        self.destination = Discovery(self.given).get(DST)
+        self.runtime = Runtime(self.ticking.reactor, config(), cast(Any, None), fake.lookups(), self.registry, Drain())
+        self.protocols = Protocols(self.runtime, Rescue(self.registry, False, self.runtime.troubles))
+        self.destination = Discovery(self.runtime).get(DST)
 
     def _dial_of(self) -> Any:
         def dial(dialler: Any, make_codec: Any, on_connected: Any = None) -> Any:

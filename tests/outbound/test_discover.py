@@ -34,7 +34,7 @@ class Story:
         self.wheel = Wheel(0.0005, 0.0)
         self.fake = FakeLookups()
         self.is_away = False
-        given: Any = SimpleNamespace(
+        runtime: Any = SimpleNamespace(
             reactor=Reactor(None, Flusher(lambda flush: flush()), self.wheel, lambda: self.now),
             lookups=replace(self.fake.lookups(), is_stale=lambda: self.is_away),
             config=SimpleNamespace(
@@ -43,7 +43,7 @@ class Story:
                 destination_profile_suffixes=Suffixes(["svc.cluster.local."]),
             ),
         )
-        self.discovery = Discovery(given)
+        self.discovery = Discovery(runtime)
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds

@@ -299,12 +299,12 @@ def test_beyond_the_most_in_flight_requests_are_shed() -> None:
         network.fake.names[WEB] = Watch(reset({await network.server(slow): EndpointMeta()}))
         network.start()
         waiting = asyncio.create_task(ask(network))
-        await until(lambda: network.outbound.given.flights.count == 1)
+        await until(lambda: network.outbound.runtime.in_flight.count == 1)
         shed = await ask(network)
         assert shed.startswith(b"HTTP/1.1 503 ") and b"l5d-proxy-error: service unavailable\r\n" in shed
         go_on.set()
         assert (await waiting).endswith(b"done")
-        assert network.outbound.given.flights.count == 0
+        assert network.outbound.runtime.in_flight.count == 0
         assert (await ask(network)).endswith(b"done")
         network.close()
 

@@ -14,11 +14,11 @@ from proxy.core.watch import Watch
 from proxy.metrics.registry import Registry
 from proxy.outbound.connect import Dialler
 from proxy.outbound.discover import Discovery
-from proxy.outbound.given import Given
 from proxy.outbound.http.concrete import Balanced
 from proxy.outbound.http.endpoint import HttpEndpoint
 from proxy.outbound.http.rescue import Rescue
 from proxy.outbound.protocol import Protocols
+from proxy.outbound.runtime import Runtime
 from proxy.policy.endpoint import EndpointMeta
 from tests.kit import ListWire
 from tests.kit.network import FakeLookups, balance_policy, config
@@ -42,12 +42,12 @@ class Story:
         fake.policies[DST] = Watch(balance_policy())
         fake.names["web.ns.svc.cluster.local:80"] = Watch(reset({ENDPOINT: EndpointMeta()}))
         self.registry = Registry(self.ticking.reactor.clock)
-        given = Given(self.ticking.reactor, config(), cast(Any, None), fake.lookups(), self.registry, Drain())
-        protocols = Protocols(given, Rescue(self.registry, False, given.troubles))
-        self.destination = Discovery(given).get(DST)
+        runtime = Runtime(self.ticking.reactor, config(), cast(Any, None), fake.lookups(), self.registry, Drain())
+        protocols = Protocols(runtime, Rescue(self.registry, False, runtime.troubles))
+        self.destination = Discovery(runtime).get(DST)
         self.wire = ListWire()
         self.server: Any = protocols.http(self.wire, self.destination, False)
-        self.flights = given.flights
+        self.in_flight = runtime.in_flight
 
     def _dial(self, make_codec: Any, on_connected: Any = None) -> Any:
         wire = ListWire()
@@ -84,12 +84,12 @@ def test_it_is_held_until_the_first_bytes_of_the_body(monkeypatch: pytest.Monkey
     story = Story(monkeypatch)
     story.server.feed(GET)
     load = story.endpoint.load
-    assert load.pending == story.flights.count == 1
+    assert load.pending == story.in_flight.count == 1
     story.ticking.pass_time(0.25)
     story.client.feed(HEAD)
     assert load.pending == 1, "a head alone is not enough"
     story.client.feed(b"o")
-    assert load.pending == story.flights.count == 0
+    assert load.pending == story.in_flight.count == 0
     assert load.weight(story.ticking.now) == pytest.approx(0.25)
     story.client.feed(b"k")
     assert load.pending == 0
@@ -104,7 +104,7 @@ def test_an_answer_without_a_body_lets_go_at_once(monkeypatch: pytest.MonkeyPatc
     story = Story(monkeypatch)
     story.server.feed(GET)
     story.client.feed(answer)
-    assert story.endpoint.load.pending == story.flights.count == 0
+    assert story.endpoint.load.pending == story.in_flight.count == 0
     assert 'classification="success"' in story.counted()
 
 
@@ -112,7 +112,7 @@ def test_a_client_that_goes_lets_go_and_counts_as_nothing(monkeypatch: pytest.Mo
     story = Story(monkeypatch)
     story.server.feed(GET)
     story.server.lost(Reason.CONNECTION_RESET)
-    assert story.endpoint.load.pending == story.flights.count == 0
+    assert story.endpoint.load.pending == story.in_flight.count == 0
     assert "response_total" not in story.counted() and "request_total{" in story.counted()
     assert story.dialled[0].aborted is not None
 
@@ -122,7 +122,7 @@ def test_a_body_that_breaks_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> Non
     story.server.feed(GET)
     story.client.feed(HEAD)
     story.client.lost(Reason.CONNECTION_RESET)
-    assert story.endpoint.load.pending == story.flights.count == 0
+    assert story.endpoint.load.pending == story.in_flight.count == 0
     assert ended('status_code="200",', "failure", "unclassified") in story.counted()
     assert story.wire.aborted is not None
 
@@ -137,7 +137,7 @@ def test_a_failed_connect_is_answered_and_counted_with_its_status(
     answer = story.wire.take()
     assert answer.startswith(b"HTTP/1.1 %d " % status)
     assert b"l5d-proxy-error: endpoint 10.1.0.1:8080: client error (Connect)\r\n" in answer
-    assert story.endpoint.load.pending == story.flights.count == 0
+    assert story.endpoint.load.pending == story.in_flight.count == 0
     assert ended(f'status_code="{status}",', "failure") in story.counted()
 
 

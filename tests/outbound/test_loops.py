@@ -11,7 +11,7 @@ from proxy.balance.endpoints import reset
 from proxy.config import parse
 from proxy.core.addr import Addr, addr
 from proxy.core.watch import Watch
-from proxy.outbound.given import Given
+from proxy.outbound.runtime import Runtime
 from proxy.policy.client import forward_policy
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import default_meta
@@ -77,11 +77,11 @@ def test_the_unspecified_address_is_refused_like_loopback_where_loopback_is(ip: 
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)
         network.start()
-        assert network.outbound.given.refuses(addr(ip, 80)) == ""
-        given = Given(
+        assert network.outbound.runtime.refuses(addr(ip, 80)) == ""
+        runtime = Runtime(
             network.reactor, parse(environment()), cast(Any, None), network.lookups(), network.registry, network.drain
         )
-        assert "loopback" in given.refuses(addr(ip, 80))
+        assert "loopback" in runtime.refuses(addr(ip, 80))
         network.close()
 
     run(story)

@@ -329,7 +329,7 @@ def test_of_a_client_that_left_before_its_answer_nothing_ends() -> None:
         writer.write(b"GET / HTTP/1.1\r\nHost: web\r\n\r\n")
         await until(lambda: value(network.metrics(), BACKEND + "requests_total") == 1)
         break_off(writer)
-        await until(lambda: not network.outbound.given.flights.count)
+        await until(lambda: not network.outbound.runtime.in_flight.count)
         page = network.metrics()
         assert not list(samples(page, ROUTE + "request_statuses_total"))
         assert value(page, ROUTE + "request_duration_seconds_count") == 0
@@ -361,7 +361,7 @@ def test_an_upgrade_is_over_as_a_response_when_it_begins() -> None:
         writer.write(b"hello")
         assert await reader.readexactly(5) == b"hello"
         writer.close()
-        await until(lambda: not network.outbound.given.flights.count)
+        await until(lambda: not network.outbound.runtime.in_flight.count)
         assert statuses() == [{"101": 1}, {"101": 1}]
         page = network.metrics()
         assert value(page, BACKEND + "response_frame_size_bytes_count") == 0, "a tunnel's bytes are no frames of a body"

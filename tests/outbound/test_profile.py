@@ -452,7 +452,7 @@ def test_a_response_that_comes_too_late() -> None:
         writer.write(GET)
         await asyncio.wait_for(asked.wait(), 10)
         network.ticking.pass_time(0.05)
-        assert network.outbound.given.flights.count == 1
+        assert network.outbound.runtime.in_flight.count == 1
         network.ticking.pass_time(0.2)
         answer = await asyncio.wait_for(reader.read(), 10)
         writer.close()
@@ -466,7 +466,7 @@ def test_a_response_that_comes_too_late() -> None:
         # The endpoint has not failed, and has no response to be counted.
         assert not network.lines("response_total") and not network.lines("route_actual_response_total")
         await asyncio.wait_for(gone.wait(), 10)
-        assert network.outbound.given.flights.count == 0
+        assert network.outbound.runtime.in_flight.count == 0
 
     story(play)
 

@@ -11,11 +11,11 @@ from proxy.core.codec import Wire
 from proxy.core.dial import DialOptions
 from proxy.core.meter import Meter
 from proxy.core.reason import Reason
+from proxy.tls.handshake import TlsConnection, dial_tls, serve_tls
 from proxy.tls.peer import TlsPeer, TlsTarget
-from proxy.tls.session import Session, dial_tls, serve_tls
 from tests.kit.certificates import credentials
 from tests.kit.sockets import REFUSING, Recorder, Ticking, run, tcp_pair, until
-from tests.tls.test_session import CLIENT, SERVER, Pair
+from tests.tls.test_handshake import CLIENT, SERVER, Pair
 from tests.transport.test_connection import Faulty, reset
 
 
@@ -31,7 +31,7 @@ def test_a_fault_of_the_codec_ends_this_connection_only(where: str, caplog: pyte
         found: list[Faulty] = []
         is_told: list[bool] = []
 
-        def established(session: Session, peer: TlsPeer) -> Faulty:
+        def established(session: TlsConnection, peer: TlsPeer) -> Faulty:
             session.on_lost = lambda: is_told.append(True)
             found.append(Faulty(session, where))
             return found[0]
@@ -87,7 +87,7 @@ def test_a_peer_that_its_codec_does_not_want_counts_as_a_connection() -> None:
     async def story(ticking: Ticking) -> None:
         codecs: list[Recorder] = []
 
-        def refuses(session: Session, peer: TlsPeer) -> Recorder:
+        def refuses(session: TlsConnection, peer: TlsPeer) -> Recorder:
             codecs.append(Recorder(session))
             session.abort(Reason.SHUTDOWN)
             return codecs[0]
@@ -138,7 +138,7 @@ def test_a_client_that_is_gone_before_its_hello_was_looked_at() -> None:
         reset(client)
         failures: list[tuple[Reason, str]] = []
 
-        def established(session: Session, peer: TlsPeer) -> Recorder:
+        def established(session: TlsConnection, peer: TlsPeer) -> Recorder:
             raise AssertionError("nobody is there")
 
         serve_tls(

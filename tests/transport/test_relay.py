@@ -13,8 +13,8 @@ import pytest
 from proxy.core.addr import Addr
 from proxy.core.dial import DialOptions
 from proxy.core.reason import Reason
+from proxy.tls.handshake import TlsConnection, dial_tls, serve_tls
 from proxy.tls.peer import TlsPeer, TlsTarget
-from proxy.tls.session import Session, dial_tls, serve_tls
 from proxy.transport.connection import dial_plain, serve_plain
 from proxy.transport.relay import Relay, RelayEnd
 from tests.kit import ListWire
@@ -71,7 +71,7 @@ class Path:
         sock, _ = mesh.accept()
         sock.setblocking(False)
 
-        def on_established(session: Session, peer: TlsPeer) -> Any:
+        def on_established(session: TlsConnection, peer: TlsPeer) -> Any:
             relay = Relay(session, self.ends.append)
             self.relays.append(relay)
             dial_plain(self.ticking.reactor, self.app_addr, relay.dial, DialOptions())

@@ -49,7 +49,7 @@ async def _call(server: Addr, trust_anchors: str, method: Method[Q, A], request:
         credentials = Credentials("joining.local", trust_anchors)
     except CredentialsError as error:
         raise JoinError(f"trust anchors: {error}") from None
-    settings = ChannelSettings("join", target, _BACKOFF, line_wait_s=_TIMEOUT_S)
+    settings = ChannelSettings("join", target, _BACKOFF, queue_wait_s=_TIMEOUT_S)
     channel = Channel(reactor, settings, dial_to(reactor, target, credentials), Names(loop))
     reply: asyncio.Future[A | Status] = loop.create_future()
     channel.call(method, request, lambda found: None if reply.done() else reply.set_result(found))

@@ -1,7 +1,7 @@
 """Logging as Linkerd's users know it, and as a person at a terminal reads it (docs/linkerd/admin-tap-tracing-shutdown.md, section 3).
 
-`logger(__name__)` is all that a module needs. proxy.balance.waiting is printed
-and filtered as `linkerd_proxy_balance::waiting` (target.py), in one of three forms
+`logger(__name__)` is all that a module needs. proxy.balance.queue is printed
+and filtered as `linkerd_proxy_balance::queue` (target.py), in one of three forms
 (forms.py). Event fields and spans go into `extra`: `_log.warning("refused", extra=event(client=peer))`.
 
 What is off costs one comparison, because each logger's level is set from

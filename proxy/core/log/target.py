@@ -1,6 +1,6 @@
 """Targets: under which name a line is printed and filtered, and what an event carries besides its text.
 
-proxy.balance.waiting is printed and filtered as `linkerd_proxy_balance::waiting`: the package's name by the table below, the
+proxy.balance.queue is printed and filtered as `linkerd_proxy_balance::queue`: the package's name by the table below, the
 rest joined by `::`. The short name, for people, is the package alone.
 """
 

@@ -21,7 +21,7 @@ from typing import Final
 from proxy.core.addr import Addr, addr
 from proxy.core.log import logger
 from proxy.inbound.connection.arrival import Arrival, Service
-from proxy.inbound.parts import UNEXPECTED, Parts
+from proxy.inbound.runtime import UNEXPECTED, Runtime
 from proxy.transport.orig_dst import original_dst
 
 _NOT_REDIRECTED: Final = frozenset((errno.ENOPROTOOPT, errno.ENOENT, errno.EOPNOTSUPP))
@@ -43,19 +43,19 @@ def destination(sock: socket.socket, peer: Addr) -> Addr:
 class Accept:
     """The inbound listener's `on_accept`."""
 
-    __slots__ = ("_parts", "_direct", "_app", "_destination", "_asks_kernel", "_ips", "_faults")
+    __slots__ = ("_runtime", "_direct", "_app", "_destination", "_asks_kernel", "_ips", "_faults")
 
     def __init__(
-        self, parts: Parts, direct: Service, app: Service, find_destination: Callable[[socket.socket, Addr], Addr]
+        self, runtime: Runtime, direct: Service, app: Service, find_destination: Callable[[socket.socket, Addr], Addr]
     ) -> None:
-        self._parts: Final = parts
+        self._runtime: Final = runtime
         self._direct: Final = direct
         self._app: Final = app
         self._destination: Final = find_destination
         self._asks_kernel: Final = find_destination is destination
         """Then it is an address that was on the wire."""
-        self._ips: Final = parts.config.inbound_ips
-        self._faults: Final = parts.registry.faults("inbound")
+        self._ips: Final = runtime.config.inbound_ips
+        self._faults: Final = runtime.registry.faults("inbound")
 
     def accept(self, sock: socket.socket, peer: Addr) -> None:
         try:
@@ -65,20 +65,20 @@ class Accept:
             self._faults.count_as("no_original_dst")
             sock.close()
             return
-        if self._parts.here.to_apps.has(peer, original if self._asks_kernel else addr(*sock.getsockname()[:2])):
+        if self._runtime.here.to_apps.has(peer, original if self._asks_kernel else addr(*sock.getsockname()[:2])):
             _log.warning("Connection of %s dropped: this proxy made it itself, so it would go round in a loop", peer)
             self._faults.count_as("loop")
             sock.close()
             return
         if self._ips and original.ip not in self._ips:
             text = f"inbound connections are not allowed on this IP address ({original.ip})"
-            self._parts.count_tcp_error(UNEXPECTED, peer, original, text)
+            self._runtime.count_tcp_error(UNEXPECTED, peer, original, text)
             self._faults.count_as("not_our_address")
             sock.close()
             return
-        if original.port == self._parts.direct_port:
-            Arrival(self._parts, self._direct, peer, original).begin(sock)
+        if original.port == self._runtime.direct_port:
+            Arrival(self._runtime, self._direct, peer, original).begin(sock)
             return
-        arrival = Arrival(self._parts, self._app, peer, original)
+        arrival = Arrival(self._runtime, self._app, peer, original)
         arrival.settle(original)
         arrival.begin(sock)

@@ -18,7 +18,7 @@ from proxy.inbound import labels
 from proxy.inbound.connection.arrival import Arrival, Early
 from proxy.inbound.connection.server import detect
 from proxy.inbound.http.requests import serve_http1, serve_http2
-from proxy.inbound.parts import IO, UNEXPECTED, Parts
+from proxy.inbound.runtime import IO, UNEXPECTED, Runtime
 from proxy.transport.detect import Detection
 
 _DETECT_TIMEOUT_S: Final = 1.0
@@ -27,23 +27,23 @@ _DETECT_TIMEOUT_S: Final = 1.0
 class AdminServer:
     """The Service of the admin port."""
 
-    __slots__ = ("tls_timeout_s", "is_direct", "counts_routes", "drain", "_parts", "_addr", "_pages")
+    __slots__ = ("tls_timeout_s", "is_direct", "counts_routes", "drain", "_runtime", "_addr", "_pages")
 
-    def __init__(self, parts: Parts, at: Addr, pages: Callable[[bool], Stage], drain: Drain) -> None:
+    def __init__(self, runtime: Runtime, at: Addr, pages: Callable[[bool], Stage], drain: Drain) -> None:
         """`pages` gives the stage that answers a client, told whether it is a local one. The admin port has a drain of its
         own, since it answers until the traffic of both sides has ended."""
         self.tls_timeout_s: float = _DETECT_TIMEOUT_S
         self.is_direct: bool = False
         self.counts_routes: bool = False
         self.drain: Drain = drain
-        self._parts: Final = parts
+        self._runtime: Final = runtime
         self._addr: Final = at
         self._pages: Final = pages
 
     def accept(self, sock: socket.socket, peer: Addr) -> None:
-        arrival = Arrival(self._parts, self, peer, self._addr)
+        arrival = Arrival(self._runtime, self, peer, self._addr)
         own = addr(*sock.getsockname()[:2])
-        arrival.is_local = self._parts.here.is_local_client(peer, own)  # asked now: later our own may be closed
+        arrival.is_local = self._runtime.here.is_local_client(peer, own)  # asked now: later our own may be closed
         arrival.settle(self._addr)
         arrival.begin(sock)
 

@@ -23,12 +23,12 @@ from proxy.core.timers import Timer
 from proxy.inbound import labels
 from proxy.inbound.arrived import Arrived
 from proxy.inbound.labels import ESTABLISHED, NO_TLS_FROM_REMOTE, NONE, PASSED_THROUGH, PORT_SKIPPED, Tls
-from proxy.inbound.parts import IO, TLS_TIMEOUT, Parts
 from proxy.inbound.policies import PortPolicy
-from proxy.tls.connection import Session
+from proxy.inbound.runtime import IO, TLS_TIMEOUT, Runtime
+from proxy.tls.connection import TlsConnection
+from proxy.tls.handshake import serve_tls
 from proxy.tls.hello import Hello, judge_hello
 from proxy.tls.peer import TlsPeer
-from proxy.tls.session import serve_tls
 from proxy.transport.connection import serve_plain
 from proxy.transport.peek import Outcome, Peek, Peeked, peek
 
@@ -88,12 +88,12 @@ class Releases(Protocol):
 
 class Arrival:
     __slots__ = (
-        "peer", "original", "target", "tls", "alpn", "parts", "is_local", "early",
+        "peer", "original", "target", "tls", "alpn", "runtime", "is_local", "early",
         "_port", "_service", "_sock", "_peek", "_connection", "_app", "_is_shaking_hands", "_silence",
     )  # fmt: skip
 
-    def __init__(self, parts: Parts, service: Service, peer: Addr, original: Addr) -> None:
-        self.parts: Final = parts
+    def __init__(self, runtime: Runtime, service: Service, peer: Addr, original: Addr) -> None:
+        self.runtime: Final = runtime
         self.peer: Final = peer
         self.original: Final = original
         """The original destination."""
@@ -124,7 +124,7 @@ class Arrival:
     def settle(self, target: Addr) -> None:
         """This is where it goes: its port's policy is kept until the connection ends."""
         self.target = target
-        self._port = self.parts.policies.take(target.port)
+        self._port = self.runtime.policies.take(target.port)
 
     def leads_to(self, app: Releases) -> None:
         """Taken for this connection's requests."""
@@ -137,14 +137,14 @@ class Arrival:
     def meter(self) -> Meter:
         """The numbers that the connection adds to; complete once TLS and target are settled."""
         server_labels = labels.server(self.port.policy.meta, self.port.port)
-        return self.parts.registry.meter(labels.accepted(self.target, self.tls, server_labels))
+        return self.runtime.registry.meter(labels.accepted(self.target, self.tls, server_labels))
 
     def measure(self) -> None:
         """Count this connection from now on: its target became known after it was open."""
         connection = self._connection
         if connection is not None and connection.meter is None:
             connection.meter = self.meter()
-            connection.meter.open(self.parts.reactor.clock())
+            connection.meter.open(self.runtime.reactor.clock())
 
     @property
     def drain(self) -> Drain:
@@ -168,19 +168,19 @@ class Arrival:
             self._serve_plain()
             return
         # The answer may come inside the call.
-        waiting = peek(self.parts.reactor, sock, judge_hello, self._service.tls_timeout_s, self._on_peeked)
+        waiting = peek(self.runtime.reactor, sock, judge_hello, self._service.tls_timeout_s, self._on_peeked)
         if self._connection is None and self._sock is not None:
             self._peek = waiting
-            delay_s = self.parts.config.server_first_delay_s
+            delay_s = self.runtime.config.server_first_delay_s
             if delay_s:
-                self._silence = self.parts.reactor.wheel.after(delay_s, self._silent)
+                self._silence = self.runtime.reactor.wheel.after(delay_s, self._silent)
 
     def _is_dropped(self) -> bool:  # asked anew after a call: mypyc holds on to what it saw of an attribute before
         return self._sock is None
 
     def fail(self, error: str, text: str) -> None:
         """Count why this connection ends."""
-        self.parts.count_tcp_error(error, self.peer, self.original, text)
+        self.runtime.count_tcp_error(error, self.peer, self.original, text)
 
     # ---- server first
 
@@ -262,7 +262,7 @@ class Arrival:
             self.fault("ended_unread")
             self._drop()
             return True
-        return end_if_idle(connection, self.parts.registry.faults("inbound"))
+        return end_if_idle(connection, self.runtime.registry.faults("inbound"))
 
     # ---- TLS
 
@@ -279,7 +279,7 @@ class Arrival:
         elif not isinstance(peeked.verdict, Hello):
             self.tls = Tls(NONE, reason=NO_TLS_FROM_REMOTE)
             self._serve_plain()
-        elif peeked.verdict.sni == self.parts.credentials.local_name:
+        elif peeked.verdict.sni == self.runtime.credentials.local_name:
             self._terminate()
         else:
             self.tls = Tls(PASSED_THROUGH, sni=peeked.verdict.sni)
@@ -288,15 +288,15 @@ class Arrival:
     def _terminate(self) -> None:
         self.drop_early()  # what this client may is not known any more
         sock = self._taken()
-        context = self.parts.credentials.server_context(self._service.is_direct)
-        self._watch(serve_tls(self.parts.reactor, sock, context, self._on_established, self._on_tls_failed))
+        context = self.runtime.credentials.server_context(self._service.is_direct)
+        self._watch(serve_tls(self.runtime.reactor, sock, context, self._on_established, self._on_tls_failed))
 
-    def _on_established(self, session: Session, peer: TlsPeer) -> Codec:
+    def _on_established(self, connection: TlsConnection, peer: TlsPeer) -> Codec:
         self.tls = Tls(ESTABLISHED, client_id=peer.client_id)
         self.alpn = peer.alpn
         if self._port is not None:
-            session.meter = self.meter()
-        return self._service.serve(self, session)
+            connection.meter = self.meter()
+        return self._service.serve(self, connection)
 
     def _on_tls_failed(self, reason: Reason, text: str) -> None:
         self.fail(IO, f"TLS handshake failed: {text}")
@@ -304,13 +304,13 @@ class Arrival:
 
     def fault(self, name: str) -> None:
         """It never got a meter, which counts the faults of those that did."""
-        self.parts.registry.faults("inbound").count_as(name)
+        self.runtime.registry.faults("inbound").count_as(name)
 
     # ---- serving
 
     def _serve_plain(self, make_codec: Callable[[Wire], Codec] | None = None) -> None:
         meter = self.meter() if self._port is not None else None
-        self._watch(serve_plain(self.parts.reactor, self._taken(), make_codec or self._first_codec, meter))
+        self._watch(serve_plain(self.runtime.reactor, self._taken(), make_codec or self._first_codec, meter))
 
     def _first_codec(self, wire: Wire) -> Codec:
         return self._service.serve(self, wire)

@@ -19,7 +19,7 @@ from proxy.http.exchange import Stage
 from proxy.inbound.connection.arrival import Arrival, Early
 from proxy.inbound.connection.opaque import forward
 from proxy.inbound.http.requests import serve_http1, serve_http2
-from proxy.inbound.parts import GATEWAY_DOMAIN, IO, UNEXPECTED, Parts
+from proxy.inbound.runtime import GATEWAY_DOMAIN, IO, UNEXPECTED, Runtime
 from proxy.transport.first_bytes import FirstBytes, Opened, Unreadable
 from proxy.transport.header import HEADER, TransportHeader
 
@@ -27,14 +27,14 @@ from proxy.transport.header import HEADER, TransportHeader
 class DirectServer:
     """The Service of the inbound port itself."""
 
-    __slots__ = ("tls_timeout_s", "is_direct", "counts_routes", "drain", "_parts", "_app")
+    __slots__ = ("tls_timeout_s", "is_direct", "counts_routes", "drain", "_runtime", "_app")
 
-    def __init__(self, parts: Parts, app: Callable[[Arrival], Stage]) -> None:
-        self.tls_timeout_s: float = parts.config.inbound_detect_timeout_s
+    def __init__(self, runtime: Runtime, app: Callable[[Arrival], Stage]) -> None:
+        self.tls_timeout_s: float = runtime.config.inbound_detect_timeout_s
         self.is_direct: bool = True
         self.counts_routes: bool = True
-        self.drain: Drain = parts.drain
-        self._parts: Final = parts
+        self.drain: Drain = runtime.drain
+        self._runtime: Final = runtime
         self._app: Final = app
 
     def skips_tls(self, arrival: Arrival) -> bool:
@@ -58,7 +58,7 @@ class DirectServer:
             codec = self._route(arrival, wire, header)
             return Reason.CANCELLED if codec is None else Opened(codec, rest)
 
-        return FirstBytes(wire, self._parts.reactor.wheel, HEADER, self.tls_timeout_s, on_read)
+        return FirstBytes(wire, self._runtime.reactor.wheel, HEADER, self.tls_timeout_s, on_read)
 
     def _route(self, arrival: Arrival, wire: Wire, header: TransportHeader) -> Codec | None:
         """Whom the header names; None if nobody, which was counted."""
@@ -83,7 +83,7 @@ class DirectServer:
             ("target_name", header.name),
             ("client_id", arrival.tls.client_id),
         )
-        self._parts.registry.counter("inbound_tcp_transport_header_connections_total", labels).add()
+        self._runtime.registry.counter("inbound_tcp_transport_header_connections_total", labels).add()
 
 
 def _refuse(arrival: Arrival, wire: Wire, text: str) -> Codec:

@@ -35,7 +35,7 @@ class EarlyApp:
         arrival = self._arrival
         if arrival.port.policy.protocol != DETECT or not may_forward(arrival.arrived()):
             return False
-        if arrival.parts.listener_at(arrival.target) or not self._dials.admit(self):
+        if arrival.runtime.listener_at(arrival.target) or not self._dials.admit(self):
             return False
         dial_app(arrival, self._listen, self._dial_failed)
         return True

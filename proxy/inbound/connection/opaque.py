@@ -16,7 +16,7 @@ from proxy.core.reason import Reason
 from proxy.inbound import labels
 from proxy.inbound.connection.arrival import Arrival
 from proxy.inbound.connection.authorize import ConnectionGuard
-from proxy.inbound.parts import IO, UNEXPECTED
+from proxy.inbound.runtime import IO, UNEXPECTED
 from proxy.transport.connection import dial_plain
 from proxy.transport.early import EarlyCodec
 from proxy.transport.relay import Relay, RelayEnd
@@ -31,7 +31,7 @@ class Forwarding:
 
     def __init__(self, arrival: Arrival, wire: Wire) -> None:
         self._arrival: Final = arrival
-        self._guard: Final = ConnectionGuard(arrival.arrived(), arrival.parts.registry)
+        self._guard: Final = ConnectionGuard(arrival.arrived(), arrival.runtime.registry)
         self._relay: Final = Relay(wire, self._ended)
         self._failure = ""
 
@@ -53,7 +53,7 @@ class Forwarding:
         arrival = self._arrival
         if not self._guard.admit(self._revoked):
             return False
-        if arrival.parts.listener_at(arrival.target):
+        if arrival.runtime.listener_at(arrival.target):
             self._guard.end()
             arrival.fail(UNEXPECTED, f"inbound connection must not target port {arrival.target.port}")
             return False
@@ -76,17 +76,17 @@ class Forwarding:
 
 def dial_app(arrival: Arrival, make_codec: Callable[[Wire], Codec], on_failed: Callable[[str], None]) -> None:
     """Connect to where the arrival goes in this workload."""
-    parts = arrival.parts
-    config = parts.config
+    runtime = arrival.runtime
+    config = runtime.config
     options = DialOptions(
         config.inbound_connect_timeout_s,
         config.inbound_connect_keepalive_s,
         config.inbound_connect_user_timeout_s,
-        parts.registry.meter(labels.APP),
+        runtime.registry.meter(labels.APP),
         on_failed=on_failed,
-        made=parts.here.to_apps,
+        made=runtime.here.to_apps,
     )
-    dial_plain(parts.reactor, arrival.target, make_codec, options)
+    dial_plain(runtime.reactor, arrival.target, make_codec, options)
 
 
 def forward(arrival: Arrival, wire: Wire) -> Codec:

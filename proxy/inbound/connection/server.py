@@ -19,7 +19,7 @@ from proxy.inbound.connection.arrival import Arrival, Early
 from proxy.inbound.connection.early import EarlyApp
 from proxy.inbound.connection.opaque import forward
 from proxy.inbound.http.requests import serve_http1, serve_http2
-from proxy.inbound.parts import IO, Parts
+from proxy.inbound.runtime import IO, Runtime
 from proxy.policy.server import GRPC, HTTP_1, HTTP_2, OPAQUE, TLS, ServerPolicy
 from proxy.transport.detect import DETECT_HTTP, Detection
 from proxy.transport.first_bytes import FirstBytes, Opened
@@ -30,15 +30,15 @@ _log: Final = logger(__name__)
 class AppServer:
     """The Service of every port but the proxy's own."""
 
-    __slots__ = ("tls_timeout_s", "is_direct", "counts_routes", "drain", "_parts", "_app")
+    __slots__ = ("tls_timeout_s", "is_direct", "counts_routes", "drain", "_runtime", "_app")
 
-    def __init__(self, parts: Parts, app: Callable[[Arrival], Stage]) -> None:
+    def __init__(self, runtime: Runtime, app: Callable[[Arrival], Stage]) -> None:
         """`app` gives the stage that takes permitted requests to the app's port of a connection."""
-        self.tls_timeout_s: float = parts.config.inbound_detect_timeout_s
+        self.tls_timeout_s: float = runtime.config.inbound_detect_timeout_s
         self.is_direct: bool = False
         self.counts_routes: bool = True
-        self.drain: Drain = parts.drain
-        self._parts: Final = parts
+        self.drain: Drain = runtime.drain
+        self._runtime: Final = runtime
         self._app: Final = app
 
     def skips_tls(self, arrival: Arrival) -> bool:
@@ -54,11 +54,11 @@ class AppServer:
         if protocol == HTTP_1 and arrival.tls.state == labels.NONE:
             return serve_http1(arrival, wire, self._app(arrival))
         # A peer's proxy may carry HTTP/1 in HTTP/2 whatever the policy calls the port.
-        timeout_s = self._parts.config.inbound_detect_timeout_s if protocol == HTTP_1 else policy.detect_timeout_s
+        timeout_s = self._runtime.config.inbound_detect_timeout_s if protocol == HTTP_1 else policy.detect_timeout_s
         return detect(arrival, wire, timeout_s, self._detected)
 
     def early(self, arrival: Arrival, on_spoke: Callable[[], None]) -> Early | None:
-        app = EarlyApp(arrival, self._parts.early, on_spoke)
+        app = EarlyApp(arrival, self._runtime.early, on_spoke)
         return app if app.begin() else None
 
     def _detected(self, arrival: Arrival, wire: Wire, detection: Detection) -> Codec | None:
@@ -91,8 +91,8 @@ Detected = Callable[[Arrival, Wire, Detection], "Codec | None"]
 
 def detect(arrival: Arrival, wire: Wire, timeout_s: float, on_detected: Detected) -> Codec:
     """The codec that waits for the first bytes, counts what they are, and hands over to whom `on_detected` says."""
-    registry = arrival.parts.registry
-    clock = arrival.parts.reactor.clock
+    registry = arrival.runtime.registry
+    clock = arrival.runtime.reactor.clock
     began_at = clock()
     server_labels = arrival.arrived().server_labels()
     counters = {
@@ -107,8 +107,8 @@ def detect(arrival: Arrival, wire: Wire, timeout_s: float, on_detected: Detected
         codec = on_detected(arrival, wire, detection)
         return Reason.PEER_CLOSED if codec is None else Opened(codec, first_bytes)
 
-    first_bytes = FirstBytes(wire, arrival.parts.reactor.wheel, DETECT_HTTP, timeout_s, detected)
-    delay_s = arrival.parts.config.server_first_delay_s
+    first_bytes = FirstBytes(wire, arrival.runtime.reactor.wheel, DETECT_HTTP, timeout_s, detected)
+    delay_s = arrival.runtime.config.server_first_delay_s
     if delay_s:
 
         def app_spoke() -> None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from proxy.balance.queue import WaitQueue
 from proxy.balance.reconnect import Reconnect
-from proxy.balance.waiting import Waiting
 from proxy.core.addr import Addr
 from proxy.core.codec import Wire
 from proxy.core.dial import DialOptions
@@ -27,7 +27,7 @@ from proxy.http.head import HTTP_2
 from proxy.http.pool import Pool
 from proxy.inbound import labels
 from proxy.inbound.http.rescue import InboundRescue
-from proxy.inbound.parts import Parts
+from proxy.inbound.runtime import Runtime
 from proxy.transport.connection import dial_plain
 
 _log: Final = logger(__name__)
@@ -45,17 +45,17 @@ class Loop:
 class Local:
     """All ports of this workload."""
 
-    __slots__ = ("_parts", "_options", "_apps")
+    __slots__ = ("_runtime", "_options", "_apps")
 
-    def __init__(self, parts: Parts) -> None:
-        config = parts.config
-        self._parts: Final = parts
+    def __init__(self, runtime: Runtime) -> None:
+        config = runtime.config
+        self._runtime: Final = runtime
         self._options: Final = DialOptions(
             config.inbound_connect_timeout_s,
             config.inbound_connect_keepalive_s,
             config.inbound_connect_user_timeout_s,
-            parts.registry.meter(labels.APP),
-            made=parts.here.to_apps,
+            runtime.registry.meter(labels.APP),
+            made=runtime.here.to_apps,
         )
         self._apps: Final[dict[Addr, App]] = {}
         """Each as long as a client's connection leads to it or one of its own is open: peers may name any port."""
@@ -64,7 +64,7 @@ class Local:
         """The app there, to be released when the connection that leads to it ends."""
         found = self._apps.get(target)
         if found is None:
-            found = self._apps[target] = App(self._parts, target, self._options, self._drop)
+            found = self._apps[target] = App(self._runtime, target, self._options, self._drop)
         return found.take()
 
     def __len__(self) -> int:
@@ -81,21 +81,21 @@ class Local:
 class App:
     """What listens on one address of this workload. A Stage, shared by all connections to it, and the Origin of attempts."""
 
-    __slots__ = ("target", "_parts", "_options", "_on_unused", "_users", "_http1", "_http2")
+    __slots__ = ("target", "_runtime", "_options", "_on_unused", "_users", "_http1", "_http2")
 
-    def __init__(self, parts: Parts, target: Addr, options: DialOptions, on_unused: Callable[[App], None]) -> None:
+    def __init__(self, runtime: Runtime, target: Addr, options: DialOptions, on_unused: Callable[[App], None]) -> None:
         """`on_unused` is called when no client's connection leads here any more and none of the app's own is open."""
-        config = parts.config
+        config = runtime.config
         self.target: Final = target
-        self._parts: Final = parts
+        self._runtime: Final = runtime
         self._options: Final = options._replace(
-            on_connected=lambda: parts.troubles.succeeded(str(target)), on_failed=_notes_failure_of(target, parts)
+            on_connected=lambda: runtime.troubles.succeeded(str(target)), on_failed=_notes_failure_of(target, runtime)
         )
         self._on_unused: Final = on_unused
         self._users = 0
         self._http1: Final = H1Pool(
-            _dials_http1(parts, target, self._options),
-            parts.reactor.wheel,
+            _dials_http1(runtime, target, self._options),
+            runtime.reactor.wheel,
             config.inbound_http1_connection_pool_idle_timeout_s,
             config.inbound_max_idle_conns_per_endpoint,
         )
@@ -129,7 +129,7 @@ class App:
             return
         http2 = self._http2
         if http2 is None:
-            http2 = self._http2 = Http2App(self._parts, self.target, self._options, self._look_if_unused)
+            http2 = self._http2 = Http2App(self._runtime, self.target, self._options, self._look_if_unused)
         http2.dispatch(attempt)
 
     def close(self) -> None:
@@ -153,21 +153,21 @@ class Http2App:
     """The one HTTP/2 connection to an app, and who waits for it."""
 
     __slots__ = (
-        "_parts", "_target", "_options", "_pool", "_reconnect", "_waiting", "_idle_s",
+        "_runtime", "_target", "_options", "_pool", "_reconnect", "_queue", "_idle_s",
         "_is_ready", "_is_trying", "_wanted_at", "_on_unused",
     )  # fmt: skip
 
-    def __init__(self, parts: Parts, target: Addr, options: DialOptions, on_unused: Callable[[], None]) -> None:
-        config = parts.config
-        wheel = parts.reactor.wheel
+    def __init__(self, runtime: Runtime, target: Addr, options: DialOptions, on_unused: Callable[[], None]) -> None:
+        config = runtime.config
+        wheel = runtime.reactor.wheel
         self._on_unused: Final = on_unused
-        self._parts: Final = parts
+        self._runtime: Final = runtime
         self._target: Final = target
         self._options: Final = options._replace(on_connected=self._connected)
         self._pool: Final = Pool(self._dial)
         self._pool.on_empty = self._lost
         self._reconnect: Final = Reconnect(wheel, config.inbound_connect_backoff, self._connect)
-        self._waiting: Final[Waiting[Attempt]] = Waiting(
+        self._queue: Final[WaitQueue[Attempt]] = WaitQueue(
             self, wheel, config.inbound_http_queue_capacity, config.inbound_http_failfast_timeout_s
         )
         self._idle_s: Final = config.inbound_discovery_idle_timeout_s
@@ -181,14 +181,14 @@ class Http2App:
             return
         exchange = attempt.exchange
         self._wanted_at = exchange.accepted_at
-        if self._waiting.is_shut:
+        if self._queue.is_shut:
             self.turn_away(attempt)
-        elif not self._waiting.is_ready:
+        elif not self._queue.is_ready:
             _rescue_of(exchange).shed(exchange)
             return
         else:
-            exchange.park(lambda: self._waiting.leave(attempt))
-            self._waiting.join(attempt)
+            exchange.park(lambda: self._queue.leave(attempt))
+            self._queue.join(attempt)
         if not self._is_trying:
             self._is_trying = True
             self._reconnect.start()
@@ -200,15 +200,15 @@ class Http2App:
     @property
     def is_unused(self) -> bool:
         """There is no connection, nobody waits for one, and none is tried."""
-        return not self._is_trying and not len(self._pool) and not self._waiting
+        return not self._is_trying and not len(self._pool) and not self._queue
 
     def part(self) -> None:
         """It is unused: let go of what points back here."""
         self._reconnect.part()
         self._pool.part()
-        self._waiting.part()
+        self._queue.part()
 
-    # ---- balance.waiting.Serves
+    # ---- balance.queue.Serves
 
     def has_ready(self) -> bool:
         return self._is_ready
@@ -226,7 +226,7 @@ class Http2App:
     # ---- connecting
 
     def _connect(self) -> None:
-        if self._parts.reactor.clock() - self._wanted_at > self._idle_s:
+        if self._runtime.reactor.clock() - self._wanted_at > self._idle_s:
             self._is_trying = False  # nobody has asked for a long time; the next request begins anew
             self._on_unused()
             return
@@ -234,20 +234,20 @@ class Http2App:
 
     def _dial(self, pool: Pool) -> H2Client:
         def make_codec(wire: Wire) -> H2Client:
-            return H2Client(wire, pool, self._parts.http2_client, self._parts.reactor.wheel)
+            return H2Client(wire, pool, self._runtime.http2_client, self._runtime.reactor.wheel)
 
-        return dial_plain(self._parts.reactor, self._target, make_codec, self._options)
+        return dial_plain(self._runtime.reactor, self._target, make_codec, self._options)
 
     def _connected(self) -> None:
-        self._parts.troubles.succeeded(str(self._target))
+        self._runtime.troubles.succeeded(str(self._target))
         self._is_ready = True
         self._reconnect.succeeded()
-        self._waiting.became_ready()
+        self._queue.became_ready()
 
     def _lost(self) -> None:
         was_ready = self._is_ready
         self._is_ready = False
-        if was_ready and not self._waiting:
+        if was_ready and not self._queue:
             self._is_trying = False  # it may stay away until somebody asks
             self._on_unused()
         else:
@@ -261,7 +261,7 @@ def _rescue_of(exchange: Exchange) -> InboundRescue:
     return rescue
 
 
-def _dials_http1(parts: Parts, target: Addr, options: DialOptions) -> Callable[[Pool], H1Client]:
+def _dials_http1(runtime: Runtime, target: Addr, options: DialOptions) -> Callable[[Pool], H1Client]:
     def dial(pool: Pool) -> H1Client:
         made: list[H1Client] = []
 
@@ -270,14 +270,14 @@ def _dials_http1(parts: Parts, target: Addr, options: DialOptions) -> Callable[[
             return made[0]
 
         options_ = options._replace(on_connected=lambda: made[0].connected())
-        return dial_plain(parts.reactor, target, make_codec, options_)
+        return dial_plain(runtime.reactor, target, make_codec, options_)
 
     return dial
 
 
-def _notes_failure_of(target: Addr, parts: Parts) -> Callable[[str], None]:
+def _notes_failure_of(target: Addr, runtime: Runtime) -> Callable[[str], None]:
     def note(text: str) -> None:
         _log.info("Failed to connect to the app at %s: %s", target, text)
-        parts.troubles.failed(str(target), text)
+        runtime.troubles.failed(str(target), text)
 
     return note

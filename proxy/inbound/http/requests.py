@@ -12,6 +12,7 @@ from typing import Final
 
 from proxy.core import limits
 from proxy.core.codec import Codec, Wire
+from proxy.core.in_flight import InFlight
 from proxy.http.exchange import Exchange, Stage
 from proxy.http.h1.server import H1Server
 from proxy.http.h2.server import H2Server
@@ -31,37 +32,27 @@ from proxy.policy.reading import has_readings, other_readings
 from proxy.policy.table import Found
 
 
-class InFlight:
-    """How many requests of one connection were passed on and have no response yet (docs/linkerd/inbound.md, section 3)."""
-
-    __slots__ = ("count",)
-
-    def __init__(self) -> None:
-        self.count = 0
-
-
 class HttpConnection:
     """The Stage that one accepted connection's codec dispatches to."""
 
     __slots__ = (
-        "in_flight", "_arrival", "_arrived", "_port", "_next", "_rescue", "_client_id", "_most_in_flight",
+        "in_flight", "_arrival", "_arrived", "_port", "_next", "_rescue", "_client_id",
         "_router", "_permits", "_came", "_admitted",
     )  # fmt: skip
 
     def __init__(self, arrival: Arrival, next_: Stage, is_http2: bool) -> None:
         """`next_` takes what the policy permits: the app, or the admin pages."""
-        self.in_flight: Final = InFlight()
-        """Shared with the permits, which would otherwise have to point back here: a connection that is over is freed by
-        its references."""
+        self.in_flight: Final = InFlight(arrival.runtime.config.inbound_max_in_flight)
+        """Requests of this connection (docs/linkerd/inbound.md, section 3). The routes share it instead of pointing back
+        here, so that a connection that is over is freed by its references."""
         self._arrival: Final = arrival
         self._arrived: Final = arrival.arrived()
         self._next: Final = next_
-        self._rescue: Final = InboundRescue(self._arrived, arrival.parts, is_http2)
+        self._rescue: Final = InboundRescue(self._arrived, arrival.runtime, is_http2)
         self._client_id: Final = field(CLIENT_ID, arrival.tls.client_id.encode()) if arrival.tls.is_meshed else None
-        self._most_in_flight: Final = arrival.parts.config.inbound_max_in_flight
         self._port: Final = arrival.port
         self._router: Router = self._port.router
-        self._permits: Final[dict[int, Permitted]] = {}
+        self._permits: Final[dict[int, PermittedRoute]] = {}
         self._came: RequestHead | None = None
         """The last remembered head that `_admit` was given, and below what it made of it: most clients repeat themselves."""
         self._admitted: RequestHead | None = None
@@ -69,7 +60,7 @@ class HttpConnection:
     def dispatch(self, exchange: Exchange) -> None:
         exchange.rescue = self._rescue
         request = exchange.request
-        if self.in_flight.count >= self._most_in_flight:
+        if self.in_flight.count >= self.in_flight.most:
             self._rescue.shed(exchange)
             return
         if self._client_id is not None or request.has_l5d:
@@ -82,8 +73,8 @@ class HttpConnection:
         if found is None:
             self._not_found(exchange)
             return
-        permitted = self._permits.get(found.route) or self._permit(router, found)
-        permit = permitted.permit
+        route = self._permits.get(found.route) or self._permit(router, found)
+        permit = route.permit
         permit.count()
         if permit.authorization is None:
             self._rescue.fail(exchange, DENIED, "unauthorized request on route")
@@ -97,7 +88,7 @@ class HttpConnection:
             exchange.request = filtered
         if router.limiter is not None and self._is_limited(router, exchange):
             return
-        permitted.begin(exchange)
+        route.begin(exchange)
         self._next.dispatch(exchange)
 
     # ---- steps
@@ -131,21 +122,21 @@ class HttpConnection:
                 if reading.goes_up:
                     return None
             elif other.route != found.route:
-                permitted = self._permits.get(other.route) or self._permit(router, other)
-                if permitted.permit.authorization is None:
+                route = self._permits.get(other.route) or self._permit(router, other)
+                if route.permit.authorization is None:
                     return other
         return found
 
-    def _permit(self, router: Router, found: Found) -> Permitted:
-        permit = RoutePermit(self._arrived, router.route(found), self._arrival.parts.registry)
+    def _permit(self, router: Router, found: Found) -> PermittedRoute:
+        permit = RoutePermit(self._arrived, router.route(found), self._arrival.runtime.registry)
         numbers = self._numbers(router, found) if self._arrival.counts_routes else None
-        permitted = self._permits[found.route] = Permitted(permit, self, self._arrival, numbers)
-        return permitted
+        route = self._permits[found.route] = PermittedRoute(permit, self, self._arrival, numbers)
+        return route
 
     def _numbers(self, router: Router, found: Found) -> RouteNumbers:
         numbers = router.numbers.get(found.route)
         if numbers is None:
-            registry = self._arrival.parts.registry
+            registry = self._arrival.runtime.registry
             numbers = RouteNumbers(registry, router.policy.meta, self._port.port, router.route(found))
             router.numbers[found.route] = numbers
         return numbers
@@ -153,7 +144,7 @@ class HttpConnection:
     def _not_found(self, exchange: Exchange) -> None:
         arrived = self._arrived
         counted = (*labels.target(arrived.target), *arrived.server_labels(), *arrived.tls.labels)
-        self._arrival.parts.registry.counter("inbound_http_route_not_found_total", counted).add()
+        self._arrival.runtime.registry.counter("inbound_http_route_not_found_total", counted).add()
         self._rescue.fail(exchange, NO_ROUTE, "no route found for request")
 
     def _is_limited(self, router: Router, exchange: Exchange) -> bool:
@@ -172,26 +163,26 @@ class HttpConnection:
             ("ratelimit_scope", limited.label),
             *arrived.tls.labels,
         )
-        self._arrival.parts.registry.counter("inbound_http_local_ratelimit_total", counted).add()
+        self._arrival.runtime.registry.counter("inbound_http_local_ratelimit_total", counted).add()
         self._rescue.fail(exchange, RATE_LIMITED, str(limited))
         return True
 
 
-class Permitted:
-    """A route that one connection's client may take, and the numbers of its requests. Their Observer."""
+class PermittedRoute:
+    """A route as one connection's client meets it: whether it may take it, and the metrics of its requests, which it observes."""
 
     __slots__ = ("permit", "_in_flight", "_scope", "_scopes", "_metrics", "_numbers")
 
     def __init__(
         self, permit: RoutePermit, connection: HttpConnection, arrival: Arrival, numbers: RouteNumbers | None
     ) -> None:
-        parts = arrival.parts
+        runtime = arrival.runtime
         self.permit: Final = permit
         self._in_flight: Final = connection.in_flight
         self._numbers: Final = numbers
-        self._metrics: Final = HttpMetrics(parts.registry)
+        self._metrics: Final = HttpMetrics(runtime.registry)
         self._scopes: Final[dict[bytes, RequestScope] | None] = (
-            {} if parts.config.inbound_metrics_authority_labels else None
+            {} if runtime.config.inbound_metrics_authority_labels else None
         )
         self._scope: RequestScope = self._metrics.scope((labels.DIRECTION, *permit.request_labels))
 
@@ -241,20 +232,20 @@ class Permitted:
 
 
 def serve_http1(arrival: Arrival, wire: Wire, next_: Stage) -> Codec:
-    reactor = arrival.parts.reactor
-    faults = arrival.parts.registry.faults("inbound")
+    reactor = arrival.runtime.reactor
+    faults = arrival.runtime.registry.faults("inbound")
     codec = H1Server(wire, HttpConnection(arrival, next_, False), reactor.clock, reactor.wheel, faults)
-    codec.head_timeout_s = arrival.parts.config.request_head_timeout_s
+    codec.head_timeout_s = arrival.runtime.config.request_head_timeout_s
     if arrival.drain.is_leaving:
         codec.ask_to_leave()
     return codec
 
 
 def serve_http2(arrival: Arrival, wire: Wire, next_: Stage) -> Codec:
-    reactor = arrival.parts.reactor
+    reactor = arrival.runtime.reactor
     stage = HttpConnection(arrival, next_, True)
-    parts = arrival.parts
-    settings = parts.http2_peer if arrival.tls.is_meshed else parts.http2_server
+    runtime = arrival.runtime
+    settings = runtime.http2_peer if arrival.tls.is_meshed else runtime.http2_server
     codec = H2Server(wire, stage, reactor.clock, settings, reactor.wheel)
     if arrival.drain.is_leaving:
         codec.ask_to_leave()

@@ -26,7 +26,7 @@ from proxy.http.replies import answer, redirect
 from proxy.inbound import labels
 from proxy.inbound.arrived import Arrived
 from proxy.inbound.http.advice import advice_for
-from proxy.inbound.parts import Parts
+from proxy.inbound.runtime import Runtime
 
 _log: Final = logger(__name__)
 
@@ -56,10 +56,10 @@ class InboundRescue:
 
     __slots__ = ("is_meshed", "_arrived", "_registry", "_troubles", "_is_http2")
 
-    def __init__(self, arrived: Arrived, parts: Parts, is_http2: bool) -> None:
+    def __init__(self, arrived: Arrived, runtime: Runtime, is_http2: bool) -> None:
         self._arrived: Final = arrived
-        self._registry: Final = parts.registry
-        self._troubles: Final = parts.troubles
+        self._registry: Final = runtime.registry
+        self._troubles: Final = runtime.troubles
         self._is_http2: Final = is_http2
         self.is_meshed: bool = arrived.tls.is_meshed
         """Only such a client is told why."""

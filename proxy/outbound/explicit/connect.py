@@ -52,7 +52,7 @@ class Tunnels:
             stream.codec.close()
 
     def refuse(self, exchange: Exchange, failure: Failure, text: str) -> None:
-        self._protocols.given.registry.faults("outbound").count_as("connect_refused")
+        self._protocols.runtime.registry.faults("outbound").count_as("connect_refused")
         _log.info("CONNECT refused: %s", text)
         self._protocols.rescue.fail(exchange, failure, text)
 
@@ -62,7 +62,7 @@ class Tunnels:
             self.refuse(exchange, no_way_to(destination), not_served(destination))
             return
         # In a turn of its own: until the codec has read its CONNECT to the end it cannot give its connection away.
-        self._protocols.given.reactor.turns.ask(_Open(exchange, destination, self._take))
+        self._protocols.runtime.reactor.turns.ask(_Open(exchange, destination, self._take))
 
     def _take(self, exchange: Exchange, destination: Destination) -> None:
         if exchange.request.version == HTTP_2:
@@ -83,7 +83,7 @@ class Tunnels:
 
     def _take_stream(self, exchange: Exchange, destination: Destination) -> None:
         has_eof = exchange.request_ended
-        stream = StreamWire(self._protocols.given.reactor, exchange, self._forget)
+        stream = StreamWire(self._protocols.runtime.reactor, exchange, self._forget)
         self._streams[stream] = None
         stream.hand_over(self._protocols.codec(stream, destination, _label(destination)))
         stream.attach()

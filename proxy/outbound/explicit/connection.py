@@ -65,13 +65,13 @@ class ExplicitConnection:
         self._tunnels: Tunnels | None = None
 
     def begin(self) -> None:
-        given = self.protocols.given
-        meter = TransportMetrics(given.registry).meter(labels.accepted(self._own))
-        connection = serve_plain(given.reactor, self._sock, self._make_codec, meter)
+        runtime = self.protocols.runtime
+        meter = TransportMetrics(runtime.registry).meter(labels.accepted(self._own))
+        connection = serve_plain(runtime.reactor, self._sock, self._make_codec, meter)
         self._connection = connection
         self._tunnels = Tunnels(self.protocols, connection)
         connection.on_lost = self._end
-        given.drain.enter(self)
+        runtime.drain.enter(self)
 
     def ask_to_leave(self) -> None:
         if self._connection is not None:
@@ -86,7 +86,7 @@ class ExplicitConnection:
     def end_if_idle(self) -> bool:
         """There are no descriptors left, and nothing is under way here."""
         connection = self._connection
-        return connection is not None and end_if_idle(connection, self.protocols.given.registry.faults("outbound"))
+        return connection is not None and end_if_idle(connection, self.protocols.runtime.registry.faults("outbound"))
 
     def destination(self, authority: bytes, default_port: int) -> Destination:
         """What is (going to be) known about an authority, held until this connection ends. RefusedError if it may not be asked for."""
@@ -99,8 +99,8 @@ class ExplicitConnection:
         return self._held.take(*key)
 
     def _make_codec(self, wire: Wire) -> Codec:
-        given = self.protocols.given
-        faults = given.registry.faults("outbound")
+        runtime = self.protocols.runtime
+        faults = runtime.registry.faults("outbound")
 
         def spoke(found: Beginning, first: bytes) -> Opened | Reason:
             if found is Beginning.TIMEOUT:
@@ -124,7 +124,7 @@ class ExplicitConnection:
             return Opened(codec, first)
 
         # A client that has nothing to ask holds no descriptor for longer than the timeout.
-        return FirstBytes(wire, given.reactor.wheel, EXPLICIT, given.config.outbound_detect_timeout_s, spoke)
+        return FirstBytes(wire, runtime.reactor.wheel, EXPLICIT, runtime.config.outbound_detect_timeout_s, spoke)
 
     def _judge(self, authority: bytes, default_port: int) -> tuple[Target, Kind]:
         try:
@@ -138,14 +138,14 @@ class ExplicitConnection:
         except ValueError:
             pass
         else:
-            if self.protocols.given.here.listener_at(at):
-                raise RefusedError(LOOP, self.protocols.given.refuses(at))
+            if self.protocols.runtime.here.listener_at(at):
+                raise RefusedError(LOOP, self.protocols.runtime.refuses(at))
             return self._permitted(at), SIDECAR
         try:
             name = dns_name(name)
         except ValueError as error:
             raise RefusedError(BAD_REQUEST, str(error)) from None
-        config = self.protocols.given.config
+        config = self.protocols.runtime.config
         name = searched(name, config.outbound_search) or name.removesuffix(".")
         if config.destination_profile_suffixes.contains(name):
             return f"{name}:{port}", SIDECAR
@@ -166,7 +166,7 @@ class ExplicitConnection:
     def _end(self) -> None:
         self._connection = self._tunnels = None
         self._held.release()
-        self.protocols.given.drain.leave(self)
+        self.protocols.runtime.drain.leave(self)
 
 
 class ExplicitStage:
@@ -223,7 +223,7 @@ class ExplicitStage:
             self._route(exchange, destination)
         else:
             Parked(
-                exchange, destination, self._route, self._protocols.rescue.fail, self._protocols.given.reactor
+                exchange, destination, self._route, self._protocols.rescue.fail, self._protocols.runtime.reactor
             ).wait()
 
     def _connect(self, exchange: Exchange, request: RequestHead) -> None:
@@ -236,7 +236,7 @@ class ExplicitStage:
         if destination.effective.value is not None:
             tunnels.open(exchange, destination)
         else:
-            Parked(exchange, destination, tunnels.open, tunnels.refuse, self._protocols.given.reactor).wait()
+            Parked(exchange, destination, tunnels.open, tunnels.refuse, self._protocols.runtime.reactor).wait()
 
     def _judge(self, request: RequestHead) -> Destination:
         if request.scheme == b"https" and request.version != HTTP_2:

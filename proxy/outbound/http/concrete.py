@@ -19,9 +19,9 @@ from proxy.http.attempt import Attempt
 from proxy.http.place import Place
 from proxy.metrics.balancers import BalancerView
 from proxy.outbound import labels
-from proxy.outbound.given import Endpoints, Given
 from proxy.outbound.http.endpoint import EndpointKind, HttpEndpoint
 from proxy.outbound.http.rescue import FAILFAST, NO_DISPATCHER, UNEXPECTED, Rescue
+from proxy.outbound.runtime import Endpoints, Runtime
 from proxy.policy.client import Backend, Balance, FailureAccrual, Forward, PeakEwmaLoad
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import Meta
@@ -65,22 +65,22 @@ class Balanced:
     """Endpoints behind a balancer. The Origin of the attempts that it takes."""
 
     __slots__ = (
-        "_balancer", "_kind", "_ready", "_waiting", "_counts", "_rescue", "_clock", "_name", "_resolution", "_given", "_shown",
+        "_balancer", "_kind", "_ready", "_queue", "_counts", "_rescue", "_clock", "_name", "_resolution", "_runtime", "_shown",
     )  # fmt: skip
 
     def __init__(self, kind: EndpointKind, resolution: Watch[Resolution[EndpointMeta]], name: str) -> None:
-        given = kind.given
+        runtime = kind.runtime
         self._balancer: Balancer[HttpEndpoint, EndpointMeta, Attempt] = Balancer(
-            self, resolution, kind.make, given.reactor, given.http_line
+            self, resolution, kind.make, runtime.reactor, runtime.http_queue
         )
         self._kind = kind
         self._ready = self._balancer.ready
-        self._waiting = self._balancer.waiting
+        self._queue = self._balancer.queue
         self._counts = self._balancer.counts
         self._resolution = resolution
-        self._given = given
+        self._runtime = runtime
         self._rescue = kind.rescue
-        self._clock = given.reactor.clock
+        self._clock = runtime.reactor.clock
         self._name = name
         """What failfast says is failing, before the text; empty for a forward."""
         self._shown: Shown | None = None
@@ -93,7 +93,7 @@ class Balanced:
                 return
             shown.view.close()
         series = (*labels.parent(parent), *labels.backend(backend))
-        view = self._given.balancers.show("outbound_http", series, self._balancer, self._waiting.failfast_s)
+        view = self._runtime.balancers.show("outbound_http", series, self._balancer, self._queue.failfast_s)
         self._shown = Shown(backend, parent, view)
 
     @property
@@ -111,10 +111,10 @@ class Balanced:
         if self._balancer.error:
             self.fail_waiter(attempt)
             return True
-        if not self._waiting.is_ready:
+        if not self._queue.is_ready:
             return False
-        attempt.exchange.park(lambda: self._waiting.leave(attempt))
-        self._waiting.join(attempt)
+        attempt.exchange.park(lambda: self._queue.leave(attempt))
+        self._queue.join(attempt)
         return True
 
     def _pick(self, attempt: Attempt, previous: Place | None) -> HttpEndpoint | None:
@@ -185,7 +185,7 @@ class Balanced:
         if error:
             self._rescue.fail(exchange, UNEXPECTED, f"{self._name}pool failed: {error}")
         else:
-            why = nobody_ready(self._resolution.value, self._given.troubles)
+            why = nobody_ready(self._resolution.value, self._runtime.troubles)
             self._rescue.fail(exchange, FAILFAST, f"{self._name}service in fail-fast", why=why)
 
 
@@ -227,17 +227,17 @@ class Failing:
 
 
 def concrete(
-    backend: Backend, terms: Terms, given: Given, rescue: Rescue, endpoints: Endpoints, is_http2: bool
+    backend: Backend, terms: Terms, runtime: Runtime, rescue: Rescue, endpoints: Endpoints, is_http2: bool
 ) -> Concrete:
     """A backend as a stage; `endpoints` is whom a balancer asks."""
     dispatch = backend.dispatch
     if isinstance(dispatch, Balance):
-        kind = EndpointKind(given, rescue, is_http2, dispatch.load, dispatch.path)
+        kind = EndpointKind(runtime, rescue, is_http2, dispatch.load, dispatch.path)
         kind.accrual = terms.accrual
         balanced = Balanced(kind, endpoints(dispatch.path), f"{backend.meta}: ")
         balanced.show(backend.meta, terms.parent)
         return balanced
     if isinstance(dispatch, Forward):
-        kind = EndpointKind(given, rescue, is_http2, PeakEwmaLoad(), None)
+        kind = EndpointKind(runtime, rescue, is_http2, PeakEwmaLoad(), None)
         return Balanced(kind, Watch(reset({dispatch.addr: dispatch.endpoint})), "")
     return Failing(rescue, dispatch.text)

@@ -34,10 +34,10 @@ from proxy.http.head import HTTP_2, RequestHead, ResponseHead
 from proxy.http.pool import Pool
 from proxy.metrics.http import HttpMetrics
 from proxy.outbound.connect import Dialler, SessionProtocol, as_reached
-from proxy.outbound.given import Given
 from proxy.outbound.http.breaker import breaker_of, outcome_of
 from proxy.outbound.http.rescue import IDENTITY_REQUIRED, Rescue
 from proxy.outbound.reach import Reach
+from proxy.outbound.runtime import Runtime
 from proxy.policy.classify import classify
 from proxy.policy.client import FailureAccrual, PeakEwmaLoad, PenaltyLoad
 from proxy.policy.endpoint import HINT_H2, EndpointMeta, Http2Params
@@ -59,19 +59,19 @@ class HttpEndpoint:
     """What both kinds share: a Target and a Place. `authority` is the backend's name for labels, empty for a forward."""
 
     __slots__ = (
-        "load", "context", "_given", "_kind", "_key", "_rescue", "_flights", "_scope", "_clock", "_server_id", "_override",
+        "load", "context", "_runtime", "_kind", "_key", "_rescue", "_in_flight", "_scope", "_clock", "_server_id", "_override",
         "_may_close", "_gate", "_breaker",
     )  # fmt: skip
 
     def __init__(self, kind: EndpointKind, addr: Addr, meta: EndpointMeta, labels: tuple[tuple[str, str], ...]) -> None:
-        given = kind.given
-        self._given = given
+        runtime = kind.runtime
+        self._runtime = runtime
         self._kind = kind
         self._rescue = kind.rescue
-        self._flights = given.flights
-        self._clock = given.reactor.clock
+        self._in_flight = runtime.in_flight
+        self._clock = runtime.reactor.clock
         self.load = PeakEwma(kind.load.default_rtt_s, kind.load.decay_s, self._clock())
-        self._scope = HttpMetrics(given.registry).scope((("direction", "outbound"), *labels))
+        self._scope = HttpMetrics(runtime.registry).scope((("direction", "outbound"), *labels))
         self._key = str(addr)
         self.context = f"endpoint {self._key}"
         self._server_id = meta.tls.server_id if meta.tls else ""
@@ -97,12 +97,12 @@ class HttpEndpoint:
         """Be judged as the backend's policy has it now, from nothing: an endpoint that a breaker held back is used again."""
         breaker, gate = self._breaker, self._gate
         if gate is not None:
-            self._breaker = breaker_of(self._kind.accrual, gate, self._given.reactor.wheel, self._breaker_changed)
+            self._breaker = breaker_of(self._kind.accrual, gate, self._runtime.reactor.wheel, self._breaker_changed)
         if breaker is not None:
             breaker.close()
 
     def _breaker_changed(self, why: str) -> None:
-        troubles = self._given.troubles
+        troubles = self._runtime.troubles
         if why:
             _log.info("%s: taken out of use by its breaker: %s", self.context, why)
             troubles.failed(self._key, f"its breaker is shut: {why}")
@@ -124,7 +124,7 @@ class HttpEndpoint:
         attempt.exchange.endpoint = self
         attempt.aim(self)
         self.load.begin()
-        self._flights.count += 1
+        self._in_flight.count += 1
         self._scope.requests += 1
         breaker = self._breaker
         if breaker is not None and breaker.is_probing:
@@ -172,7 +172,7 @@ class HttpEndpoint:
     def attempt_answered(self, attempt: Attempt) -> None:
         now = self._clock()
         latency_s = now - attempt.sent_at
-        self._flights.count -= 1
+        self._in_flight.count -= 1
         response = attempt.exchange.response
         if response is None or attempt.has_failed:
             self.load.end(latency_s, now, BROKEN)
@@ -184,7 +184,7 @@ class HttpEndpoint:
     def attempt_ended(self, attempt: Attempt, reason: Reason) -> None:
         if not attempt.has_begun:
             now = self._clock()
-            self._flights.count -= 1
+            self._in_flight.count -= 1
             self.load.end(now - attempt.sent_at, now, BROKEN if attempt.has_failed else GIVEN_UP)
             if not attempt.has_failed and now - attempt.sent_at > _PATIENT_S:
                 _log.info("%s: the client gave up after %.0fs without an answer", self.context, now - attempt.sent_at)
@@ -206,8 +206,8 @@ class Http1Endpoint(HttpEndpoint):
     def __init__(self, kind: EndpointKind, addr: Addr, meta: EndpointMeta) -> None:
         self._dialler = kind.dialler(addr, meta, "http/1")
         super().__init__(kind, addr, meta, self._dialler.labels)
-        self._pool = h1_pool(kind.given, self._dialler)
-        self._reach: Reach[HttpEndpoint] = Reach(kind.given, self._dialler)
+        self._pool = h1_pool(kind.runtime, self._dialler)
+        self._reach: Reach[HttpEndpoint] = Reach(kind.runtime, self._dialler)
 
     def begin(self, gate: Gate[HttpEndpoint]) -> None:
         self._reach.start(self, gate)
@@ -225,7 +225,7 @@ class Http1Endpoint(HttpEndpoint):
         self._reach.refused()
 
 
-def h1_pool(given: Given, dialler: Dialler) -> H1Pool:
+def h1_pool(runtime: Runtime, dialler: Dialler) -> H1Pool:
     def dial(pool: Pool) -> H1Client:
         made: list[H1Client] = []
 
@@ -236,9 +236,9 @@ def h1_pool(given: Given, dialler: Dialler) -> H1Pool:
         dialler.dial(make, lambda: made[0].connected())
         return made[0]
 
-    config = given.config
+    config = runtime.config
     idle_timeout_s = config.outbound_http1_connection_pool_idle_timeout_s
-    return H1Pool(dial, given.reactor.wheel, idle_timeout_s, config.outbound_max_idle_conns_per_endpoint)
+    return H1Pool(dial, runtime.reactor.wheel, idle_timeout_s, config.outbound_max_idle_conns_per_endpoint)
 
 
 class Http2Endpoint(HttpEndpoint):
@@ -249,13 +249,13 @@ class Http2Endpoint(HttpEndpoint):
     def __init__(self, kind: EndpointKind, addr: Addr, meta: EndpointMeta) -> None:
         self._dialler = kind.dialler(addr, meta, "http/2")
         super().__init__(kind, addr, meta, self._dialler.labels)
-        faults = kind.given.registry.faults("outbound")
-        self._settings = settings_of(kind.given.config, meta.http2)._replace(faults=faults)
+        faults = kind.runtime.registry.faults("outbound")
+        self._settings = settings_of(kind.runtime.config, meta.http2)._replace(faults=faults)
         self._pool = Pool(self._dial)
         self._pool.on_empty = self._emptied
-        self._tunnels = None if kind.is_http2 else h1_pool(kind.given, kind.dialler(addr, meta, "http/1"))
-        reactor = kind.given.reactor
-        self._reconnect = Reconnect(reactor.wheel, kind.given.config.outbound_connect_backoff, self._pool.connect)
+        self._tunnels = None if kind.is_http2 else h1_pool(kind.runtime, kind.dialler(addr, meta, "http/1"))
+        reactor = kind.runtime.reactor
+        self._reconnect = Reconnect(reactor.wheel, kind.runtime.config.outbound_connect_backoff, self._pool.connect)
         self._is_ready = False
 
     def begin(self, gate: Gate[HttpEndpoint]) -> None:
@@ -283,7 +283,7 @@ class Http2Endpoint(HttpEndpoint):
         made: list[H2Client] = []
 
         def make(wire: Wire) -> Codec:
-            made.append(H2Client(wire, pool, self._settings, self._given.reactor.wheel))
+            made.append(H2Client(wire, pool, self._settings, self._runtime.reactor.wheel))
             return made[0]
 
         self._dialler.dial(make, self._connected)
@@ -330,13 +330,13 @@ def settings_of(config: Config, params: Http2Params) -> H2Settings:
 class EndpointKind:
     """What the endpoints of one backend have in common: made with the backend, asked for each address."""
 
-    __slots__ = ("given", "rescue", "is_http2", "is_forward", "load", "accrual", "_authority")
+    __slots__ = ("runtime", "rescue", "is_http2", "is_forward", "load", "accrual", "_authority")
 
     def __init__(
-        self, given: Given, rescue: Rescue, is_http2: bool, load: PeakEwmaLoad | PenaltyLoad, authority: str | None
+        self, runtime: Runtime, rescue: Rescue, is_http2: bool, load: PeakEwmaLoad | PenaltyLoad, authority: str | None
     ) -> None:
         """`authority` is the backend's name; None for a forward, which has no other than its address."""
-        self.given: Final = given
+        self.runtime: Final = runtime
         self.rescue: Final = rescue
         self.is_http2: Final = is_http2
         """The clients speak HTTP/2; else HTTP/1, which an endpoint may still be sent inside HTTP/2."""
@@ -347,10 +347,10 @@ class EndpointKind:
         self._authority = authority or ""
 
     def dialler(self, addr: Addr, meta: EndpointMeta, session: SessionProtocol) -> Dialler:
-        return Dialler(self.given, addr, meta, self._authority, session)
+        return Dialler(self.runtime, addr, meta, self._authority, session)
 
     def make(self, addr: Addr, meta: EndpointMeta) -> HttpEndpoint:
-        meta = as_reached(self.given, addr, meta)
+        meta = as_reached(self.runtime, addr, meta)
         if self.is_http2 or meta.hint == HINT_H2:
             return Http2Endpoint(self, addr, meta)
         return Http1Endpoint(self, addr, meta)

@@ -15,7 +15,6 @@ from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead, ResponseHead
 from proxy.outbound.discover import Destination
-from proxy.outbound.given import Given
 from proxy.outbound.http.concrete import Concrete, Terms, concrete
 from proxy.outbound.http.filters import answer
 from proxy.outbound.http.numbers import BackendNumbers, RouteNumbers, RouteOf
@@ -23,6 +22,7 @@ from proxy.outbound.http.profile.routes import ProfileRoutes
 from proxy.outbound.http.rescue import LOAD_SHED, NO_ROUTE, Rescue
 from proxy.outbound.http.retry.stage import with_tries
 from proxy.outbound.http.rule import RuleStage
+from proxy.outbound.runtime import Runtime
 from proxy.outbound.split import service_meta
 from proxy.policy.client import (
     GRPC,
@@ -68,14 +68,14 @@ class HttpRouter:
     """Of one destination and one version of HTTP; a Stage."""
 
     __slots__ = (
-        "_given", "_rescue", "_flights", "_destination", "_is_http2", "_place", "_backends", "_table", "_stages",
+        "_runtime", "_rescue", "_in_flight", "_destination", "_is_http2", "_place", "_backends", "_table", "_stages",
         "_numbers", "_only", "_only_numbers", "_only_match", "_terms",
     )  # fmt: skip
 
-    def __init__(self, given: Given, rescue: Rescue, destination: Destination, is_http2: bool) -> None:
-        self._given = given
+    def __init__(self, runtime: Runtime, rescue: Rescue, destination: Destination, is_http2: bool) -> None:
+        self._runtime = runtime
         self._rescue = rescue
-        self._flights = given.flights
+        self._in_flight = runtime.in_flight
         self._destination = destination
         self._is_http2 = is_http2
         self._place: Final = Named(f"logical service {destination.logical}")
@@ -96,8 +96,8 @@ class HttpRouter:
 
     def dispatch(self, exchange: Exchange) -> None:
         exchange.rescue = self._rescue
-        flights = self._flights
-        if flights.count >= flights.most:
+        in_flight = self._in_flight
+        if in_flight.count >= in_flight.most:
             self._rescue.fail(exchange, LOAD_SHED, "service unavailable")
             return
         only = self._only
@@ -130,7 +130,7 @@ class HttpRouter:
         if isinstance(profile, Profile) and profile.routes_http:
             self._backends = {}
             self._terms = Terms(service_meta(profile.name))
-            self._only = ProfileRoutes(profile, self._given, self._rescue, lambda one: self._concrete(one, old))
+            self._only = ProfileRoutes(profile, self._runtime, self._rescue, lambda one: self._concrete(one, old))
             self._only_numbers = self._only_match = None
         elif isinstance(policy, ClientPolicy) and policy.protocol not in (OPAQUE, TLS):
             self._backends = {}
@@ -170,8 +170,8 @@ class HttpRouter:
 
     def _named(self, policy: ClientPolicy, route: ClientRoute) -> NamedRoute:
         of = RouteOf(policy.meta, route.meta, route.is_grpc)
-        names_hosts = self._given.config.outbound_metrics_hostname_labels
-        numbers = RouteNumbers(self._given.registry, of, names_hosts)
+        names_hosts = self._runtime.config.outbound_metrics_hostname_labels
+        numbers = RouteNumbers(self._runtime.registry, of, names_hosts)
         return NamedRoute(f"{self._place.context}: route {route.meta}", numbers)
 
     def _rule(self, place: NamedRoute, rule: ClientRule, old: dict[Backend, Concrete]) -> RuleStage:
@@ -188,7 +188,7 @@ class HttpRouter:
             stage = Distributing(chooser, Shedding(self._rescue, place))
         if filters.on_request is not None:
             stage = Filtered(filters.on_request, stage, self._rescue, place)
-        return with_tries(stage, self._given, rule, place.numbers.of)
+        return with_tries(stage, self._runtime, rule, place.numbers.of)
 
     def _backend(
         self, place: NamedRoute, one: RouteBackend, on_response: ResponseFilter | None, old: dict[Backend, Concrete]
@@ -208,7 +208,7 @@ class HttpRouter:
         made = self._backends.get(backend) or old.pop(backend, None)
         if made is None:
             endpoints = self._destination.endpoints
-            made = concrete(backend, self._terms, self._given, self._rescue, endpoints, self._is_http2)
+            made = concrete(backend, self._terms, self._runtime, self._rescue, endpoints, self._is_http2)
         else:
             made.use(self._terms)
         self._backends[backend] = made

@@ -46,7 +46,7 @@ class Ingress:
     def __init__(self, protocols: Protocols, discovery: Discovery) -> None:
         self.protocols: Final = protocols
         self.discovery: Final = discovery
-        self.numbers: Final = ParentNumbers(protocols.given.registry, _PARENT)
+        self.numbers: Final = ParentNumbers(protocols.runtime.registry, _PARENT)
 
 
 class IngressConnection:
@@ -59,16 +59,16 @@ class IngressConnection:
         self.target: Final = target
         """The original destination."""
         self.held: Final = HeldDestinations(ingress.discovery)
-        self.numbers: Final = TargetNumbers(ingress.protocols.given.registry, target)
+        self.numbers: Final = TargetNumbers(ingress.protocols.runtime.registry, target)
         self._connection: Connection | None = None
 
     def begin(self, sock: socket.socket) -> None:
         """The socket is ours from now on."""
-        given = self.ingress.protocols.given
-        connection = serve_plain(given.reactor, sock, self._make_codec, self.numbers.meter)
+        runtime = self.ingress.protocols.runtime
+        connection = serve_plain(runtime.reactor, sock, self._make_codec, self.numbers.meter)
         self._connection = connection
         connection.on_lost = self._end
-        given.drain.enter(self)
+        runtime.drain.enter(self)
 
     def ask_to_leave(self) -> None:
         if self._connection is not None:
@@ -81,7 +81,7 @@ class IngressConnection:
     def end_if_idle(self) -> bool:
         """There are no descriptors left, and nothing is under way here."""
         connection = self._connection
-        faults = self.ingress.protocols.given.registry.faults("outbound")
+        faults = self.ingress.protocols.runtime.registry.faults("outbound")
         return connection is not None and end_if_idle(connection, faults)
 
     def _make_codec(self, wire: Wire) -> Codec:
@@ -90,7 +90,7 @@ class IngressConnection:
     def _end(self) -> None:
         self._connection = None
         self.held.release()
-        self.ingress.protocols.given.drain.leave(self)
+        self.ingress.protocols.runtime.drain.leave(self)
 
 
 class DetectingAny(Detecting):
@@ -153,7 +153,7 @@ class IngressStage:
             return
         destination = self._connection.held.take(target, INGRESS)
         if destination.effective.value is None:
-            fail, reactor = self._protocols.rescue.fail, self._protocols.given.reactor
+            fail, reactor = self._protocols.rescue.fail, self._protocols.runtime.reactor
             Parked(exchange, destination, self._route, fail, reactor).wait()
             return
         self._route(exchange, destination)

@@ -9,9 +9,9 @@ from proxy.core.addr import Addr
 from proxy.outbound import labels
 from proxy.outbound.connect import as_reached
 from proxy.outbound.discover import Destination
-from proxy.outbound.given import Given
 from proxy.outbound.opaque.endpoint import OpaqueEndpoint
 from proxy.outbound.opaque.tunnel import Tunnel
+from proxy.outbound.runtime import Runtime
 from proxy.policy.client import Backend, Balance, Fail, Forward, PeakEwmaLoad
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import Meta
@@ -38,20 +38,20 @@ class Terms(NamedTuple):
 class OpaqueBalanced:
     __slots__ = ("_balancer", "_name", "_clock", "_view")
 
-    def __init__(self, given: Given, destination: Destination, balance: Balance, terms: Terms) -> None:
+    def __init__(self, runtime: Runtime, destination: Destination, balance: Balance, terms: Terms) -> None:
         def make(addr: Addr, meta: EndpointMeta) -> OpaqueEndpoint:
-            return OpaqueEndpoint(given, addr, as_reached(given, addr, meta), balance.load, balance.path)
+            return OpaqueEndpoint(runtime, addr, as_reached(runtime, addr, meta), balance.load, balance.path)
 
         self._balancer: Balancer[OpaqueEndpoint, EndpointMeta, Tunnel] = Balancer(
-            self, destination.endpoints(balance.path), make, given.reactor, given.tcp_line
+            self, destination.endpoints(balance.path), make, runtime.reactor, runtime.tcp_queue
         )
         self._name = str(terms.backend)
-        self._clock = given.reactor.clock
+        self._clock = runtime.reactor.clock
         profile = destination.profile.value
         logical = profile.name if isinstance(profile, Profile) else ""
         series = labels.opaque_balancer(terms.parent, terms.backend, logical or destination.logical, balance.path)
         kind = "outbound_tls" if terms.is_tls else "outbound_tcp"
-        self._view = given.balancers.show(kind, series, self._balancer, given.tcp_line.failfast_s)
+        self._view = runtime.balancers.show(kind, series, self._balancer, runtime.tcp_queue.failfast_s)
 
     @property
     def is_ready(self) -> bool:
@@ -65,9 +65,9 @@ class OpaqueBalanced:
             endpoint.connect(tunnel)
         elif balancer.error:
             self.fail_waiter(tunnel)
-        elif balancer.waiting.is_ready:
-            tunnel.begin_wait(balancer.waiting.leave)
-            balancer.waiting.join(tunnel)
+        elif balancer.queue.is_ready:
+            tunnel.begin_wait(balancer.queue.leave)
+            balancer.queue.join(tunnel)
         else:
             tunnel.refuse("loadshed", f"{context}: service unavailable")
 
@@ -93,8 +93,8 @@ class OpaqueForward:
 
     __slots__ = ("_endpoint",)
 
-    def __init__(self, given: Given, forward: Forward) -> None:
-        self._endpoint = OpaqueEndpoint(given, forward.addr, forward.endpoint, PeakEwmaLoad(), "")
+    def __init__(self, runtime: Runtime, forward: Forward) -> None:
+        self._endpoint = OpaqueEndpoint(runtime, forward.addr, forward.endpoint, PeakEwmaLoad(), "")
 
     @property
     def is_ready(self) -> bool:
@@ -124,11 +124,11 @@ class OpaqueFailing:
         """Nothing is held."""
 
 
-def concrete(backend: Backend, given: Given, destination: Destination, parent: Meta, is_tls: bool) -> OpaqueBackend:
+def concrete(backend: Backend, runtime: Runtime, destination: Destination, parent: Meta, is_tls: bool) -> OpaqueBackend:
     """`parent` is whose policy names the backend, for labels."""
     dispatch = backend.dispatch
     if isinstance(dispatch, Balance):
-        return OpaqueBalanced(given, destination, dispatch, Terms(parent, backend.meta, is_tls))
+        return OpaqueBalanced(runtime, destination, dispatch, Terms(parent, backend.meta, is_tls))
     if isinstance(dispatch, Forward):
-        return OpaqueForward(given, dispatch)
+        return OpaqueForward(runtime, dispatch)
     return OpaqueFailing(dispatch)

@@ -6,9 +6,9 @@ from proxy.balance.ewma import PeakEwma
 from proxy.balance.gate import Gate
 from proxy.core.addr import Addr
 from proxy.outbound.connect import Dialler
-from proxy.outbound.given import Given
 from proxy.outbound.opaque.tunnel import Connecting, Tunnel
 from proxy.outbound.reach import Reach
+from proxy.outbound.runtime import Runtime
 from proxy.policy.client import PeakEwmaLoad, PenaltyLoad
 from proxy.policy.endpoint import EndpointMeta
 
@@ -19,12 +19,12 @@ class OpaqueEndpoint:
     __slots__ = ("load", "dialler", "_clock", "_reach")
 
     def __init__(
-        self, given: Given, addr: Addr, meta: EndpointMeta, load: PeakEwmaLoad | PenaltyLoad, authority: str
+        self, runtime: Runtime, addr: Addr, meta: EndpointMeta, load: PeakEwmaLoad | PenaltyLoad, authority: str
     ) -> None:
-        self._clock = given.reactor.clock
+        self._clock = runtime.reactor.clock
         self.load = PeakEwma(load.default_rtt_s, load.decay_s, self._clock())
-        self.dialler = Dialler(given, addr, meta, authority, "")
-        self._reach: Reach[OpaqueEndpoint] = Reach(given, self.dialler)
+        self.dialler = Dialler(runtime, addr, meta, authority, "")
+        self._reach: Reach[OpaqueEndpoint] = Reach(runtime, self.dialler)
 
     def start(self, gate: Gate[OpaqueEndpoint]) -> None:
         self._reach.start(self, gate)

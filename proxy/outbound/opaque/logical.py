@@ -7,10 +7,10 @@ from typing import Final
 
 from proxy.core.addr import Addr, port_number
 from proxy.outbound.discover import Destination
-from proxy.outbound.given import Given
 from proxy.outbound.opaque.concrete import OpaqueBackend, concrete
 from proxy.outbound.opaque.numbers import OpaqueRouteNumbers, TlsRouteNumbers
 from proxy.outbound.opaque.tunnel import Tunnel
+from proxy.outbound.runtime import Runtime
 from proxy.outbound.split import service_meta, split_of
 from proxy.policy.client import OPAQUE, TLS, Backend, ClientPolicy, RouteBackend, StreamRoute
 from proxy.policy.distribution import Chooser, compile_distribution
@@ -49,10 +49,10 @@ class Route:
 class OpaqueRouter:
     """Of one destination: its opaque routes, or its TLS routes chosen by SNI."""
 
-    __slots__ = ("_given", "_destination", "_is_tls", "_backends", "_routes", "_context")
+    __slots__ = ("_runtime", "_destination", "_is_tls", "_backends", "_routes", "_context")
 
-    def __init__(self, given: Given, destination: Destination, is_tls: bool) -> None:
-        self._given = given
+    def __init__(self, runtime: Runtime, destination: Destination, is_tls: bool) -> None:
+        self._runtime = runtime
         self._destination = destination
         self._is_tls = is_tls
         self._context = f"logical service {destination.logical}"
@@ -108,7 +108,7 @@ class OpaqueRouter:
         def kept_or_made(one: RouteBackend) -> OpaqueBackend:
             found = self._backends.get(one.backend) or old.pop(one.backend, None)
             if found is None:
-                found = concrete(one.backend, self._given, self._destination, policy.meta, self._is_tls)
+                found = concrete(one.backend, self._runtime, self._destination, parent, self._is_tls)
             self._backends[one.backend] = found
             return found
 
@@ -125,11 +125,11 @@ class OpaqueRouter:
             backend.close()
 
     def _route_numbers(self, parent: Meta, route: StreamRoute) -> RouteNumbers:
-        given = self._given
+        runtime = self._runtime
         if self._is_tls:
-            names_hosts = given.config.outbound_metrics_hostname_labels
-            return TlsRouteNumbers(given.registry, parent, route.meta, names_hosts)
-        return OpaqueRouteNumbers(given.registry, parent, route.meta, logical_target(self._destination))
+            names_hosts = runtime.config.outbound_metrics_hostname_labels
+            return TlsRouteNumbers(runtime.registry, parent, route.meta, names_hosts)
+        return OpaqueRouteNumbers(runtime.registry, parent, route.meta, logical_target(self._destination))
 
 
 def logical_target(destination: Destination) -> tuple[str, int]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from proxy.core.backoff import Backoff
+from proxy.core.in_flight import InFlight
 from proxy.core.reason import Reason
 from proxy.core.timers import Wheel
 from proxy.core.troubles import Troubles
@@ -25,7 +26,7 @@ from proxy.http.replay import Replay
 from proxy.metrics.registry import Registry
 from proxy.outbound.http.numbers import RetryNumbers, RouteOf
 from proxy.outbound.http.rescue import Rescue
-from proxy.outbound.http.retry.ground import Flights, Ground
+from proxy.outbound.http.retry.ground import Ground
 from proxy.outbound.http.retry.policy import RetryPolicy, RouteRetries
 from proxy.outbound.http.retry.tries import Tries
 from proxy.policy.client import Retry
@@ -103,8 +104,8 @@ class RetryLink:
         self.clock = Clock()
         self.wheel = Wheel(TICK_S, self.clock.now)
         self.reactor = Reactor(self.wheel, self.clock)
-        self.flights = Flights(100)
-        self.ground = Ground(cast(Any, self.reactor), self.flights)
+        self.in_flight = InFlight(100)
+        self.ground = Ground(cast(Any, self.reactor), self.in_flight)
         self.registry = Registry(self.clock)
         self.policy = RouteRetries(policy, RetryNumbers(self.registry, ROUTE)) if isinstance(policy, Retry) else policy
         self.is_ready = True
@@ -214,7 +215,7 @@ class RetryLink:
             assert exchange.reason is not None, f"{exchange!r} goes on"
             assert [exchange.reason.name] == [one for one in observer.told if one != "began"]
             assert exchange.tries is None and exchange.client is None and exchange.attempt is None
-        assert self.flights.count == 0 and self.ground.room.held_bytes == 0
+        assert self.in_flight.count == 0 and self.ground.room.held_bytes == 0
         for end in (self.near, *self.fars):
             assert end.wire.is_over or end.is_gone or not end.wire.is_paused, "left paused"
             assert not getattr(end.codec, "streams", None), "left with streams"

@@ -70,7 +70,7 @@ def test_a_backoff_is_waited_for_and_grows(way: Way) -> None:
     link.ask(b"hello")
     for number, wait_s in enumerate((0.1, 0.2)):
         link.answer(500)
-        assert link.flights.count == 1
+        assert link.in_flight.count == 1
         link.advance(wait_s - 0.02)
         assert len(link.asked) == number + 1
         link.advance(0.05)
@@ -88,7 +88,7 @@ def test_a_client_that_leaves_during_the_backoff_leaves_nothing_behind(way: Way)
     assert link.ground.room.held_bytes == 5
     link.near.give_up()
     link.settle()
-    assert link.exchange.reason is not None and link.flights.count == 0 and link.ground.room.held_bytes == 0
+    assert link.exchange.reason is not None and link.in_flight.count == 0 and link.ground.room.held_bytes == 0
     link.advance(2)
     assert len(link.asked) == 1
     link.check()

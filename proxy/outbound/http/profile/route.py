@@ -16,10 +16,10 @@ from proxy.http.headers import Field, field
 from proxy.metrics.http import HttpMetrics
 from proxy.metrics.scope import RequestScope
 from proxy.outbound import labels
-from proxy.outbound.given import Given
 from proxy.outbound.http.concrete import Concrete
 from proxy.outbound.http.profile.timeout import RouteTimeout
 from proxy.outbound.http.rescue import LOAD_SHED, Rescue
+from proxy.outbound.runtime import Runtime
 from proxy.policy.classify import Class, ClassifyingRoute, classify
 from proxy.policy.distribution import Chooser
 from proxy.policy.profile import ProfileRoute
@@ -46,15 +46,15 @@ class Target:
 class Shared:
     """What all routes of one profile have in common."""
 
-    __slots__ = ("name", "context", "canonical", "given", "rescue", "chooser")
+    __slots__ = ("name", "context", "canonical", "runtime", "rescue", "chooser")
 
-    def __init__(self, name: str, given: Given, rescue: Rescue, chooser: Chooser[Target]) -> None:
+    def __init__(self, name: str, runtime: Runtime, rescue: Rescue, chooser: Chooser[Target]) -> None:
         self.name: Final = name
         """`name:port` of the service."""
         self.context: Final = f"logical service {name}"
         self.canonical: Final[Field] = field(_CANONICAL, name.encode())
         """Tells the peer's proxy which profile this request was routed by."""
-        self.given: Final = given
+        self.runtime: Final = runtime
         self.rescue: Final = rescue
         self.chooser: Final = chooser
 
@@ -88,12 +88,12 @@ class ProfiledRoute(ClassifyingRoute):
     def __init__(self, route: ProfileRoute, shared: Shared) -> None:
         super().__init__(shared.context, route.classes, route.has_classes)
         self._shared = shared
-        registry = shared.given.registry
+        registry = shared.runtime.registry
         named = labels.profile_route("outbound", shared.name, route)
         self._scope = HttpMetrics(registry, "route_").scope(named)
         self._sent = SentNumbers(HttpMetrics(registry, "route_actual_").scope(named))
         self._timeout_s = route.timeout_s or 0.0
-        self._timeout_ticks = shared.given.reactor.wheel.ticks(self._timeout_s)
+        self._timeout_ticks = shared.runtime.reactor.wheel.ticks(self._timeout_s)
 
     def begin(self, exchange: Exchange, head: RequestHead) -> None:
         shared = self._shared
@@ -101,7 +101,7 @@ class ProfiledRoute(ClassifyingRoute):
         self._scope.requests += 1
         if self._timeout_s:
             timeout = RouteTimeout(exchange, self._timeout_s, shared.rescue)
-            timeout.arm(shared.given.reactor.wheel, self._timeout_ticks)
+            timeout.arm(shared.runtime.reactor.wheel, self._timeout_ticks)
             exchange.observers = (self, timeout)
             exchange.editor = timeout
         else:

@@ -15,10 +15,10 @@ from typing import Final
 
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead
-from proxy.outbound.given import Given
 from proxy.outbound.http.concrete import Concrete
 from proxy.outbound.http.profile.route import ProfiledRoute, Shared, Target
 from proxy.outbound.http.rescue import Rescue
+from proxy.outbound.runtime import Runtime
 from proxy.outbound.split import split_of
 from proxy.policy.client import Backend
 from proxy.policy.condition import AllOf
@@ -37,14 +37,14 @@ class ProfileRoutes:
     __slots__ = ("_profile", "_table", "_made", "_shared")
 
     def __init__(
-        self, profile: Profile, given: Given, rescue: Rescue, concrete_of: Callable[[Backend], Concrete]
+        self, profile: Profile, runtime: Runtime, rescue: Rescue, concrete_of: Callable[[Backend], Concrete]
     ) -> None:
         """`concrete_of` makes a backend, or gives the one that there is."""
         chooser = compile_distribution(split_of(profile), lambda one: Target(concrete_of(one.backend)))
         self._profile = profile
         self._table = ProfileTable([one.condition for one in profile.routes])
         self._made: dict[int, ProfiledRoute] = {}
-        self._shared = Shared(profile.name, given, rescue, chooser)
+        self._shared = Shared(profile.name, runtime, rescue, chooser)
 
     @property
     def is_ready(self) -> bool:
@@ -54,6 +54,6 @@ class ProfileRoutes:
         place = self._table.find(head.method, head.path)
         route = self._made.get(place)
         if route is None:
-            given = self._profile.routes[place] if place >= 0 else _DEFAULT
-            route = self._made[place] = ProfiledRoute(given, self._shared)
+            found = self._profile.routes[place] if place >= 0 else _DEFAULT
+            route = self._made[place] = ProfiledRoute(found, self._shared)
         route.begin(exchange, head)

@@ -5,21 +5,10 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from proxy.core.errors import report_fault
+from proxy.core.in_flight import InFlight
 from proxy.core.reactor import Reactor
 from proxy.core.timers import Wheel
 from proxy.http.replay import Room
-
-
-class Flights:
-    """Requests that an endpoint has and whose response has not begun, or that wait to be sent again, of the whole
-    outbound side."""
-
-    __slots__ = ("count", "most")
-
-    def __init__(self, most: int) -> None:
-        self.count = 0
-        self.most: Final = most
-        """OUTBOUND_MAX_IN_FLIGHT: beyond it requests are shed."""
 
 
 class Waits(Protocol):
@@ -28,12 +17,12 @@ class Waits(Protocol):
 
 
 class Ground:
-    __slots__ = ("wheel", "clock", "flights", "room", "_loop", "_asked")
+    __slots__ = ("wheel", "clock", "in_flight", "room", "_loop", "_asked")
 
-    def __init__(self, reactor: Reactor, flights: Flights) -> None:
+    def __init__(self, reactor: Reactor, in_flight: InFlight) -> None:
         self.wheel: Final[Wheel] = reactor.wheel
         self.clock: Final = reactor.clock
-        self.flights: Final = flights
+        self.in_flight: Final = in_flight
         self.room: Final = Room()
         self._loop = reactor.loop
         self._asked: list[Waits] = []

@@ -6,21 +6,21 @@ from typing import Final
 
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead
-from proxy.outbound.given import Given
 from proxy.outbound.http.numbers import RetryNumbers, RouteOf
 from proxy.outbound.http.retry.policy import RetryPolicy, RouteRetries
 from proxy.outbound.http.retry.tries import Tries
 from proxy.outbound.http.rule import RuleStage
+from proxy.outbound.runtime import Runtime
 from proxy.policy.client import ClientRule
 from proxy.policy.redirect import Match
 
 
 class TryingStage:
-    __slots__ = ("_inner", "_given", "_rule", "_of", "_policy")
+    __slots__ = ("_inner", "_runtime", "_rule", "_of", "_policy")
 
-    def __init__(self, inner: RuleStage, given: Given, rule: ClientRule, of: RouteOf) -> None:
+    def __init__(self, inner: RuleStage, runtime: Runtime, rule: ClientRule, of: RouteOf) -> None:
         self._inner: Final = inner
-        self._given: Final = given
+        self._runtime: Final = runtime
         self._rule: Final = rule
         self._of = of
         self._policy: RetryPolicy | None = None
@@ -37,15 +37,15 @@ class TryingStage:
         if policy is None:
             self._inner.route(exchange, head, match)
         else:
-            Tries(self._given.retries, exchange, policy).begin(self._inner, head, match)
+            Tries(self._runtime.retries, exchange, policy).begin(self._inner, head, match)
 
     def _make_policy(self) -> RetryPolicy | None:
         retry = self._rule.retry
         if retry is not None:
-            self._policy = RouteRetries(retry, RetryNumbers(self._given.registry, self._of))
+            self._policy = RouteRetries(retry, RetryNumbers(self._runtime.registry, self._of))
         return self._policy
 
 
-def with_tries(inner: RuleStage, given: Given, rule: ClientRule, of: RouteOf) -> RuleStage:
+def with_tries(inner: RuleStage, runtime: Runtime, rule: ClientRule, of: RouteOf) -> RuleStage:
     """The rule's stage, or that behind one that watches over its attempts."""
-    return inner if rule.retry is None else TryingStage(inner, given, rule, of)
+    return inner if rule.retry is None else TryingStage(inner, runtime, rule, of)

@@ -245,7 +245,7 @@ class Tries:
         wait_s = policy.wait_s(self._retries)
         self._retries += 1
         self._is_waiting = True
-        self._ground.flights.count += 1
+        self._ground.in_flight.count += 1
         if wait_s:
             self._timer = self._ground.wheel.after(wait_s, self._again)
         else:
@@ -255,7 +255,7 @@ class Tries:
     def _stop_waiting(self) -> None:
         if self._is_waiting:
             self._is_waiting = False
-            self._ground.flights.count -= 1
+            self._ground.in_flight.count -= 1
 
     def _again(self) -> None:
         self._timer = None

@@ -1,6 +1,6 @@
-"""Given: what the outbound side was made with, passed down whole, and what follows from it alone.
+"""Runtime: what the outbound side was made with, passed down whole, and what follows from it alone.
 
-Read-only once made. Whoever takes a Given makes stages when a
+Read-only once made. Whoever takes a Runtime makes stages when a
 destination is first used; nothing here is looked up per request.
 """
 
@@ -10,19 +10,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from proxy.balance.balancer import LineLimits
+from proxy.balance.balancer import QueueLimits
 from proxy.balance.endpoints import Resolution
 from proxy.config import Config
 from proxy.config.here import here_of
 from proxy.core.addr import Addr
 from proxy.core.drain import Drain
 from proxy.core.here import Here
+from proxy.core.in_flight import InFlight
 from proxy.core.reactor import Reactor
 from proxy.core.troubles import Troubles
 from proxy.core.watch import Absent, Watch
 from proxy.metrics.balancers import Balancers
 from proxy.metrics.registry import Registry
-from proxy.outbound.http.retry.ground import Flights as Flights
 from proxy.outbound.http.retry.ground import Ground
 from proxy.policy.client import ClientPolicy
 from proxy.policy.endpoint import EndpointMeta
@@ -56,9 +56,9 @@ class Lookups:
     """The control plane is away: what it said and nobody uses is kept, since it could not be asked for again."""
 
 
-class Given:
+class Runtime:
     __slots__ = (
-        "reactor", "config", "credentials", "lookups", "registry", "drain", "http_line", "tcp_line", "flights", "retries", "here", "troubles", "balancers",
+        "reactor", "config", "credentials", "lookups", "registry", "drain", "http_queue", "tcp_queue", "in_flight", "retries", "here", "troubles", "balancers",
         "early",
     )  # fmt: skip
 
@@ -78,10 +78,13 @@ class Given:
         self.lookups: Final = lookups
         self.registry: Final = registry
         self.drain: Final = drain
-        self.http_line: Final = LineLimits(config.outbound_http_queue_capacity, config.outbound_http_failfast_timeout_s)
-        self.tcp_line: Final = LineLimits(config.outbound_tcp_queue_capacity, config.outbound_tcp_failfast_timeout_s)
-        self.flights: Final = Flights(config.outbound_max_in_flight)
-        self.retries: Final = Ground(reactor, self.flights)
+        self.http_queue: Final = QueueLimits(
+            config.outbound_http_queue_capacity, config.outbound_http_failfast_timeout_s
+        )
+        self.tcp_queue: Final = QueueLimits(config.outbound_tcp_queue_capacity, config.outbound_tcp_failfast_timeout_s)
+        self.in_flight: Final = InFlight(config.outbound_max_in_flight)
+        """Requests of the whole outbound side; one that waits to be sent again counts too."""
+        self.retries: Final = Ground(reactor, self.in_flight)
         self.balancers: Final = Balancers(registry)
         """Shows what each counts."""
         self.troubles: Final = Troubles(reactor.clock)

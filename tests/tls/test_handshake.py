@@ -17,9 +17,9 @@ from proxy.core.meter import Meter
 from proxy.core.reason import Reason
 from proxy.tls.context import load_chain
 from proxy.tls.credentials import Credentials
+from proxy.tls.handshake import TlsConnection, dial_tls, serve_tls
 from proxy.tls.hello import NOT_TLS, Hello, judge_hello
 from proxy.tls.peer import TlsPeer, TlsTarget
-from proxy.tls.session import Session, dial_tls, serve_tls
 from proxy.transport.connection import serve_plain
 from proxy.transport.peek import peek
 from tests.kit.certificates import Leaf, credentials, issue, make_ca, the_ca
@@ -39,7 +39,7 @@ class Pair:
         self.client_failures: list[str] = []
         self.meters = (Meter(), Meter())
         self.server: Any = None
-        self.sessions: list[Session] = []
+        self.sessions: list[TlsConnection] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         addr = Addr(*self._listener.getsockname())
         options = DialOptions(
@@ -58,7 +58,7 @@ class Pair:
     def _failed(self, reason: Reason, text: str) -> None:
         self.server_failures.append(text)
 
-    def _established(self, session: Session, peer: TlsPeer) -> Recorder:
+    def _established(self, session: TlsConnection, peer: TlsPeer) -> Recorder:
         self.sessions.append(session)
         self.peers.append(peer)
         server = self.server = Recorder(session)
@@ -187,7 +187,7 @@ def test_a_hello_is_peeked_and_then_terminated_with_all_its_bytes(first_record_b
         assert looks[0].verdict == Hello("example.com", (b"transport.l5d.io/v1",))
         servers: list[Any] = []
 
-        def on_established(session: Session, peer: TlsPeer) -> Recorder:
+        def on_established(session: TlsConnection, peer: TlsPeer) -> Recorder:
             servers.append(Recorder(session))
             recorder: Recorder = servers[0]
             return recorder
@@ -471,7 +471,7 @@ class Served:
         self.reasons.append(reason)
         self.failures.append(text)
 
-    def never(self, session: Session, peer: TlsPeer) -> Recorder:
+    def never(self, session: TlsConnection, peer: TlsPeer) -> Recorder:
         raise AssertionError("a handshake that should have failed")
 
     async def failed(self) -> str:
@@ -514,7 +514,7 @@ def test_hostile_handshakes_end_counted_and_leave_nothing() -> None:
 
 def test_a_fault_of_whoever_makes_the_codec(capsys: pytest.CaptureFixture[str]) -> None:
     async def story(ticking: Ticking) -> None:
-        def fails(session: Session, peer: TlsPeer) -> Recorder:
+        def fails(session: TlsConnection, peer: TlsPeer) -> Recorder:
             raise RuntimeError("a fault of ours")
 
         pair = Pair(ticking, credentials(SERVER), credentials(CLIENT), on_established=fails)

@@ -1,4 +1,4 @@
-"""From a TCP connection to an open TLS session: handshake, verification of the peer, and their one deadline.
+"""From a TCP connection to an open TLS connection: handshake, verification of the peer, and their one deadline.
 
 Until the peer is verified no codec hears a byte and nothing written to
 the wire leaves. Whatever goes wrong ends as one text: `on_failed` of a
@@ -21,11 +21,11 @@ from proxy.core.meter import Meter
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
 from proxy.core.timers import Timer
-from proxy.tls.connection import MakeCodec, Session
+from proxy.tls.connection import MakeCodec, TlsConnection
 from proxy.tls.context import is_cut, refusal_of, ssl_reason
 from proxy.tls.peer import TlsPeer, TlsTarget, identities, normalise
 
-__all__ = ["MakeCodec", "Session", "dial_tls", "serve_tls"]
+__all__ = ["MakeCodec", "TlsConnection", "dial_tls", "serve_tls"]
 
 _SERVER_TIMEOUT_S: Final = 10.0
 """Linkerd's default detect timeout, which in Linkerd ends when the ClientHello is there; a handshake
@@ -36,7 +36,7 @@ class Handshake:
     """One handshake under way, and its deadline."""
 
     __slots__ = (
-        "session", "_reactor", "_loop", "_context", "_target", "_first_bytes", "_made", "_addr", "_on_verified", "_on_failed",
+        "connection", "_reactor", "_loop", "_context", "_target", "_first_bytes", "_made", "_addr", "_on_verified", "_on_failed",
         "_connecting", "_tls", "_fd", "_deadline",
     )  # fmt: skip
 
@@ -45,7 +45,7 @@ class Handshake:
         reactor: Reactor,
         target: TlsTarget | ssl.SSLContext,
         meter: Meter | None,
-        on_verified: Callable[[Session, TlsPeer], None],
+        on_verified: Callable[[TlsConnection, TlsPeer], None],
         on_failed: Callable[[Reason, str], None],
     ) -> None:
         self._reactor = reactor
@@ -62,7 +62,7 @@ class Handshake:
         self._tls: ssl.SSLSocket | None = None
         self._fd = -1
         self._deadline: Timer | None = None
-        self.session = Session(reactor, meter, self._abandon)
+        self.connection = TlsConnection(reactor, meter, self._abandon)
 
     def connect(self, addr: Addr, options: DialOptions) -> None:
         self._first_bytes = options.first_bytes
@@ -167,17 +167,17 @@ class Handshake:
         on_failed = self._on_failed
         self._on_failed = None
         try:
-            self._on_verified(self.session, peer)
+            self._on_verified(self.connection, peer)
         except Exception:
             report_fault()
             tls.close()
             self._on_failed = on_failed
             self._fail(Reason.INTERNAL, "a fault of ours")
             return
-        self.session.opened(tls, self._first_bytes if peer.alpn == ALPN else b"")
+        self.connection.opened(tls, self._first_bytes if peer.alpn == ALPN else b"")
 
     def _abandon(self) -> None:
-        """The session was aborted; it says `lost` itself."""
+        """The connection was aborted; it says `lost` itself."""
         self._on_failed = None
         self._release()
 
@@ -191,7 +191,7 @@ class Handshake:
             on_failed(reason, text)
         except Exception:
             report_fault()
-        self.session.not_opened(reason)
+        self.connection.not_opened(reason)
 
     def _release(self) -> None:
         self._disarm()
@@ -232,23 +232,23 @@ def serve_tls(
     reactor: Reactor,
     sock: socket.socket,
     context: ssl.SSLContext,
-    on_established: Callable[[Session, TlsPeer], Codec],
+    on_established: Callable[[TlsConnection, TlsPeer], Codec],
     on_failed: Callable[[Reason, str], None],
     meter: Meter | None = None,
-) -> Session:
+) -> TlsConnection:
     """Terminate TLS on an accepted socket, which is ours from now on, and whose ClientHello was only peeked at so far.
 
-    `on_established` makes the codec; it may set `session.meter`, whose labels often depend on the peer, before bytes
+    `on_established` makes the codec; it may set `connection.meter`, whose labels often depend on the peer, before bytes
     are counted. Otherwise `on_failed` says why: CONNECT_TIMEOUT, PEER_CLOSED, CONNECTION_RESET, or CONNECT_FAILED for a
     handshake that could not come to an end. Neither is called before this returns.
     """
 
-    def on_verified(session: Session, peer: TlsPeer) -> None:
-        session.codec = on_established(session, peer)
+    def on_verified(connection: TlsConnection, peer: TlsPeer) -> None:
+        connection.codec = on_established(connection, peer)
 
     handshake = Handshake(reactor, context, meter, on_verified, on_failed)
     handshake.accept(sock)
-    return handshake.session
+    return handshake.connection
 
 
 def dial_tls(reactor: Reactor, addr: Addr, target: TlsTarget, make_codec: MakeCodec, options: DialOptions) -> Codec:
@@ -257,7 +257,7 @@ def dial_tls(reactor: Reactor, addr: Addr, target: TlsTarget, make_codec: MakeCo
     A failure is its `lost` (CONNECT_FAILED, CONNECT_TIMEOUT), never in this call; `options.on_failed` hears why.
     """
 
-    def on_verified(session: Session, peer: TlsPeer) -> None:
+    def on_verified(connection: TlsConnection, peer: TlsPeer) -> None:
         """The codec is there already."""
         if options.on_connected is not None:
             options.on_connected()
@@ -267,8 +267,8 @@ def dial_tls(reactor: Reactor, addr: Addr, target: TlsTarget, make_codec: MakeCo
             options.on_failed(text)
 
     handshake = Handshake(reactor, target, options.meter, on_verified, on_failed)
-    session = handshake.session
-    codec = make_codec(session)
-    session.codec = codec
+    connection = handshake.connection
+    codec = make_codec(connection)
+    connection.codec = codec
     handshake.connect(addr, options)
     return codec

@@ -1,4 +1,4 @@
-"""Parts: what every inbound connection is served with; made once by stack.py.
+"""Runtime: what every inbound connection is served with; made once by stack.py.
 
 Holds and counts; decides nothing.
 """
@@ -32,7 +32,7 @@ UNEXPECTED: Final = "unexpected"
 _log: Final = logger(__name__)
 
 
-class Parts:
+class Runtime:
     __slots__ = (
         "reactor", "config", "credentials", "policies", "registry", "drain", "here", "direct_port", "http2_server", "http2_peer", "http2_client", "troubles", "early",
     )  # fmt: skip

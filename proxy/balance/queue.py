@@ -1,8 +1,8 @@
-"""Waiting: a bounded line for whoever finds no endpoint ready, and the failfast gate behind it (docs/linkerd/balancing.md, section 1).
+"""WaitQueue: a bounded queue for whoever finds no endpoint ready, and the failfast gate behind it (docs/linkerd/balancing.md, section 1).
 
 Whoever finds no endpoint ready waits here, in order, for at most the
 failfast timeout. When that passes without one the gate shuts and everyone in
-the line is turned away; it opens as soon as an endpoint is ready. While it is
+the queue is turned away; it opens as soon as an endpoint is ready. While it is
 shut nobody may join: that is what `is_ready` tells a distribution.
 """
 
@@ -20,20 +20,20 @@ W_contra = TypeVar("W_contra", contravariant=True)
 
 
 class Serves(Protocol[W_contra]):
-    """What takes those that wait out of the line."""
+    """What takes those that wait out of the queue."""
 
     def has_ready(self) -> bool:
         """An endpoint could be picked now."""
 
     def serve(self, waiter: W_contra) -> None:
-        """An endpoint is ready: pick it and dispatch. The waiter has left the line."""
+        """An endpoint is ready: pick it and dispatch. The waiter has left the queue."""
 
     def turn_away(self, waiter: W_contra) -> None:
-        """Failfast. The waiter has left the line."""
+        """Failfast. The waiter has left the queue."""
 
 
 class _Nothing:
-    """Behind a line that was parted from."""
+    """Behind a queue that was parted from."""
 
     __slots__ = ()
 
@@ -48,7 +48,7 @@ class _Nothing:
 _NOTHING: Final = _Nothing()
 
 
-class Waiting(Generic[W]):
+class WaitQueue(Generic[W]):
     __slots__ = (
         "is_shut",
         "counts",
@@ -58,7 +58,7 @@ class Waiting(Generic[W]):
         "_clock",
         "_ticks",
         "_capacity",
-        "_line",
+        "_queue",
         "_timer",
         "_is_serving",
     )
@@ -75,32 +75,32 @@ class Waiting(Generic[W]):
         self._wheel = wheel
         self._ticks = wheel.ticks(failfast_s)
         self._capacity = capacity + 1  # one is being served already
-        self._line: dict[W, float] = {}
+        self._queue: dict[W, float] = {}
         """Since when each waits, the longest waiting first."""
         self._timer: Timer | None = None
         self._is_serving = False
 
     def __len__(self) -> int:
-        return len(self._line)
+        return len(self._queue)
 
     @property
     def is_ready(self) -> bool:
-        """One more may come: the gate is open and the line is not full."""
-        return not self.is_shut and len(self._line) < self._capacity
+        """One more may come: the gate is open and the queue is not full."""
+        return not self.is_shut and len(self._queue) < self._capacity
 
     def join(self, waiter: W) -> None:
         """Wait; only when `is_ready`."""
-        self._line[waiter] = self._clock()
+        self._queue[waiter] = self._clock()
         self.counts.joined += 1
         if self._timer is None:
             self._timer = self._wheel.arm(self._fail_fast, self._ticks)
 
     def leave(self, waiter: W) -> None:
         """It waits no longer. The timer stays: that nobody was ready is still true."""
-        self._line.pop(waiter, 0.0)
+        self._queue.pop(waiter, 0.0)
 
     def became_ready(self) -> None:
-        """An endpoint is ready: open the gate, serve the line while that lasts."""
+        """An endpoint is ready: open the gate, serve the queue while that lasts."""
         self._disarm()
         if self.is_shut:
             self.is_shut = False
@@ -109,16 +109,16 @@ class Waiting(Generic[W]):
             return
         self._is_serving = True
         try:
-            while self._line and self._serves.has_ready():
-                waiter = next(iter(self._line))
-                self.counts.left(self._line.pop(waiter), self._clock())
+            while self._queue and self._serves.has_ready():
+                waiter = next(iter(self._queue))
+                self.counts.left(self._queue.pop(waiter), self._clock())
                 try:
                     self._serves.serve(waiter)
                 except Exception:
                     report_fault()  # one's fault must not cost the others their turn
         finally:
             self._is_serving = False
-        if self._line and self._timer is None:
+        if self._queue and self._timer is None:
             self._timer = self._wheel.arm(self._fail_fast, self._ticks)
 
     def _fail_fast(self) -> None:
@@ -129,7 +129,7 @@ class Waiting(Generic[W]):
         self._turn_all_away()
 
     def close(self) -> None:
-        """Nothing is behind the line any more."""
+        """Nothing is behind the queue any more."""
         self._disarm()
         self.is_shut = True
         self._turn_all_away()
@@ -140,10 +140,10 @@ class Waiting(Generic[W]):
         self._serves = _NOTHING
 
     def _turn_all_away(self) -> None:
-        line = self._line
-        self._line = {}
+        queue = self._queue
+        self._queue = {}
         now = self._clock()
-        for waiter, joined_at in line.items():
+        for waiter, joined_at in queue.items():
             self.counts.left(joined_at, now)
             try:
                 self._serves.turn_away(waiter)
