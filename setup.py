@@ -33,6 +33,7 @@ HOT = (
     "proxy/inbound/arrived.py",
     "proxy/inbound/connection/authorize.py",
     "proxy/inbound/http/authorize.py",
+    "proxy/inbound/http/local.py",
     "proxy/inbound/http/numbers.py",
     "proxy/inbound/http/requests.py",
     "proxy/inbound/router.py",

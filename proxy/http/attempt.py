@@ -16,6 +16,7 @@ from proxy.http import repeat
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead, ResponseHead
 from proxy.http.repeat import BEGUN
+from proxy.http.stream import RunningAttempt
 
 
 class Target(Protocol):
@@ -48,7 +49,7 @@ class AttemptNumbers(Protocol):
         """With its exchange; not of an attempt that another took the place of."""
 
 
-class Attempt:
+class Attempt(RunningAttempt):
     __slots__ = (
         "exchange",
         "request",

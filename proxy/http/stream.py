@@ -8,7 +8,9 @@ holds and goes on when none does; credit for the bytes goes back only then.
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, Protocol
+from typing import Final
+
+from mypy_extensions import mypyc_attr, trait
 
 from proxy.core.reason import Reason
 from proxy.http.head import RequestHead, ResponseHead
@@ -36,46 +38,77 @@ def keep(pieces: list[bytes] | deque[bytes], data: bytes) -> None:
         pieces.append(data)
 
 
-class Stream(Protocol):
-    def send_data(self, data: bytes, end: bool) -> None: ...
+@mypyc_attr(allow_interpreted_subclasses=True)
+@trait
+class Stream:
+    """These classes are traits instead of Protocols, which the compiler cannot see through: each call would look its method up
+    by name. Whoever takes part in an exchange says so by inheriting."""
 
-    def send_trailers(self, fields: list[Field]) -> None: ...
+    __slots__ = ()
+
+    def send_data(self, data: bytes, end: bool) -> None:
+        raise NotImplementedError
+
+    def send_trailers(self, fields: list[Field]) -> None:
+        raise NotImplementedError
 
     def reset(self, reason: Reason) -> None:
         """Give the stream up; the exchange is not told, since it asked."""
+        raise NotImplementedError
 
-    def pause_reading(self, cause: int) -> None: ...
+    def pause_reading(self, cause: int) -> None:
+        raise NotImplementedError
 
-    def resume_reading(self, cause: int) -> None: ...
+    def resume_reading(self, cause: int) -> None:
+        raise NotImplementedError
 
 
-class ServerStream(Stream, Protocol):
-    def send_informational(self, head: ResponseHead) -> None: ...
+@mypyc_attr(allow_interpreted_subclasses=True)
+@trait
+class ServerStream(Stream):
+    __slots__ = ()
 
-    def send_head(self, head: ResponseHead, end: bool) -> None: ...
+    def send_informational(self, head: ResponseHead) -> None:
+        raise NotImplementedError
+
+    def send_head(self, head: ResponseHead, end: bool) -> None:
+        raise NotImplementedError
 
     def close_connection(self) -> None:
         """Take no further exchange on this stream's connection: `Connection: close` or a graceful GOAWAY.
 
         Said before `send_head` of the answer that causes it.
         """
+        raise NotImplementedError
 
 
-class ClientStream(Stream, Protocol):
-    def send_head(self, head: RequestHead, end: bool) -> None: ...
+@mypyc_attr(allow_interpreted_subclasses=True)
+@trait
+class ClientStream(Stream):
+    __slots__ = ()
+
+    def send_head(self, head: RequestHead, end: bool) -> None:
+        raise NotImplementedError
 
     def end_sending(self) -> bool:
         """The request has been sent, and its client will say no more on its connection: pass that on.
 
         False if there is no way to say it without giving up the response.
         """
+        raise NotImplementedError
 
 
-class RunningAttempt(Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+@trait
+class RunningAttempt:
     """What an exchange tells the attempt that runs for it: an Attempt."""
+
+    __slots__ = ()
 
     def answered(self) -> None:
         """With `Observer.response_began`, before the observers."""
+        raise NotImplementedError
 
     def end(self, reason: Reason) -> None:
         """The exchange has ended, and knows when and how. Idempotent."""
+        raise NotImplementedError

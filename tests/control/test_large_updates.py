@@ -15,6 +15,7 @@ from proxy.balance.endpoints import Resolution
 from proxy.balance.ewma import PeakEwma
 from proxy.control.convert.endpoint import endpoint_of
 from proxy.control.destination import Destinations, EndpointSet, ProfileStream
+from proxy.control.stale import Stale
 from proxy.control.subscription import StreamSettings
 from proxy.core import limits
 from proxy.core.addr import Addr
@@ -55,6 +56,7 @@ class Asked:
     def __init__(self, turns: Turns) -> None:
         self.reactor: Any = SimpleNamespace(turns=turns, loop=None)
         self.cancelled = False
+        self.stale = Stale("the controller", self.clock)
 
     def clock(self) -> float:
         return 0.0

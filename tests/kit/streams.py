@@ -8,6 +8,7 @@ from proxy.core.reason import Reason
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead, ResponseHead
 from proxy.http.headers import Field, field
+from proxy.http.stream import ClientStream, ServerStream
 
 
 class FakeStream:
@@ -40,7 +41,7 @@ class FakeStream:
         self.pauses &= ~cause
 
 
-class FakeClient(FakeStream):
+class FakeClient(FakeStream, ClientStream):
     def __init__(self) -> None:
         super().__init__()
         self.head: RequestHead | None = None
@@ -54,7 +55,7 @@ class FakeClient(FakeStream):
         return True
 
 
-class FakeServer(FakeStream):
+class FakeServer(FakeStream, ServerStream):
     def __init__(self) -> None:
         super().__init__()
         self.head: ResponseHead | None = None

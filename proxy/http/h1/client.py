@@ -23,7 +23,7 @@ from proxy.http.head import TUNNEL, UNKNOWN, RequestHead, ResponseHead
 from proxy.http.headers import Field
 from proxy.http.pool import Pool
 from proxy.http.repeat import BEGUN, NOT_BEGUN, RACED
-from proxy.http.stream import NEXT_TURN, keep
+from proxy.http.stream import NEXT_TURN, ClientStream, keep
 from proxy.http.upgrades import is_asked_for
 
 _CONNECTING: Final = 0
@@ -40,7 +40,7 @@ _BODILESS: Final = frozenset((b"HEAD", b"CONNECT"))
 _NO_HEAD: Final = RequestHead(b"", b"", b"", b"", [], 0)
 
 
-class H1Client(Codec):
+class H1Client(Codec, ClientStream):
     __slots__ = (
         "_wire", "_pool", "_state", "_held", "_attempt", "_body", "_request", "_early", "keep_alive_s",
         "_is_chunked", "_request_ended", "_keeps_alive", "_was_used", "_is_unanswered", "_is_writable", "_pauses", "_has_eof",

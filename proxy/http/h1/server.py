@@ -27,7 +27,7 @@ from proxy.http.head import HTTP_1_0, TUNNEL, UNKNOWN, ResponseHead
 from proxy.http.headers import Field
 from proxy.http.linger import Linger
 from proxy.http.refusal import note_refusal
-from proxy.http.stream import NEXT_TURN, READ_AHEAD
+from proxy.http.stream import NEXT_TURN, READ_AHEAD, ServerStream
 
 _HEAD: Final = 0
 _BODY: Final = 1
@@ -38,7 +38,7 @@ _CLOSED: Final = 4
 _STATES: Final = ("head", "body", "wait", "tunnel", "closed")
 
 
-class H1Server(Codec):
+class H1Server(Codec, ServerStream):
     __slots__ = (
         "_wire", "_stage", "_clock", "_wheel", "_state", "_held", "_exchange", "_body", "_is_head", "_is_http_1_0",
         "_closes", "_is_chunked", "_ends_by_close", "_is_sending", "_has_eof", "_is_writable", "_pauses", "_is_advancing",

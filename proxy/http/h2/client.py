@@ -31,6 +31,7 @@ from proxy.http.head import HTTP_2, TUNNEL, Renderings, RequestHead, ResponseHea
 from proxy.http.headers import CONTENT_LENGTH, Field, field
 from proxy.http.pool import Pool
 from proxy.http.repeat import BEGUN, NOT_BEGUN
+from proxy.http.stream import ClientStream
 
 _ELSEWHERE: Final = -1
 """Instead of a code: the peer has not begun it, and another connection may be asked."""
@@ -171,7 +172,7 @@ class H2Client(H2Connection):
         return head
 
 
-class H2ClientStream(H2Stream):
+class H2ClientStream(H2Stream, ClientStream):
     __slots__ = ("attempt",)
 
     attempt: Attempt | None

@@ -33,7 +33,7 @@ from proxy.http.head import HTTP_2, TUNNEL, Renderings, RequestHead, ResponseHea
 from proxy.http.headers import Field, field
 from proxy.http.refusal import note_refusal
 from proxy.http.replies import answer, grpc_trailers, is_grpc
-from proxy.http.stream import keep
+from proxy.http.stream import ServerStream, keep
 
 _DRAIN: Final = b"draining"
 """What the PING behind the first GOAWAY carries."""
@@ -176,7 +176,7 @@ class H2Server(H2Connection):
         return head
 
 
-class H2ServerStream(H2Stream):
+class H2ServerStream(H2Stream, ServerStream):
     __slots__ = ("exchange",)
 
     exchange: Exchange | None
