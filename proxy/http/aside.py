@@ -18,13 +18,13 @@ from proxy.http.exchange import Clock, Exchange
 from proxy.http.head import HTTP_2, ResponseHead
 from proxy.http.headers import Field
 from proxy.http.replay import Replay
-from proxy.http.stream import keep
+from proxy.http.stream import ServerStream, keep
 
 _RESETS: Final = (Reason.PEER_RESET, Reason.PEER_REFUSED)
 """Over HTTP/2 no answer stands for these."""
 
 
-class Aside:
+class Aside(ServerStream):
     """The ServerStream of an exchange that has no client, and its Observer, so that its times are known."""
 
     __slots__ = ("exchange", "_failed_for", "_timer", "_head", "_pieces", "_size", "_trailers", "_is_whole", "_closes")

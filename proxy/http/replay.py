@@ -27,7 +27,7 @@ class Room:
         self.most_bytes: Final = most_bytes
 
 
-class Replay:
+class Replay(ClientStream):
     """A ClientStream around another."""
 
     __slots__ = ("client", "is_capped", "_room", "_most_bytes", "_size", "_pieces", "_trailers", "_has_ended")
