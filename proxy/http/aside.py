@@ -54,11 +54,12 @@ class Aside(ServerStream):
         else:
             exchange.response_reset(reason)
 
-    def cancel(self, reason: Reason) -> None:
-        """We give the endpoint up."""
+    def cancel(self, reason: Reason, word: str) -> None:
+        """We give the endpoint up; `word` is the metrics' for it."""
         self._failed_for = reason
         exchange = self.exchange
         if exchange is not None:
+            exchange.failure = word
             exchange.cancel(reason)
 
     def may_be_given(self) -> bool:

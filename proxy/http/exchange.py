@@ -64,8 +64,8 @@ class Exchange:
         "server", "client", "request", "response", "request_ended", "response_ended", "reason", "trailers", "reset_code",
         "accepted_at", "dispatched_at", "request_ended_at", "answered_at", "ended_at", "request_bytes", "response_bytes",
         "request_frames", "response_frames", "is_body_sent", "attempts", "attempt", "tries", "route", "backend", "endpoint", "failure",
-        "observers", "editor", "rescue", "has_begun",
-        "_clock", "_on_gone", "_held", "_has_left", "_is_server_full",
+        "observers", "editor", "rescue", "has_begun", "is_server_full",
+        "_clock", "_on_gone", "_held", "_has_left",
     )  # fmt: skip
 
     def __init__(self, server: ServerStream, request: RequestHead, now: float, clock: Clock | None = None) -> None:
@@ -105,7 +105,7 @@ class Exchange:
         self._on_gone: Callable[[], None] | None = None
         self._held: Held | None = None
         self._has_left = False
-        self._is_server_full = False  # the client's side takes no more: an endpoint attached late must hear it too
+        self.is_server_full = False  # the client's side takes no more: an endpoint attached late must hear it too
 
     def context(self) -> str:
         """The names of what the request was given to last, for texts; empty before a route took it."""
@@ -257,7 +257,7 @@ class Exchange:
         self._on_gone = None
         if head is None:
             head = self.request
-        if self._is_server_full:
+        if self.is_server_full:
             client.pause_reading(OTHER_SIDE_FULL)
         held = self._held
         if held is None:
@@ -316,13 +316,13 @@ class Exchange:
         self.server.resume_reading(OTHER_SIDE_FULL)
 
     def server_blocked(self) -> None:
-        self._is_server_full = True
+        self.is_server_full = True
         client = self.client
         if client is not None and not self.response_ended:
             client.pause_reading(OTHER_SIDE_FULL)
 
     def server_ready(self) -> None:
-        self._is_server_full = False
+        self.is_server_full = False
         client = self.client
         if client is not None and not self.response_ended:
             client.resume_reading(OTHER_SIDE_FULL)

@@ -25,6 +25,9 @@ _BROKEN: Final = frozenset(
         Reason.INTERNAL,
         Reason.PEER_CLOSED,
         Reason.CONNECTION_RESET,
+        Reason.REQUEST_TIMEOUT,
+        Reason.STREAM_TIMEOUT,
+        Reason.IDLE_TIMEOUT,
     )
 )
 """Why a response that had begun did not end."""

@@ -16,7 +16,7 @@ from proxy.balance.endpoints import reset
 from proxy.core.addr import Addr
 from proxy.core.watch import Absent, Watch
 from proxy.http.headers import field
-from proxy.outbound.http.profile.timeout import duration_text
+from proxy.outbound.http.duration import duration_text
 from proxy.outbound.split import service_meta
 from proxy.policy.client import OPAQUE, ClientPolicy
 from proxy.policy.condition import AllOf, MethodIs, PathIs

@@ -21,7 +21,7 @@ from proxy.outbound.http.numbers import BackendNumbers, RouteNumbers, RouteOf
 from proxy.outbound.http.profile.routes import ProfileRoutes
 from proxy.outbound.http.rescue import LOAD_SHED, NO_ROUTE, Rescue
 from proxy.outbound.http.retry.stage import with_tries
-from proxy.outbound.http.rule import RuleStage
+from proxy.outbound.http.rule import BackendPlace, RuleStage
 from proxy.outbound.runtime import Runtime
 from proxy.outbound.split import service_meta
 from proxy.policy.client import (
@@ -31,6 +31,7 @@ from proxy.policy.client import (
     OPAQUE,
     TLS,
     Backend,
+    Balance,
     ClientPolicy,
     ClientRoute,
     ClientRule,
@@ -230,15 +231,16 @@ class Shedding:
         self._rescue.fail(exchange, LOAD_SHED, "service unavailable")
 
 
-class RuleBackend:
-    """A rule's way into one backend; a Place."""
+class RuleBackend(BackendPlace):
+    """A rule's way into one backend."""
 
-    __slots__ = ("context", "rescue", "_concrete", "_place", "_shedding", "_editor", "_numbers")
+    __slots__ = ("rescue", "_concrete", "_place", "_shedding", "_editor", "_numbers")
 
     def __init__(
         self, made: Concrete, backend: Backend, place: NamedRoute, rescue: Rescue, editor: FilteredResponse | None
     ) -> None:
-        self.context: Final = f"{place.context}: backend {backend.meta}"
+        name = f"{backend.meta}: " if isinstance(backend.dispatch, Balance) else ""
+        super().__init__(f"{place.context}: backend {backend.meta}", name)
         self.rescue: Final = rescue
         self._concrete = made
         self._place = place

@@ -84,6 +84,9 @@ _FAILURES: Final = overridden(
         Reason.CONNECT_FAILED: _BAD_GATEWAY._replace(text=_CONNECT),
         Reason.CONNECT_TIMEOUT: Failure(504, grpc.DEADLINE_EXCEEDED, True, text=_CONNECT),
         Reason.RESPONSE_TIMEOUT: TIMEOUT,
+        Reason.REQUEST_TIMEOUT: TIMEOUT._replace(word="REQUEST_TIMEOUT"),
+        Reason.STREAM_TIMEOUT: TIMEOUT._replace(word="RESPONSE_STREAM_TIMEOUT"),
+        Reason.IDLE_TIMEOUT: TIMEOUT._replace(word="IDLE_TIMEOUT"),
         Reason.SHUTDOWN: LOAD_SHED._replace(text="service unavailable"),
         Reason.INTERNAL: UNEXPECTED._replace(text=_UNEXPECTED_TEXT),
     }
@@ -127,7 +130,11 @@ class Rescue:
                 self.fail(exchange, _BAD_GATEWAY, downgraded, reason)
             return
         failure = _FAILURES[reason]
-        self.fail(exchange, failure, failure.text, reason)
+        tries = exchange.tries
+        if tries is not None and tries.said:
+            self.fail(exchange, failure, tries.said, reason, tries.why)
+        else:
+            self.fail(exchange, failure, failure.text, reason)
 
     def fail(
         self, exchange: Exchange, failure: Failure, text: str, reason: Reason = Reason.COMPLETE, why: str = ""

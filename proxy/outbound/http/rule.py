@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead
 from proxy.policy.redirect import Match
+
+
+class BackendPlace:
+    """A rule's way into a backend; a Place."""
+
+    __slots__ = ("context", "within")
+
+    def __init__(self, context: str, within: str) -> None:
+        self.context: Final = context
+        self.within: Final = within
+        """How a text goes on about what failed between the backend and its endpoint: the name of a balancer, or nothing."""
 
 
 class RuleStage(Protocol):

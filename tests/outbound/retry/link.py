@@ -13,6 +13,7 @@ from proxy.core.in_flight import InFlight
 from proxy.core.reason import Reason
 from proxy.core.timers import Wheel
 from proxy.core.troubles import Troubles
+from proxy.http.aside import Aside
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.h1.client import H1Client
@@ -26,10 +27,11 @@ from proxy.http.replay import Replay
 from proxy.metrics.registry import Registry
 from proxy.outbound.http.numbers import RetryNumbers, RouteOf
 from proxy.outbound.http.rescue import Rescue
+from proxy.outbound.http.retry.deadlines import Deadlines
 from proxy.outbound.http.retry.ground import Ground
 from proxy.outbound.http.retry.policy import RetryPolicy, RouteRetries
 from proxy.outbound.http.retry.tries import Tries
-from proxy.policy.client import Retry
+from proxy.policy.client import Retry, Timeouts
 from proxy.policy.meta import default_meta
 from proxy.policy.redirect import Match
 from tests.http.link import ENDS
@@ -98,7 +100,15 @@ class Endpoint:
 class RetryLink:
     """A Stage, and the rule's own stage behind the retries."""
 
-    def __init__(self, near: str, far: str, policy: Retry | RetryPolicy, cut: Cut = whole, endpoints: int = 2) -> None:
+    def __init__(
+        self,
+        near: str,
+        far: str,
+        policy: Retry | RetryPolicy | None,
+        cut: Cut = whole,
+        endpoints: int = 2,
+        timeouts: Timeouts | None = None,
+    ) -> None:
         self.way = (near, far)
         self._cut = cut
         self.clock = Clock()
@@ -108,6 +118,7 @@ class RetryLink:
         self.ground = Ground(cast(Any, self.reactor), self.in_flight)
         self.registry = Registry(self.clock)
         self.policy = RouteRetries(policy, RetryNumbers(self.registry, ROUTE)) if isinstance(policy, Retry) else policy
+        self.timeouts = timeouts
         self.is_ready = True
         self.rescue = Rescue(self.registry, False, Troubles(self.clock))
         self.fars: list[Any] = []
@@ -130,7 +141,7 @@ class RetryLink:
         exchange.rescue = self.rescue
         self.exchanges.append(exchange)
         self.observers.append(observer)
-        Tries(self.ground, exchange, self.policy).begin(self, exchange.request, None)
+        Tries(self.ground, exchange, self.policy, self.timeouts).begin(self, exchange.request, None)
 
     def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
         previous = exchange.tries.previous if exchange.tries is not None else None
@@ -205,6 +216,12 @@ class RetryLink:
             far.finish(trailers)
         self.settle()
 
+    def armed(self) -> list[object]:
+        """The timers that are left, but for those of pools and of the client's connection."""
+        owners = (Tries, Deadlines, Aside)
+        timers = [timer for bucket in self.wheel._buckets.values() for timer in bucket]
+        return [one for one in timers if isinstance(getattr(one._callback, "__self__", None), owners)]
+
     def count(self, name: str) -> float:
         return self.registry.counter(f"outbound_http_route_retry_{name}_total", (*ROUTE.labels, ("hostname", ""))).value
 
@@ -215,6 +232,7 @@ class RetryLink:
             assert exchange.reason is not None, f"{exchange!r} goes on"
             assert [exchange.reason.name] == [one for one in observer.told if one != "began"]
             assert exchange.tries is None and exchange.client is None and exchange.attempt is None
+        assert not self.armed()
         assert self.in_flight.count == 0 and self.ground.room.held_bytes == 0
         for end in (self.near, *self.fars):
             assert end.wire.is_over or end.is_gone or not end.wire.is_paused, "left paused"

@@ -13,6 +13,7 @@ from proxy.core.timers import Timer, Wheel
 from proxy.http import grpc
 from proxy.http.exchange import Exchange
 from proxy.http.head import ResponseHead
+from proxy.outbound.http.duration import duration_text
 from proxy.outbound.http.rescue import Failure, Rescue
 
 _TOO_LATE: Final = Failure(504, grpc.DEADLINE_EXCEEDED, True, "response timeout")
@@ -71,11 +72,3 @@ class RouteTimeout:
 
     def exchange_ended(self, exchange: Exchange) -> None:
         self._over()
-
-
-def duration_text(seconds: float) -> str:
-    """As Linkerd writes it: `100ms`, `1.5s`."""
-    for unit, size_s in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size_s:
-            return f"{seconds / size_s:.9g}{unit}"
-    return f"{seconds / 1e-9:.9g}ns"

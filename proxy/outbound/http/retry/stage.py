@@ -6,46 +6,86 @@ from typing import Final
 
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead
+from proxy.http.headers import Field
 from proxy.outbound.http.numbers import RetryNumbers, RouteOf
+from proxy.outbound.http.retry.asked import NAMES, asked_for
 from proxy.outbound.http.retry.policy import RetryPolicy, RouteRetries
 from proxy.outbound.http.retry.tries import Tries
 from proxy.outbound.http.rule import RuleStage
 from proxy.outbound.runtime import Runtime
-from proxy.policy.client import ClientRule
+from proxy.policy.client import ClientRule, Retry, Timeouts
 from proxy.policy.redirect import Match
+
+_REMEMBERED: Final = 32
+"""Different wishes of requests, each short."""
+_REMEMBERED_BYTES: Final = 256
+
+
+class Trying:
+    """What is done about retries and timeouts of one rule, or of requests with the same wishes."""
+
+    __slots__ = ("policy", "timeouts")
+
+    def __init__(self, policy: RetryPolicy | None, timeouts: Timeouts | None) -> None:
+        self.policy: Final = policy
+        self.timeouts: Final = timeouts
 
 
 class TryingStage:
-    __slots__ = ("_inner", "_runtime", "_rule", "_of", "_policy")
+    __slots__ = ("_inner", "_runtime", "_rule", "_of", "_numbers", "_usual", "_wishes")
 
     def __init__(self, inner: RuleStage, runtime: Runtime, rule: ClientRule, of: RouteOf) -> None:
         self._inner: Final = inner
         self._runtime: Final = runtime
         self._rule: Final = rule
         self._of = of
-        self._policy: RetryPolicy | None = None
-        """Made with the first request, as its counters are."""
+        self._numbers: RetryNumbers | None = None
+        """Made with the first request that may be retried."""
+        self._usual: Trying | None = None
+        self._wishes: dict[tuple[Field, ...], Trying] = {}
 
     @property
     def is_ready(self) -> bool:
         return self._inner.is_ready
 
     def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
-        policy = self._policy or self._make_policy()
+        trying = self._usual
+        if trying is None:
+            trying = self._usual = self._made(self._rule.retry, self._rule.timeouts)
+        if head.has_l5d and self._rule.allows_l5d_headers:
+            wishes = tuple([one for one in head.fields if one.name in NAMES])
+            if wishes:
+                head = head.with_fields([one for one in head.fields if one.name not in NAMES])
+                trying = self._wishes.get(wishes) or self._asked(wishes)
+        policy, timeouts = trying.policy, trying.timeouts
         if policy is not None and head.body_size > policy.max_request_bytes:
             policy = None  # never more than one attempt
-        if policy is None:
+        if policy is None and timeouts is None:
             self._inner.route(exchange, head, match)
         else:
-            Tries(self._runtime.retries, exchange, policy).begin(self._inner, head, match)
+            Tries(self._runtime.retries, exchange, policy, timeouts).begin(self._inner, head, match)
 
-    def _make_policy(self) -> RetryPolicy | None:
-        retry = self._rule.retry
+    def _made(self, retry: Retry | None, timeouts: Timeouts) -> Trying:
+        policy: RetryPolicy | None = None
         if retry is not None:
-            self._policy = RouteRetries(retry, RetryNumbers(self._runtime.registry, self._of))
-        return self._policy
+            numbers = self._numbers
+            if numbers is None:
+                numbers = self._numbers = RetryNumbers(self._runtime.registry, self._of)
+            policy = RouteRetries(retry, numbers)
+        return Trying(policy, timeouts if timeouts != Timeouts() else None)
+
+    def _asked(self, wishes: tuple[Field, ...]) -> Trying:
+        rule = self._rule
+        trying = self._made(*asked_for(wishes, rule.retry, rule.timeouts))
+        if sum([one.size for one in wishes]) <= _REMEMBERED_BYTES + 32 * len(wishes):
+            if len(self._wishes) >= _REMEMBERED:
+                self._wishes.clear()
+            self._wishes[wishes] = trying
+        return trying
 
 
 def with_tries(inner: RuleStage, runtime: Runtime, rule: ClientRule, of: RouteOf) -> RuleStage:
     """The rule's stage, or that behind one that watches over its attempts."""
-    return inner if rule.retry is None else TryingStage(inner, runtime, rule, of)
+    if rule.retry is None and rule.timeouts == Timeouts() and not rule.allows_l5d_headers:
+        return inner
+    return TryingStage(inner, runtime, rule, of)

@@ -21,9 +21,12 @@ from proxy.http.headers import Field
 from proxy.http.place import Place
 from proxy.http.replay import Replay
 from proxy.http.stream import ClientStream
+from proxy.outbound.http.rescue import failure_of
+from proxy.outbound.http.retry.deadlines import Deadlines, give_up
 from proxy.outbound.http.retry.ground import Ground
 from proxy.outbound.http.retry.policy import PASS, RETRY, WAIT, RetryPolicy
 from proxy.outbound.http.rule import RuleStage
+from proxy.policy.client import Timeouts
 from proxy.policy.redirect import Match
 
 
@@ -42,14 +45,18 @@ class Tries:
     """What an exchange has as its `tries`."""
 
     __slots__ = (
-        "exchange", "previous", "_ground", "_policy", "_stage", "_head", "_match", "_retries", "_replay", "_peeked", "_timer",
+        "exchange", "previous", "said", "why", "_deadlines", "_ground", "_policy", "_stage", "_head", "_match", "_retries", "_replay", "_peeked", "_timer",
         "_last", "_is_waiting",
     )  # fmt: skip
 
-    def __init__(self, ground: Ground, exchange: Exchange, policy: RetryPolicy | None) -> None:
-        """Without a policy there are only timeouts. `begin` follows."""
+    def __init__(
+        self, ground: Ground, exchange: Exchange, policy: RetryPolicy | None, timeouts: Timeouts | None = None
+    ) -> None:
+        """`begin` follows."""
         self.exchange: Final = exchange
         self.previous: Place | None = None
+        self.said = self.why = ""
+        self._deadlines = None if timeouts is None else Deadlines(exchange, ground.wheel, timeouts)
         self._ground = ground
         self._policy = policy
         """None once the client gets its response: nothing is retried from then on."""
@@ -70,23 +77,22 @@ class Tries:
         """The first attempt, and what others begin with."""
         self._stage, self._head, self._match = stage, head, match
         self.exchange.tries = self
+        deadlines = self._deadlines
+        if deadlines is not None:
+            deadlines.begin()
         stage.route(self.exchange, head, match)
 
     # ---- http.running.RunningTries
 
     def attached(self, client: ClientStream, ends: bool) -> ClientStream:
-        policy = self._policy
-        if policy is None:
-            return client
-        replay = self._replay
+        if self.exchange.request_ended:
+            self._await_head()
+        policy, replay = self._policy, self._replay
         if replay is None:
-            if ends:
-                self._await_head()
+            if policy is None or ends:
                 return client
             replay = self._replay = Replay(policy.max_request_bytes, self._ground.room)
         replay.client = client
-        if self.exchange.request_ended:
-            self._await_head()
         return replay
 
     def request_sent(self) -> None:
@@ -95,6 +101,9 @@ class Tries:
 
     def holds_head(self, head: ResponseHead, end: bool) -> bool:
         self._stop_timer()
+        deadlines = self._deadlines
+        if deadlines is not None:
+            deadlines.head_came(head)
         policy = self._policy
         if policy is None:
             return False
@@ -151,6 +160,9 @@ class Tries:
 
     def ended(self) -> None:
         self._stop_timer()
+        deadlines = self._deadlines
+        if deadlines is not None:
+            deadlines.ended()
         self._policy = self._stage = self._peeked = self._last = None
         self._let_go()
         self._stop_waiting()
@@ -236,6 +248,9 @@ class Tries:
     def _drop(self) -> Aside:
         policy = self._policy
         assert policy is not None
+        deadlines = self._deadlines
+        if deadlines is not None:
+            deadlines.attempt_dropped()
         aside = set_aside(self.exchange, self._ground.wheel, self._ground.clock)
         self._last = aside
         self._wait(policy)
@@ -282,23 +297,24 @@ class Tries:
     def _await_head(self) -> None:
         """The request is sent: so long may the attempt take."""
         policy = self._policy
-        if policy is None:
-            return
-        timeout_s = policy.try_timeout_s(self._retries)
+        timeout_s = policy.try_timeout_s(self._retries) if policy is not None else None
         if timeout_s is not None and self._timer is None:
             self._timer = self._ground.wheel.after(timeout_s, self._too_late)
+        deadlines = self._deadlines
+        if deadlines is not None:
+            deadlines.request_sent(timeout_s is not None)
 
     def _too_late(self) -> None:
         self._timer = None
-        exchange = self.exchange
-        attempt = exchange.attempt
+        policy, attempt = self._policy, self.exchange.attempt
+        timeout_s = policy.try_timeout_s(self._retries) if policy is not None else None
         if isinstance(attempt, Attempt):
             attempt.has_failed = True
         aside = self._dropped_for(Reason.RESPONSE_TIMEOUT)
         if aside is None:
-            exchange.cancel(Reason.RESPONSE_TIMEOUT)
+            give_up(self.exchange, Reason.RESPONSE_TIMEOUT, timeout_s or 0.0)
         else:
-            aside.cancel(Reason.RESPONSE_TIMEOUT)
+            aside.cancel(Reason.RESPONSE_TIMEOUT, failure_of(Reason.RESPONSE_TIMEOUT).word)
 
     def _stop_timer(self) -> None:
         timer = self._timer

@@ -1,0 +1,135 @@
+"""Deadlines: how long a request may take (docs/linkerd/outbound.md, section 8.5).
+
+`request` runs from when the request is routed to the end of its response, over all attempts. `response` runs, for each
+attempt, from when all of the request is sent. `idle` runs while a body is under way, in either direction, and begins anew
+with everything that passes. A tunnel has none of them: they end when it opens.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from proxy.core.reason import Reason
+from proxy.core.timers import Timer, Wheel
+from proxy.http.attempt import Attempt
+from proxy.http.exchange import Exchange
+from proxy.http.head import TUNNEL, ResponseHead
+from proxy.outbound.http.duration import duration_text
+from proxy.outbound.http.rescue import failure_of
+from proxy.outbound.http.rule import BackendPlace
+from proxy.policy.client import Timeouts
+
+_log: Final = logging.getLogger(__name__)
+
+_LOOKS: Final = 4
+"""At a body that may be idle, in its timeout: it ends at most a quarter late, and what passes need not tell anyone."""
+
+_NAMES: Final = {
+    Reason.RESPONSE_TIMEOUT: "response header timeout",
+    Reason.REQUEST_TIMEOUT: "request timeout",
+    Reason.STREAM_TIMEOUT: "response stream timeout",
+    Reason.IDLE_TIMEOUT: "idle timeout",
+}
+
+
+class Deadlines:
+    """Of one exchange."""
+
+    __slots__ = ("_exchange", "_wheel", "_timeouts", "_request", "_response", "_idle", "_sent_at", "_passed", "_quiet")
+
+    def __init__(self, exchange: Exchange, wheel: Wheel, timeouts: Timeouts) -> None:
+        self._exchange: Final = exchange
+        self._wheel = wheel
+        self._timeouts = timeouts
+        self._request: Timer | None = None
+        self._response: Timer | None = None
+        self._idle: Timer | None = None
+        self._sent_at: float | None = None
+        """All of the request went to the attempt that runs."""
+        self._passed = -1
+        """Octets, both ways, when it was looked last."""
+        self._quiet = 0
+        """Looks in a row at which nothing had passed."""
+
+    def begin(self) -> None:
+        timeouts = self._timeouts
+        if timeouts.request_s is not None:
+            self._request = self._wheel.after(timeouts.request_s, self._request_is_late)
+        if timeouts.idle_s is not None:
+            self._idle = self._wheel.after(timeouts.idle_s / _LOOKS, self._look)
+
+    def request_sent(self, head_is_timed: bool) -> None:
+        """`head_is_timed`: until the response's head comes, another timeout is in force instead."""
+        self._sent_at = self._wheel.now()
+        response_s = self._timeouts.response_s
+        if response_s is not None and not head_is_timed and self._response is None:
+            self._response = self._wheel.after(response_s, self._response_is_late)
+
+    def head_came(self, head: ResponseHead) -> None:
+        if head.body_size == TUNNEL:
+            self.ended()
+            return
+        response_s = self._timeouts.response_s
+        if response_s is not None and self._response is None:
+            now = self._wheel.now()
+            sent_at = now if self._sent_at is None else self._sent_at
+            self._response = self._wheel.after(max(sent_at + response_s - now, 0.0), self._response_is_late)
+
+    def attempt_dropped(self) -> None:
+        """Another one follows."""
+        self._sent_at = None
+        timer = self._response
+        if timer is not None:
+            self._response = None
+            timer.cancel()
+
+    def ended(self) -> None:
+        for timer in (self._request, self._response, self._idle):
+            if timer is not None:
+                timer.cancel()
+        self._request = self._response = self._idle = None
+
+    # ---- of the wheel
+
+    def _request_is_late(self) -> None:
+        give_up(self._exchange, Reason.REQUEST_TIMEOUT, self._timeouts.request_s or 0.0)
+
+    def _response_is_late(self) -> None:
+        give_up(self._exchange, Reason.STREAM_TIMEOUT, self._timeouts.response_s or 0.0)
+
+    def _look(self) -> None:
+        exchange = self._exchange
+        idle_s = self._timeouts.idle_s or 0.0
+        passed = exchange.request_bytes + exchange.response_bytes
+        has_body_to_come = exchange.response is not None or not exchange.request_ended
+        # A client that does not read is not idle: what would pass waits here.
+        if passed != self._passed or not has_body_to_come or exchange.client is None or exchange.is_server_full:
+            self._passed = passed
+            self._quiet = 0
+        else:
+            self._quiet += 1
+        if self._quiet >= _LOOKS:
+            give_up(exchange, Reason.IDLE_TIMEOUT, idle_s)
+        else:
+            self._idle = self._wheel.after(idle_s / _LOOKS, self._look)
+
+
+def give_up(exchange: Exchange, reason: Reason, timeout_s: float) -> None:
+    """End it with an error that says which time was over; before the response's head with 504, behind it by breaking it off."""
+    attempt = exchange.attempt
+    if isinstance(attempt, Attempt):
+        attempt.has_failed = True
+    what = f"{_NAMES[reason]}: {duration_text(timeout_s)}"
+    if exchange.response is not None:
+        _log.info("%s: timed out processing response stream: %s", exchange.context(), what)
+        exchange.failure = failure_of(reason).word
+        exchange.cancel(reason)
+        return
+    tries, backend, endpoint = exchange.tries, exchange.backend, exchange.endpoint
+    if tries is not None:
+        within = backend.within if isinstance(backend, BackendPlace) else ""
+        tries.said = f"{within}timed out waiting for response headers: {what}"
+        tries.why = f"{endpoint.context} had it" if endpoint is not None else "no endpoint had it"
+        exchange.endpoint = None  # as Linkerd's texts: the timeout is the route's
+    exchange.cancel(reason)
