@@ -70,9 +70,7 @@ class App:
         self._on_admin: Callable[[socket.socket, Addr], None] | None = None
         self.readiness: Final = Readiness(self.control.stale_texts)
         self._certified: Final = self.readiness.latch("identity")
-        if config.inbound_gateway_suffixes:
-            # Other clusters probe /ready of a multicluster gateway, and would send it traffic that it cannot forward.
-            self.readiness.latch("gateway")
+        self._wait_for_gateway()
         self.scrapes: Final = Scrapes(self.registry.pieces, reactor.turns, reactor.clock)
         self._admin: Final = Admin(
             self.readiness,
@@ -129,6 +127,21 @@ class App:
         show = Balancers(self.registry).show_client
         return ControlPlane(self.reactor, self.config, self.credentials, key_and_csr, self._control_scope, show)
 
+    def _wait_for_gateway(self) -> None:
+        """Other clusters probe /ready of a gateway, and send it traffic once it is. It can serve once the control plane has
+        said whom it may serve: by then there is one that can be asked for names."""
+        if not self.config.inbound_gateway_suffixes:
+            return
+        latch = self.readiness.latch("gateway")
+        port = self.config.inbound_listen_addr.port
+
+        def release_if_known(unanswered: frozenset[int]) -> None:
+            if port not in unanswered:
+                latch.release()
+
+        self.control.inbound_policies.unanswered.subscribe(release_if_known)
+        release_if_known(self.control.inbound_policies.unanswered.value)
+
     def _control_scope(self, client: str, target: ControlAddr) -> RequestScope:
         tls: Labels = (
             (("tls", "no_identity"), ("no_tls_reason", "loopback"))
@@ -138,7 +151,11 @@ class App:
         return HttpMetrics(self.registry, "control_").scope((("addr", target.authority), *tls))
 
     def _make_inbound(self) -> inbound.Inbound:
-        lookups = inbound.Lookups(self.control.inbound_policies.watch, is_stale=self.control.is_stale)
+        lookups = inbound.Lookups(
+            self.control.inbound_policies.watch,
+            onward=lambda target: self.outbound.onward(target),
+            is_stale=self.control.is_stale,
+        )
         drain = self.drains["inbound"]
         return inbound.Inbound(self.reactor, self.config, self.credentials, lookups, self.registry, drain)
 

@@ -102,8 +102,6 @@ class Worker:
             _log.info("Using single-threaded proxy runtime")
         for variable in without_effect(config):
             _log.warning("%s is set, but what it asks for is not built yet: it has no effect", variable)
-        if config.inbound_gateway_suffixes:
-            _log.warning("A gateway is not built yet: this proxy is never ready, so that nobody takes it for one")
         for name in ("admin", "inbound", "outbound"):
             for listener in app.listeners[name]:
                 _start_log.info("%s interface on %s", name.capitalize(), listener.addr)

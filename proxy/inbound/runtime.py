@@ -27,6 +27,7 @@ from proxy.transport.early import EarlyDials
 IO: Final = "i/o"
 TLS_TIMEOUT: Final = "tls detection timeout"
 GATEWAY_DOMAIN: Final = "gateway domain invalid"
+GATEWAY_LOOP: Final = "gateway loop"
 UNEXPECTED: Final = "unexpected"
 
 _log: Final = logger(__name__)

@@ -5,6 +5,7 @@ The order below is the order of events; each step is one file.
     connection/accept      where did it want to go, and may it     (SO_ORIGINAL_DST, INBOUND_IPS)
     connection/arrival     is it TLS for us                        (by its ClientHello, before anything is read)
     connection/direct      it wants the proxy itself: which port   (mTLS, transport header)
+    gateway/server         or which name of another cluster's
     policies, router       what holds for that port now            (one watch per port, kept while it is used)
     connection/server      which bytes does it speak               (the policy's protocol, or its first bytes)
     connection/authorize   may this client have bytes forwarded
@@ -37,6 +38,8 @@ from proxy.inbound.connection.admin import AdminServer
 from proxy.inbound.connection.arrival import Arrival
 from proxy.inbound.connection.direct import DirectServer
 from proxy.inbound.connection.server import AppServer
+from proxy.inbound.gateway.onward import FindOnward
+from proxy.inbound.gateway.server import Gateway
 from proxy.inbound.http.local import Local, Loop
 from proxy.inbound.policies import Policies, never
 from proxy.inbound.runtime import Runtime
@@ -56,6 +59,8 @@ class Lookups:
     """Of a port of this workload, with what holds until the first answer."""
     destination: Callable[[socket.socket, Addr], Addr] = destination
     """Where the client of an accepted socket wanted to go; OSError if nobody knows."""
+    onward: FindOnward | None = None
+    """The outbound side's way to a name, for a gateway."""
     is_stale: Callable[[], bool] = never
     """The control plane is away: what it said and nobody uses is kept."""
 
@@ -83,7 +88,7 @@ class Inbound:
         self._runtime: Final = Runtime(reactor, config, credentials, self.policies, registry, drain)
         self._local: Final = Local(self._runtime)
         self._pages: Callable[[bool], Stage] | None = None
-        direct = DirectServer(self._runtime, self._app)
+        direct = DirectServer(self._runtime, self._app, Gateway(self._runtime, lookups.onward))
         app = AppServer(self._runtime, self._app)
         self._accept: Final = Accept(self._runtime, direct, app, lookups.destination)
 

@@ -25,10 +25,11 @@ from proxy.core.drain import Drain
 from proxy.core.errors import report_fault
 from proxy.core.reactor import Reactor
 from proxy.metrics.registry import Registry
-from proxy.outbound.discover import Discovery
+from proxy.outbound.discover import GATEWAY, Discovery
 from proxy.outbound.explicit.connection import ExplicitConnection
 from proxy.outbound.http.rescue import Rescue
 from proxy.outbound.ingress.connection import Ingress, IngressConnection
+from proxy.outbound.onward import Onward
 from proxy.outbound.protocol import Accepted, Protocols
 from proxy.outbound.runtime import Lookups as Lookups
 from proxy.outbound.runtime import Runtime
@@ -88,6 +89,10 @@ class Outbound:
             IngressConnection(self._ingress, target).begin(sock)
             return
         Accepted(self._protocols, sock, target, self.discovery.get(target)).begin()
+
+    def onward(self, target: str) -> Onward:
+        """The way to `name:port` for a connection that came in through the gateway."""
+        return Onward(self._protocols, self.discovery.get(target, GATEWAY))
 
     def close(self) -> None:
         """Cancel every question and drop every idle connection; connections that work are Drain's."""

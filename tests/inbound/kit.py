@@ -12,6 +12,7 @@ from proxy.config import parse
 from proxy.core.addr import Addr
 from proxy.core.drain import Drain
 from proxy.core.watch import Watch
+from proxy.inbound.gateway.onward import FindOnward
 from proxy.inbound.stack import Inbound, Lookups
 from proxy.metrics import Registry
 from proxy.policy.server import ServerPolicy
@@ -87,7 +88,9 @@ class App:
 class Workload:
     """`policy` is what the control plane says of every port; None leaves the default of the environment."""
 
-    def __init__(self, ticking: Ticking, policy: ServerPolicy | None = None, **env: str | None) -> None:
+    def __init__(
+        self, ticking: Ticking, policy: ServerPolicy | None = None, onward: FindOnward | None = None, **env: str | None
+    ) -> None:
         self.ticking = ticking
         self.config = parse(environment(INBOUND_LISTEN_ADDR="127.0.0.1:0", **env))
         self.registry = Registry(ticking.reactor.clock)
@@ -98,7 +101,7 @@ class Workload:
         self.original: Addr | OSError | None = None
         """Where the next clients wanted to go; None: to the app."""
         self.app = App()
-        lookups = Lookups(self._watch, self._destination)
+        lookups = Lookups(self._watch, self._destination, onward)
         self.inbound = Inbound(ticking.reactor, self.config, self.credentials, lookups, self.registry, self.drain)
         self.listener = Listener(ticking.reactor, Addr("127.0.0.1", 0), self.inbound.accept)
         self.inbound.listens_at(self.listener.addr)

@@ -181,7 +181,7 @@ def test_tcp_goes_both_ways_without_any_policy() -> None:
 def test_a_server_may_speak_first_on_an_undetected_port(is_known: bool) -> None:
     async def story(ticking: Ticking) -> None:
         env = {"INBOUND_PORTS_DISABLE_PROTOCOL_DETECTION": "1-65535"}
-        async with Workload(ticking, policy(OPAQUE) if is_known else None, **env) as workload:
+        async with Workload(ticking, policy(OPAQUE) if is_known else None, None, **env) as workload:
             workload.app.greeting = b"custom tcp server starts"
             client = await workload.connect()
             assert await client.read(24) == b"custom tcp server starts"

@@ -128,14 +128,39 @@ def test_what_is_not_built_yet_is_warned_of_by_its_variable(control: ControlPlan
         assert proxy.text.count("Several workers are not built yet: one serves") == (available_cpus() > 1)
 
 
-def test_a_gateway_and_a_tap_port_that_are_not_there_are_not_pretended(control: ControlPlane, tmp_path: Path) -> None:
+def test_a_gateway_is_ready_once_the_control_plane_has_said_whom_it_may_serve(
+    control: ControlPlane, tmp_path: Path
+) -> None:
+    """Another cluster's probe of /ready must not send it what it cannot forward."""
+    asked: list[int] = []
+    may_tell = threading.Event()
+
+    def policy(request: inbound_pb2.PortSpec, context: grpc.ServicerContext) -> Iterator[inbound_pb2.Server]:
+        if request.port != 0:  # which the inbound port is configured to be; this is where the admin port is
+            context.abort(grpc.StatusCode.NOT_FOUND, "no such port")
+        asked.append(request.port)
+        while not may_tell.wait(0.05):
+            if not context.is_active():
+                return
+        yield inbound_pb2.Server(
+            protocol=inbound_pb2.ProxyProtocol(opaque=inbound_pb2.ProxyProtocol.Opaque()), labels={"name": "gateway"}
+        )
+
+    control.controller.on(services.INBOUND_WATCH_PORT, policy)
     control.may_certify.set()
-    asked = {"INBOUND_GATEWAY_SUFFIXES": "svc.cluster.local.", "TAP_SVC_NAME": "tap.cluster.local"}
-    with sidecar(control, tmp_path, is_ready=False, CONTROL_LISTEN_ADDR="127.0.0.1:4190", **asked) as proxy:
-        wait_for(lambda: "Certified identity" in proxy.text, proxy)
+    with sidecar(control, tmp_path, is_ready=False, INBOUND_GATEWAY_SUFFIXES="svc.cluster.local.") as proxy:
+        wait_for(lambda: asked and "Certified identity" in proxy.text, proxy)
         assert proxy.admin("/live") == (200, "live\n")
         assert proxy.admin("/ready") == (503, "not ready\n")
-        assert "A gateway is not built yet: this proxy is never ready" in proxy.text
+        may_tell.set()
+        wait_for(lambda: proxy.admin("/ready")[0] == 200, proxy)
+
+
+def test_a_tap_port_that_is_not_there_is_not_pretended(control: ControlPlane, tmp_path: Path) -> None:
+    control.may_certify.set()
+    asked = {"TAP_SVC_NAME": "tap.cluster.local"}
+    with sidecar(control, tmp_path, is_ready=False, CONTROL_LISTEN_ADDR="127.0.0.1:4190", **asked) as proxy:
+        wait_for(lambda: "Certified identity" in proxy.text, proxy)
         assert "Tap is not built yet: nothing answers on 127.0.0.1:4190" in proxy.text
         assert "Tap DISABLED" not in proxy.text
 

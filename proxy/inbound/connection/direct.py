@@ -18,8 +18,9 @@ from proxy.core.reason import Reason
 from proxy.http.exchange import Stage
 from proxy.inbound.connection.arrival import Arrival, Early
 from proxy.inbound.connection.opaque import forward
+from proxy.inbound.gateway.server import Gateway
 from proxy.inbound.http.requests import serve_http1, serve_http2
-from proxy.inbound.runtime import GATEWAY_DOMAIN, IO, UNEXPECTED, Runtime
+from proxy.inbound.runtime import IO, UNEXPECTED, Runtime
 from proxy.transport.first_bytes import FirstBytes, Opened, Unreadable
 from proxy.transport.header import HEADER, TransportHeader
 
@@ -27,15 +28,16 @@ from proxy.transport.header import HEADER, TransportHeader
 class DirectServer:
     """The Service of the inbound port itself."""
 
-    __slots__ = ("tls_timeout_s", "is_direct", "counts_routes", "drain", "_runtime", "_app")
+    __slots__ = ("tls_timeout_s", "is_direct", "counts_routes", "drain", "_runtime", "_app", "_gateway")
 
-    def __init__(self, runtime: Runtime, app: Callable[[Arrival], Stage]) -> None:
+    def __init__(self, runtime: Runtime, app: Callable[[Arrival], Stage], gateway: Gateway) -> None:
         self.tls_timeout_s: float = runtime.config.inbound_detect_timeout_s
         self.is_direct: bool = True
         self.counts_routes: bool = True
         self.drain: Drain = runtime.drain
         self._runtime: Final = runtime
         self._app: Final = app
+        self._gateway: Final = gateway
 
     def skips_tls(self, arrival: Arrival) -> bool:
         return False
@@ -64,10 +66,7 @@ class DirectServer:
         """Whom the header names; None if nobody, which was counted."""
         self._count(arrival, header)
         if header.name:
-            # A gateway serves names of its suffixes; this proxy is configured to be none.
-            arrival.fail(GATEWAY_DOMAIN, f"bad gateway domain {header.name}")
-            arrival.fault("gateway_domain")
-            return None
+            return self._gateway.serve(arrival, wire, header)
         arrival.settle(Addr(arrival.original.ip, header.port))
         arrival.measure()
         if header.session_protocol == "http/1":

@@ -1,0 +1,39 @@
+"""Onward: what the gateway needs of the outbound side, which app.py gives it. The sides do not import each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from proxy.core.codec import Codec, Wire
+from proxy.http.exchange import Exchange
+
+
+class Onward(Protocol):
+    """The way to one `name:port`, for one connection, until `release`."""
+
+    @property
+    def is_known(self) -> bool:
+        """The control plane has answered."""
+
+    def when_known(self, callback: Callable[[], None]) -> None:
+        """Call back once: now, if it is known."""
+
+    def forget(self, callback: Callable[[], None]) -> None: ...
+
+    @property
+    def refusal(self) -> str:
+        """Why there is no way, in words; empty if there is one. Of a known one."""
+
+    def dispatch(self, exchange: Exchange) -> None:
+        """Of a known one without a refusal: route the request as one of this workload's own."""
+
+    def tunnel(self, wire: Wire, on_error: Callable[[str], None]) -> Codec:
+        """Opaque bytes: the codec for the wire, which waits until it is known. `on_error` hears `failfast`, `loadshed`, `i/o`
+        or `unexpected` before the wire ends for it."""
+
+    def release(self) -> None: ...
+
+
+FindOnward = Callable[[str], Onward]
+"""Of `name:port`."""
