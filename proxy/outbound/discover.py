@@ -27,6 +27,7 @@ from proxy.outbound.effective import (
     gateway_policy,
     ingress_policy,
 )
+from proxy.outbound.http.profile.budget import SharedBudget
 from proxy.outbound.numbers import ParentNumbers, TargetNumbers
 from proxy.outbound.runtime import Endpoints, Runtime
 from proxy.policy.client import ClientPolicy
@@ -58,7 +59,7 @@ class Destination:
     """One target, its watches, and the routers that were built on them."""
 
     __slots__ = (
-        "target", "kind", "profile", "effective", "endpoints", "routers", "parent_numbers", "target_numbers",
+        "target", "kind", "profile", "effective", "endpoints", "routers", "parent_numbers", "target_numbers", "retry_budget",
         "_discovery", "_policy", "_waiting", "_users", "_timer",
     )  # fmt: skip
 
@@ -83,6 +84,8 @@ class Destination:
         self.parent_numbers: ParentNumbers | None = None
         self.target_numbers: TargetNumbers | None = None
         """Theirs who route to it (protocol.py)."""
+        self.retry_budget: SharedBudget | None = None
+        """Of its profile, for all of its routers."""
         self._discovery = discovery
         self._policy = policy
         self._waiting: dict[Callable[[], None], None] = {}

@@ -179,6 +179,7 @@ def test_a_range_that_ends_before_it_begins_matches_nothing() -> None:
     assert route.has_classes and not route.classes.failures
 
 
+@pytest.mark.acceptance("PROF-11", "PROF-12", "PROF-13")
 @pytest.mark.parametrize(
     ("budget", "reason"),
     [
@@ -197,6 +198,18 @@ def test_a_budget_that_is_none(budget: dict[str, Any], reason: str) -> None:
     left_out: list[str] = []
     assert convert(left_out, retry_budget=budget).budget is None
     assert left_out == [reason]
+
+
+def test_a_ratio_is_what_was_written() -> None:
+    """Ten requests pay for a retry of 0.1; the next larger 32-bit float would make it nine."""
+    budget = convert(retry_budget={"ttl": "1s", "retry_ratio": 0.1}).budget
+    assert budget is not None and budget.ratio == 0.1 and int(1 / budget.ratio) == 10
+
+
+def test_retryable_routes_without_a_budget_are_said() -> None:
+    left_out: list[str] = []
+    convert(left_out, routes=[{"condition": ANY_PATH, "is_retryable": True}])
+    assert left_out == ["retry budget: missing, so that no route is retried"]
 
 
 @pytest.mark.parametrize("timeout", ["-1s", "0s"])

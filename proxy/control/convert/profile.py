@@ -219,6 +219,8 @@ def _statuses_of(message: destination_pb2.ResponseMatch, where: str, notes: list
 
 def _budget_of(message: destination_pb2.DestinationProfile, notes: list[str]) -> RetryBudget | None:
     if not message.HasField("retry_budget"):
+        if any(route.is_retryable for route in message.routes):
+            notes.append("retry budget: missing, so that no route is retried")
         return None
     budget = message.retry_budget
     try:
@@ -232,4 +234,5 @@ def _budget_of(message: destination_pb2.DestinationProfile, notes: list[str]) ->
     except InvalidMessageError as error:
         notes.append(str(error))
         return None
-    return RetryBudget(ttl_s, budget.retry_ratio, budget.min_retries_per_second)
+    # It came as a 32-bit float: 0.1 is to be 0.1, and not what is a little more, of which ten do not make one.
+    return RetryBudget(ttl_s, float(f"{budget.retry_ratio:.7g}"), budget.min_retries_per_second)

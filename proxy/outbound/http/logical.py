@@ -131,7 +131,9 @@ class HttpRouter:
         if isinstance(profile, Profile) and profile.routes_http:
             self._backends = {}
             self._terms = Terms(service_meta(profile.name))
-            self._only = ProfileRoutes(profile, self._runtime, self._rescue, lambda one: self._concrete(one, old))
+            self._only = ProfileRoutes(
+                profile, self._destination, self._runtime, self._rescue, lambda one: self._concrete(one, old)
+            )
             self._only_numbers = self._only_match = None
         elif isinstance(policy, ClientPolicy) and policy.protocol not in (OPAQUE, TLS):
             self._backends = {}

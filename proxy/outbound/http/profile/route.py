@@ -17,12 +17,16 @@ from proxy.metrics.http import HttpMetrics
 from proxy.metrics.scope import RequestScope
 from proxy.outbound import labels
 from proxy.outbound.http.concrete import Concrete
+from proxy.outbound.http.profile.budget import SharedBudget
+from proxy.outbound.http.profile.retries import ProfileRetries
 from proxy.outbound.http.profile.timeout import RouteTimeout
 from proxy.outbound.http.rescue import LOAD_SHED, Rescue
+from proxy.outbound.http.retry.tries import Tries
 from proxy.outbound.runtime import Runtime
 from proxy.policy.classify import Class, ClassifyingRoute, classify
 from proxy.policy.distribution import Chooser
 from proxy.policy.profile import ProfileRoute
+from proxy.policy.redirect import Match
 
 _CANONICAL: Final = b"l5d-dst-canonical"
 _UNANSWERED: Final = Class(0, False, "", "unclassified")
@@ -46,9 +50,11 @@ class Target:
 class Shared:
     """What all routes of one profile have in common."""
 
-    __slots__ = ("name", "context", "canonical", "runtime", "rescue", "chooser")
+    __slots__ = ("name", "context", "canonical", "runtime", "rescue", "chooser", "budget")
 
-    def __init__(self, name: str, runtime: Runtime, rescue: Rescue, chooser: Chooser[Target]) -> None:
+    def __init__(
+        self, name: str, runtime: Runtime, rescue: Rescue, chooser: Chooser[Target], budget: SharedBudget | None
+    ) -> None:
         self.name: Final = name
         """`name:port` of the service."""
         self.context: Final = f"logical service {name}"
@@ -57,6 +63,7 @@ class Shared:
         self.runtime: Final = runtime
         self.rescue: Final = rescue
         self.chooser: Final = chooser
+        self.budget: Final = budget
 
     @property
     def is_ready(self) -> bool:
@@ -83,7 +90,9 @@ class SentNumbers:
 
 
 class ProfiledRoute(ClassifyingRoute):
-    __slots__ = ("_shared", "_scope", "_sent", "_timeout_s", "_timeout_ticks")
+    """Also the RuleStage that its requests take each time that they are sent."""
+
+    __slots__ = ("_shared", "_scope", "_sent", "_retries", "_timeout_s", "_timeout_ticks")
 
     def __init__(self, route: ProfileRoute, shared: Shared) -> None:
         super().__init__(shared.context, route.classes, route.has_classes)
@@ -92,6 +101,10 @@ class ProfiledRoute(ClassifyingRoute):
         named = labels.profile_route("outbound", shared.name, route)
         self._scope = HttpMetrics(registry, "route_").scope(named)
         self._sent = SentNumbers(HttpMetrics(registry, "route_actual_").scope(named))
+        budget = shared.budget
+        self._retries = (
+            ProfileRetries(self, budget, registry, named) if route.is_retryable and budget is not None else None
+        )
         self._timeout_s = route.timeout_s or 0.0
         self._timeout_ticks = shared.runtime.reactor.wheel.ticks(self._timeout_s)
 
@@ -111,9 +124,19 @@ class ProfiledRoute(ClassifyingRoute):
             fields = [one for one in fields if one.name != _CANONICAL]
         head = head.with_fields([*fields, shared.canonical])
         head.has_l5d = True
-        self._send(exchange, head)
+        retries = self._retries
+        if retries is None or head.body_size > retries.max_request_bytes:
+            self.route(exchange, head, None)
+        else:
+            Tries(shared.runtime.retries, exchange, retries).begin(self, head, None)
 
-    def _send(self, exchange: Exchange, head: RequestHead) -> None:
+    # ---- RuleStage
+
+    @property
+    def is_ready(self) -> bool:
+        return self._shared.is_ready
+
+    def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
         sent = self._sent
         sent.scope.requests += 1
         target = self._shared.chooser.choose()

@@ -1,9 +1,8 @@
 """ProfileRoutes: the requests of a destination whose ServiceProfile takes precedence over its policy.
 
 Made anew by each profile that is different from the last, as the policy's stages are. What outlives that: the backends
-of targets that stay, which belong to the router; the retry budget while its terms stay, since a profile that changes with every
-message would otherwise give each second the retries of many; and the numbers, which the registry keeps. A request that
-runs goes on by the routes with which it began.
+of targets that stay, which belong to the router; the retry budget while its terms stay (budget.py); and the numbers, which the
+registry keeps. A request that runs goes on by the routes with which it began.
 
 Routes are made ready when a request first takes them: a profile may have a thousand, of which most destinations see few.
 """
@@ -15,7 +14,9 @@ from typing import Final
 
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead
+from proxy.outbound.discover import Destination
 from proxy.outbound.http.concrete import Concrete
+from proxy.outbound.http.profile.budget import SharedBudget
 from proxy.outbound.http.profile.route import ProfiledRoute, Shared, Target
 from proxy.outbound.http.rescue import Rescue
 from proxy.outbound.runtime import Runtime
@@ -37,14 +38,20 @@ class ProfileRoutes:
     __slots__ = ("_profile", "_table", "_made", "_shared")
 
     def __init__(
-        self, profile: Profile, runtime: Runtime, rescue: Rescue, concrete_of: Callable[[Backend], Concrete]
+        self,
+        profile: Profile,
+        destination: Destination,
+        runtime: Runtime,
+        rescue: Rescue,
+        concrete_of: Callable[[Backend], Concrete],
     ) -> None:
         """`concrete_of` makes a backend, or gives the one that there is."""
         chooser = compile_distribution(split_of(profile), lambda one: Target(concrete_of(one.backend)))
         self._profile = profile
         self._table = ProfileTable([one.condition for one in profile.routes])
         self._made: dict[int, ProfiledRoute] = {}
-        self._shared = Shared(profile.name, runtime, rescue, chooser)
+        budget = _budget_of(destination, profile, runtime)
+        self._shared = Shared(profile.name, runtime, rescue, chooser, budget)
 
     @property
     def is_ready(self) -> bool:
@@ -54,6 +61,16 @@ class ProfileRoutes:
         place = self._table.find(head.method, head.path)
         route = self._made.get(place)
         if route is None:
-            found = self._profile.routes[place] if place >= 0 else _DEFAULT
-            route = self._made[place] = ProfiledRoute(found, self._shared)
+            given = self._profile.routes[place] if place >= 0 else _DEFAULT
+            route = self._made[place] = ProfiledRoute(given, self._shared)
         route.begin(exchange, head)
+
+
+def _budget_of(destination: Destination, profile: Profile, runtime: Runtime) -> SharedBudget | None:
+    terms = profile.budget
+    if terms is None:
+        return None
+    found = destination.retry_budget
+    if found is None or found.terms != terms:
+        found = destination.retry_budget = SharedBudget(terms, runtime.reactor.clock)
+    return found

@@ -1,0 +1,30 @@
+"""SharedBudget: what all retryable routes of a destination's ServiceProfile may retry together.
+
+It belongs to the destination and outlives a profile while its terms stay: a profile that changes with every message would otherwise
+give each second the reserve of many.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.core.reactor import Clock
+from proxy.outbound.http.retry.budget import Budget
+from proxy.policy.profile import RetryBudget
+
+
+class SharedBudget:
+    __slots__ = ("terms", "_budget", "_clock")
+
+    def __init__(self, terms: RetryBudget, clock: Clock) -> None:
+        self.terms: Final = terms
+        self._budget = Budget(terms.ttl_s, terms.ratio, terms.min_per_s, clock())
+        self._clock = clock
+
+    def withdraw(self) -> bool:
+        """Whether there is enough for one more retry, which is taken."""
+        return self._budget.withdraw(self._clock())
+
+    def deposit(self) -> None:
+        """A request has ended that was not retried."""
+        self._budget.deposit(self._clock())
