@@ -150,7 +150,7 @@ async def start(settings: Settings, topics: Topics, keys: Keys) -> Served:
     else:
         served = await _start_fronted(unbound, settings, keys.authority)
     await unbound.probing.serving()
-    settings.state.write("address", f"{served.addr}\n".encode(), 0o644)
+    settings.state.note_addr(served.addr)
     return served
 
 
@@ -220,6 +220,8 @@ async def _run(settings: Settings, each_second: Callable[[], None]) -> None:
             waiting.cancel()
         desk.close()
         await served.stop()
+        if not settings.addr.port:
+            settings.state.forget_addr()
     finally:
         claim.release()
     _log.info("stopped")

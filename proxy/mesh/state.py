@@ -29,6 +29,7 @@ from typing import Final
 
 from proxy.core.addr import Addr, parse_addr
 
+_ADDRESS: Final = "address"
 DEFAULT_ADDR: Final = Addr("127.0.0.1", 8086)
 
 
@@ -99,12 +100,20 @@ class State:
         """Put a file in place whole: readers see the old one or the new one."""
         return write_file(self.directory / name, data, mode)
 
+    def note_addr(self, addr: Addr) -> None:
+        """Say where the server serves."""
+        self.write(_ADDRESS, f"{addr}\n".encode(), 0o644)
+
+    def forget_addr(self) -> None:
+        """The server will not be there again."""
+        (self.directory / _ADDRESS).unlink(missing_ok=True)
+
     def serving_addr(self) -> Addr:
-        """Where the server last said that it serves, its default address if it never did.
+        """Where the server last said that it serves, its default address if it never did or will not be there again.
 
         StateError if that is every address of the machine, of which workloads need one.
         """
-        path = self.directory / "address"
+        path = self.directory / _ADDRESS
         try:
             found = parse_addr(path.read_text().strip())
         except (FileNotFoundError, ValueError):

@@ -15,6 +15,9 @@ import grpc
 import pytest
 
 from proxy.api import destination_pb2, services
+from proxy.core.addr import Addr
+from proxy.mesh.claim import Claim
+from proxy.mesh.state import State
 from tests.mesh.kit import SERVICE, WEB, workload
 
 SPONSON = (sys.executable, "-m", "proxy")
@@ -163,6 +166,28 @@ def test_env_says_that_the_control_plane_is_gone(directory: Path) -> None:
     assert sponson(*arguments, "--addr", "127.0.0.1:7").stderr == ""
 
 
+def test_env_forgets_a_port_that_the_kernel_chose_with_the_control_plane_that_had_it(directory: Path) -> None:
+    arguments = ("mesh", "env", "--service-account", "web", "--state-dir", str(directory / "state"))
+    with serving(directory) as (process, _):
+        process.terminate()
+        process.wait(DEADLINE_S)
+    assert "LINKERD2_PROXY_POLICY_SVC_ADDR=127.0.0.1:8086\n" in sponson(*arguments).stdout
+
+
+def test_env_waits_for_a_control_plane_that_starts(directory: Path) -> None:
+    state = State(directory / "state")
+    claim = Claim(state, directory)
+    arguments = [sys.executable, "-m", "proxy", "mesh", "env", "--service-account", "web", "--state-dir"]
+    with subprocess.Popen([*arguments, str(state.directory)], stdout=subprocess.PIPE, text=True) as process:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1.0)
+        state.note_addr(Addr("127.0.0.1", 7))
+        claim.serves_at(Addr("127.0.0.1", 7))
+        output, _ = process.communicate(timeout=DEADLINE_S)
+    claim.release()
+    assert "LINKERD2_PROXY_POLICY_SVC_ADDR=127.0.0.1:7\n" in output
+
+
 def test_two_control_planes_do_not_share_a_state_directory(directory: Path) -> None:
     with serving(directory) as (process, _):
         arguments = ("--dir", str(directory), "--state-dir", str(directory / "state"), "--addr", "127.0.0.1:0")
@@ -174,7 +199,6 @@ def test_two_control_planes_do_not_share_a_state_directory(directory: Path) -> N
 
 def test_a_token_is_printed_and_lives_as_long_as_asked(tmp_path: Path) -> None:
     from proxy.mesh.identity.tokens import Account, open_tokens
-    from proxy.mesh.state import State
 
     done = sponson(
         "mesh", "token", "--service-account", "web", "--namespace", "blue", "--ttl", "10m", "--state-dir", str(tmp_path)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-_MARK = "@@@"
+MARK = "@@@"
 _DEADLINE_S = 240.0
 
 
@@ -45,7 +45,7 @@ def steps(text: str) -> list[Step]:
 def run(tutorial: Path, home: Path, programs: Path, private_namespaces: bool = False) -> None:
     """AssertionError, with all that was printed, if a command fails or does not show what the tutorial says."""
     script = "\n".join(
-        f"printf '\\n{_MARK}{index}\\n'\n{step.command}\nprintf '\\n{_MARK}status %s\\n' $?"
+        f"printf '\\n{MARK}{index}\\n'\n{step.command}\nprintf '\\n{MARK}status %s\\n' $?"
         for index, step in enumerate(steps(tutorial.read_text()))
     )
     (home / "examples").symlink_to(ROOT / "examples")
@@ -82,14 +82,22 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def check(tutorial: Path, output: str) -> None:
-    parts = re.split(rf"^{_MARK}(\d+)$", output, flags=re.MULTILINE)
+    parts = re.split(rf"^{MARK}(\d+)$", output, flags=re.MULTILINE)
     printed = {int(number): text for number, text in zip(parts[1::2], parts[2::2], strict=True)}
     for index, step in enumerate(steps(tutorial.read_text())):
         where = f"{tutorial.name}:{step.line}: {step.command}"
         assert index in printed, f"{where}\nwas not reached:\n{output}"
         lines = printed[index].splitlines()
-        assert f"{_MARK}status 0" in lines, f"{where}\nfailed:\n{output}"
-        left = iter(lines)
-        for shown in step.shown:
-            pattern = re.compile(".*".join(map(re.escape, shown.split("..."))) + r"\s*")
-            assert any(pattern.fullmatch(line) for line in left), f"{where}\ndid not show {shown!r}:\n{output}"
+        assert f"{MARK}status 0" in lines, f"{where}\nfailed:\n{output}"
+        shown = not_shown(step, lines)
+        assert not shown, f"{where}\ndid not show {shown!r}:\n{output}"
+
+
+def not_shown(step: Step, lines: list[str]) -> str:
+    """The first line that a step must show and has not; empty if there is none."""
+    left = iter(lines)
+    for shown in step.shown:
+        pattern = re.compile(".*".join(map(re.escape, shown.split("..."))) + r"\s*")
+        if not any(pattern.fullmatch(line) for line in left):
+            return shown
+    return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from collections.abc import Mapping
 from typing import Final
 
@@ -25,6 +26,11 @@ from proxy.mesh.model import DEFAULT_INBOUND_PORT
 from proxy.mesh.state import State, StateError
 
 FAILURES: Final = (StateError,)
+
+STARTS_S: Final = 10.0
+"""So long a control plane may take to start before its last address is taken."""
+
+_LOOK_S: Final = 0.05
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,15 +87,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _remembered(state: State) -> Addr:
-    """Where the control plane of this directory serves; said on stderr if it does not run now."""
+    """Where the control plane of this directory serves, as soon as one that starts does; said on stderr if none runs."""
     now = running(state)
-    if now is not None and now.addr is not None:
-        return state.serving_addr()
+    end = time.monotonic() + STARTS_S
+    while now is not None and now.addr is None and time.monotonic() < end:
+        time.sleep(_LOOK_S)
+        now = running(state)
     addr = state.serving_addr()
-    what = "is still starting" if now is not None else "does not run"
-    print(
-        f"the control plane of {state.directory} {what}; taking {addr}, where it served last or would by default. "
-        "Start it with `sponson mesh serve`, or say with --addr where it is.",
-        file=sys.stderr,
-    )
+    if now is None or now.addr is None:
+        what = "is still starting" if now is not None else "does not run"
+        print(
+            f"the control plane of {state.directory} {what}; taking {addr}, where it served last or would by default. "
+            "Start it with `sponson mesh serve`, or say with --addr where it is.",
+            file=sys.stderr,
+        )
     return addr
