@@ -71,7 +71,7 @@ class App:
         self.readiness: Final = Readiness(self.control.stale_texts)
         self._certified: Final = self.readiness.latch("identity")
         self._wait_for_gateway()
-        self.scrapes: Final = Scrapes(self.registry.pieces, reactor.turns, reactor.clock)
+        self.scrapes: Final = Scrapes(self.registry.pieces, reactor.steps, reactor.clock)
         self._admin: Final = Admin(
             self.readiness,
             self.scrapes,

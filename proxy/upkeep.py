@@ -23,7 +23,7 @@ _FREE_BYTES: Final = 4 << 20
 
 
 class Upkeep:
-    """A round every EVERY_S; its sweep of the metrics is a step of the line of turns."""
+    """A round every EVERY_S; its sweep of the metrics is a step of the step queue."""
 
     def __init__(self, app: App, logging: Logging, memory: Memory) -> None:
         self._app: Final = app
@@ -51,14 +51,14 @@ class Upkeep:
         self._app.control.look_if_stale()
         if self._sweep is None and not self._round % _SWEEP_EVERY:
             self._sweep = self._app.registry.sweep()
-            self._app.reactor.turns.ask(self)
+            self._app.reactor.steps.add(self)
 
     def step(self) -> None:
         sweep = self._sweep
         if sweep is None:
             return
         for _ in sweep:
-            self._app.reactor.turns.ask(self)
+            self._app.reactor.steps.add(self)
             return
         self._sweep = None
 

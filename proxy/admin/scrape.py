@@ -1,6 +1,6 @@
 """Scrapes: the metrics page, written in pieces, so that neither a long page nor a slow reader costs anybody else.
 
-A piece is made in a turn of its own (core/turns.py) and only when the one
+A piece is made in a turn of its own (core/step_queue.py) and only when the one
 before it could leave, so that a page of any length holds the loop for a
 millisecond at a time, and a scraper that does not read costs its connection's
 buffer and no page. A page of up to WRITE_HIGH_BYTES has a length, a longer
@@ -19,7 +19,7 @@ from proxy.admin.encoding import takes_gzip
 from proxy.core import limits
 from proxy.core.log import logger
 from proxy.core.reason import Reason
-from proxy.core.turns import Steps
+from proxy.core.step_queue import Steps
 from proxy.http.exchange import Exchange
 from proxy.http.head import UNKNOWN, RequestHead, ResponseHead
 from proxy.http.headers import Field, field
@@ -31,20 +31,20 @@ _PLAIN: Final = field(b"content-type", TEXT)
 _AS_GZIP: Final = 16 + zlib.MAX_WBITS
 
 
-class Asks(Protocol):
-    """core.turns.Turns is one."""
+class Schedules(Protocol):
+    """core.step_queue.StepQueue is one."""
 
-    def ask(self, target: Steps) -> None: ...
+    def add(self, target: Steps) -> None: ...
 
 
 class Scrapes:
     """`pieces` begins a page."""
 
-    __slots__ = ("_pieces", "_turns", "_clock", "_running", "_waiting")
+    __slots__ = ("_pieces", "_steps", "_clock", "_running", "_waiting")
 
-    def __init__(self, pieces: Callable[[], Iterator[bytes]], turns: Asks, clock: Callable[[], float]) -> None:
+    def __init__(self, pieces: Callable[[], Iterator[bytes]], steps: Schedules, clock: Callable[[], float]) -> None:
         self._pieces: Final = pieces
-        self._turns: Final = turns
+        self._steps: Final = steps
         self._clock: Final = clock
         self._running: Final[dict[Scrape, None]] = {}
         self._waiting: Final[dict[Scrape, None]] = {}
@@ -72,8 +72,8 @@ class Scrapes:
             self._waiting.pop(scrape, None)
             self._fill()
 
-    def ask_turn(self, scrape: Scrape) -> None:
-        self._turns.ask(scrape)
+    def schedule(self, scrape: Scrape) -> None:
+        self._steps.add(scrape)
 
     def begin(self) -> Iterator[bytes]:
         return self._pieces()
@@ -88,7 +88,7 @@ class Scrapes:
             scrape = next(iter(self._waiting))
             del self._waiting[scrape]
             self._running[scrape] = None
-            self._turns.ask(scrape)
+            self._steps.add(scrape)
 
     def _cut_one_off(self) -> bool:
         """One whose client does not read, though others would."""
@@ -127,7 +127,7 @@ class Scrape(ClientStream):
         self._is_head = exchange.request.method == b"HEAD"
         self._is_over = False
         self._is_asked = False
-        """The next piece stands in the line of turns."""
+        """The next piece stands in the step queue."""
 
     # ---- a turn
 
@@ -198,7 +198,7 @@ class Scrape(ClientStream):
     def _ask(self) -> None:
         if self._exchange is not None and self.blocked_at is None and not self._is_asked:
             self._is_asked = True
-            self._scrapes.ask_turn(self)
+            self._scrapes.schedule(self)
 
     def _end(self) -> None:
         self._exchange = None

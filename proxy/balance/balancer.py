@@ -84,7 +84,7 @@ class Balancer(Generic[E, M, W]):
         "_make",
         "_resolution",
         "_clock",
-        "_turns",
+        "_steps",
         "_wanted",
         "_coming",
         "_leaving",
@@ -115,7 +115,7 @@ class Balancer(Generic[E, M, W]):
         self._make = make
         self._resolution = resolution
         self._clock = reactor.clock
-        self._turns = reactor.turns
+        self._steps = reactor.steps
         self._wanted: Mapping[Addr, M] = {}
         self._coming: deque[Addr] = deque()
         """Wanted, and not made yet."""
@@ -246,7 +246,7 @@ class Balancer(Generic[E, M, W]):
             self.step()
 
     def step(self) -> None:
-        """Of the queue of turns."""
+        """The step queue calls this."""
         self._is_waiting = False
         for _ in range(limits.TURN_ENDPOINTS):
             if self._leaving:
@@ -261,7 +261,7 @@ class Balancer(Generic[E, M, W]):
                 return
         if self._leaving or self._coming or self._unvisited:
             self._is_waiting = True
-            self._turns.ask(self)
+            self._steps.add(self)
 
     def _begin(self, addr: Addr) -> None:
         if addr in self._wanted and addr not in self._endpoints:

@@ -37,7 +37,7 @@ class Destinations:
         self.channel: Final = channel
         self.settings: Final = settings
         self._context_token = context_token
-        self.turns: Final = channel.reactor.turns
+        self.steps: Final = channel.reactor.steps
 
     def endpoints(self, path: str) -> Watch[Resolution[EndpointMeta]]:
         """Of `name:port`; PENDING until the first answer, FAILED if the question is refused. `close()` cancels the stream."""
@@ -64,11 +64,11 @@ class Destinations:
 class ProfileStream:
     """The profiles of one destination, one message after another."""
 
-    __slots__ = ("watch", "_path", "_subscription", "_turns", "_reading", "_newest", "_left_out")
+    __slots__ = ("watch", "_path", "_subscription", "_steps", "_reading", "_newest", "_left_out")
 
     def __init__(self, destinations: Destinations, path: str) -> None:
         self._path = path
-        self._turns = destinations.turns
+        self._steps = destinations.steps
         self._reading: ProfileReading | None = None
         self._newest: destination_pb2.DestinationProfile | None = None
         """What came while another was read. It replaces all that came before it, so that there is never more than one."""
@@ -93,18 +93,18 @@ class ProfileStream:
             self._newest = message
 
     def step(self) -> None:
-        """Of the line of turns."""
+        """The step queue calls this."""
         reading = self._reading
         if reading is None or self.watch.is_closed:
             return
         if reading.read(limits.TURN_ROUTES):
-            self._turns.ask(self)
+            self._steps.add(self)
             return
         newest = self._newest
         self._newest = None
         self._reading = None if newest is None else ProfileReading(newest, self._path)
         if newest is not None:
-            self._turns.ask(self)
+            self._steps.add(self)
         profile = reading.profile()
         if reading.left_out and reading.left_out != self._left_out:
             _log.warning("profile of %s: left out: %s", profile.name or self._path, _some_of(reading.left_out))
@@ -125,7 +125,7 @@ class EndpointSet:
         "_path",
         "_awaits_reset",
         "_subscription",
-        "_turns",
+        "_steps",
         "_pending",
         "_read",
         "_added",
@@ -136,7 +136,7 @@ class EndpointSet:
         self._path = path
         self._awaits_reset = True
         """No `add` has come since (re)connecting."""
-        self._turns = destinations.turns
+        self._steps = destinations.steps
         self._pending: deque[tuple[destination_pb2.Update, bool]] = deque()
         """Updates that are not applied yet, the one that is being read first."""
         self._read = 0
@@ -153,11 +153,11 @@ class EndpointSet:
             self.step()
 
     def step(self) -> None:
-        """Of the line of turns: an update may name ten thousand endpoints, of which one turn reads its share."""
+        """The step queue calls this: an update may name ten thousand endpoints, of which one turn reads its share."""
         while self._pending and not self.watch.is_closed:
             message, is_first = self._pending[0]
             if self._read_on(message):
-                self._turns.ask(self)
+                self._steps.add(self)
                 return
             added, removed = self._added, self._removed
             self._forget()

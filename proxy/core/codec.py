@@ -16,7 +16,7 @@ from mypy_extensions import mypyc_attr
 
 from proxy.core.meter import Meter
 from proxy.core.reason import Reason
-from proxy.core.turns import Steps
+from proxy.core.step_queue import Steps
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -53,7 +53,7 @@ class Wire:
         """
         return False
 
-    def ask_turn(self, target: Steps) -> None:
+    def schedule(self, target: Steps) -> None:
         """Call `target.step` in a later turn of the loop, when others have had theirs; also if the wire is lost by then.
 
         For a codec that has more at hand than its share of one turn. A fault in `step` ends the wire with INTERNAL.

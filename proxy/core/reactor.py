@@ -12,15 +12,15 @@ from typing import Any
 
 from proxy.core.descriptors import Descriptors
 from proxy.core.flusher import Flusher
+from proxy.core.step_queue import StepQueue
 from proxy.core.timers import Wheel
-from proxy.core.turns import Turns
 
 Clock = Callable[[], float]
 """Monotonic seconds."""
 
 
 class Reactor:
-    __slots__ = ("loop", "flusher", "wheel", "clock", "turns", "handshakes", "descriptors")
+    __slots__ = ("loop", "flusher", "wheel", "clock", "steps", "handshakes", "descriptors")
 
     def __init__(self, loop: Any, flusher: Flusher, wheel: Wheel, clock: Clock) -> None:
         self.loop = loop
@@ -28,8 +28,8 @@ class Reactor:
         self.wheel = wheel
         self.clock = clock
         self.descriptors = Descriptors()
-        self.turns = Turns(loop, clock)
+        self.steps = StepQueue(loop, clock)
         """Connections, and updates of the control plane, that have more at hand than their share of one turn."""
-        self.handshakes = Turns(loop, clock)
+        self.handshakes = StepQueue(loop, clock)
         """A line of their own: a step of a handshake is dear (1.5 ms of signing or verifying), and a thousand clients may
         be ready in one wake-up, behind whom no open connection should have to wait."""

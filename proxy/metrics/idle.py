@@ -1,4 +1,4 @@
-"""Kept: cells by labels, bounded in number; those that nobody holds and nothing changed for long are dropped (METRICS_RETAIN_IDLE).
+"""SeriesTable: metric cells by labels, bounded in number; cells that are not held and have not changed for long are dropped (METRICS_RETAIN_IDLE).
 
 Idle *and* unheld, never one of them alone. Held means what it means for
 linkerd2-proxy's reference counts: somebody besides this table has the
@@ -27,7 +27,7 @@ _ALONE: Final = _references({(): object()}, ())
 _CELLS_PER_STEP: Final = 200
 
 
-class Kept(Generic[T]):
+class SeriesTable(Generic[T]):
     """`make` makes a cell; `mark` gives a number that changes whenever the cell does; `dropped` hears of one that goes."""
 
     __slots__ = ("cells", "_make", "_mark", "_seen", "_bounds", "_share", "_dropped")

@@ -15,7 +15,7 @@ from proxy.core.faults import Faults
 from proxy.core.meter import Meter
 from proxy.metrics import exposition
 from proxy.metrics.cells import Cell, Counter, Gauge, Histogram, Labels
-from proxy.metrics.idle import Kept
+from proxy.metrics.idle import SeriesTable
 from proxy.metrics.names import COUNTER, GAUGE, HISTOGRAM, LEGACY, PROM, REQUEST_PREFIXES, RETRYABLE, TELEMETRY, Family
 from proxy.metrics.scope import RequestScope
 from proxy.metrics.snapshot import Snapshot, add_cell, add_meter, add_scope, of_cell, of_meter, of_scope
@@ -46,13 +46,15 @@ class Registry:
         self.retain_idle_s: Final = retain_idle_s
         self._labels: Final = Share(LABELS, "labels", self)
         self._cells: Final = {
-            name: Kept(_maker(family), _cell_mark, self._labels) for name, family in _FAMILIES.items()
+            name: SeriesTable(_maker(family), _cell_mark, self._labels) for name, family in _FAMILIES.items()
         }
-        self._requests: Final = {prefix: Kept(_make_scope, _requests_mark, self._labels) for prefix in REQUEST_PREFIXES}
+        self._requests: Final = {
+            prefix: SeriesTable(_make_scope, _requests_mark, self._labels) for prefix in REQUEST_PREFIXES
+        }
         self._transfer: Final = TransferCost()
         self._is_sum = False
         """Its numbers are those of other registries, which have read what they show."""
-        self._meters: Final = Kept(self._make_meter, _meter_mark, self._labels, self._transfer.dropped)
+        self._meters: Final = SeriesTable(self._make_meter, _meter_mark, self._labels, self._transfer.dropped)
         self._faults: Final[dict[str, Faults]] = {}
         self._before_scrape: Final[list[Callable[[], None]]] = []
         self._telemetry: Final = [self.counter(family.name) for family in TELEMETRY]
@@ -148,7 +150,7 @@ class Registry:
     def sweep(self) -> Iterator[None]:
         """Drop what has been idle for too long, in steps that hold nobody up; due every now and then, scraped or not."""
         now = self.clock()
-        every: list[Kept[Any]] = [*self._requests.values(), self._meters, *self._cells.values()]
+        every: list[SeriesTable[Any]] = [*self._requests.values(), self._meters, *self._cells.values()]
         for kept in every:
             yield from kept.sweep(now, self.retain_idle_s)
 
@@ -191,7 +193,7 @@ class Registry:
                 labels = (("op", op), ("zone_locality", zone))
                 self.counter("outbound_tcp_transfer_cost_bytes_total", labels).value = count
 
-    def _of(self, name: str, kind: str) -> Kept[Cell]:
+    def _of(self, name: str, kind: str) -> SeriesTable[Cell]:
         family: Family = _FAMILIES[name]
         if family.kind != kind:
             raise KeyError(f"{name} is a {family.kind}, not a {kind}")

@@ -17,7 +17,7 @@ from proxy.core.addr import Addr, port_number
 from proxy.core.codec import Codec, Wire
 from proxy.core.dial import DialOptions
 from proxy.core.reason import Reason
-from proxy.core.turns import Steps
+from proxy.core.step_queue import Steps
 from proxy.metrics.transport import TransportMetrics
 from proxy.outbound import labels
 from proxy.outbound.runtime import Runtime
@@ -139,7 +139,7 @@ class _Refused(Wire):
     def is_stale(self) -> bool:
         return True
 
-    def ask_turn(self, target: Steps) -> None:
+    def schedule(self, target: Steps) -> None:
         """Nothing is ever read here; what is left to be told at the end may be told at once."""
         target.step()
 

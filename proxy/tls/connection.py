@@ -22,8 +22,8 @@ from proxy.core.errors import report_fault
 from proxy.core.meter import Meter
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
+from proxy.core.step_queue import Guarded, Steps
 from proxy.core.timers import Timer
-from proxy.core.turns import Guarded, Steps
 from proxy.tls.context import is_cut, is_reset, unread_of
 
 MakeCodec = Callable[[Wire], Codec]
@@ -170,8 +170,8 @@ class TlsConnection(Connection):
     def is_stale(self) -> bool:
         return self._state != _OPEN or self._has_eof
 
-    def ask_turn(self, target: Steps) -> None:
-        self._reactor.turns.ask(Guarded(target, self.abort))
+    def schedule(self, target: Steps) -> None:
+        self._reactor.steps.add(Guarded(target, self.abort))
 
     def hand_over(self, codec: Codec) -> None:
         if self.codec is not CLOSED:

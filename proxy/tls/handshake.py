@@ -114,11 +114,11 @@ class Handshake:
         self._fd = tls.fileno()
         if self._made is not None:
             self._made.add(tls, self._addr)  # the plain socket has given its descriptor away
-        self._reactor.handshakes.ask(self)
+        self._reactor.handshakes.add(self)
 
     def _on_ready(self) -> None:
         self._unwatch()
-        self._reactor.handshakes.ask(self)
+        self._reactor.handshakes.add(self)
 
     def step(self) -> None:
         """Of the line: it is our turn."""

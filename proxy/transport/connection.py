@@ -21,8 +21,8 @@ from proxy.core.errors import report_fault
 from proxy.core.meter import Meter
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
+from proxy.core.step_queue import Guarded, Steps
 from proxy.core.timers import Timer
-from proxy.core.turns import Guarded, Steps
 
 MakeCodec = Callable[[Wire], Codec]
 Dialled = TypeVar("Dialled", bound=Codec)
@@ -182,8 +182,8 @@ class PlainConnection(Connection):
     def is_stale(self) -> bool:
         return self._sock is None or not self.is_idle_reader() or has_anything(self._sock)
 
-    def ask_turn(self, target: Steps) -> None:
-        self.reactor.turns.ask(Guarded(target, self.abort))
+    def schedule(self, target: Steps) -> None:
+        self.reactor.steps.add(Guarded(target, self.abort))
 
     def hand_over(self, codec: Codec) -> None:
         if not self._is_lost:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from proxy.admin import Admin, AdminStage, Readiness, Scrapes
 from proxy.core.addr import Addr, addr
 from proxy.core.log.filter import parse
-from proxy.core.turns import Steps
+from proxy.core.step_queue import Steps
 from proxy.http.h1.server import H1Server
 from proxy.http.h2.server import H2Server
 from tests.kit import Clock, ListWire
@@ -28,13 +28,13 @@ class Log:
         self.filter = parse(text)
 
 
-class Turns:
-    """A line of turns that the test takes, or that are taken when a request has been read."""
+class StepQueue:
+    """A step queue that the test takes, or that are taken when a request has been read."""
 
     def __init__(self) -> None:
         self.asked: list[Steps] = []
 
-    def ask(self, target: Steps) -> None:
+    def add(self, target: Steps) -> None:
         self.asked.append(target)
 
     def take_all(self) -> None:
@@ -53,15 +53,15 @@ class AdminServer:
         self.log = Log(is_off)
         self.page: Callable[[], bytes] = lambda: b"# EOF\n"
         self.clock = Clock()
-        self.turns = Turns()
-        self.scrapes = Scrapes(lambda: iter((self.page(),)), self.turns, self.clock)
+        self.steps = StepQueue()
+        self.scrapes = Scrapes(lambda: iter((self.page(),)), self.steps, self.clock)
         self.admin = Admin(self.readiness, self.scrapes, self.log, env or {}, shut_down)
 
     def http1(self, request: bytes, peer: Addr = LOCAL) -> bytes:
         """All that the server wrote to a connection on which only this came."""
         wire = ListWire()
         H1Server(wire, AdminStage(self.admin, peer.is_loopback), Clock()).feed(request)
-        self.turns.take_all()
+        self.steps.take_all()
         return wire.take()
 
     def ask(self, line: str, *fields: str, body: bytes = b"", peer: Addr = LOCAL) -> tuple[int, dict[str, str], bytes]:
@@ -83,7 +83,7 @@ class AdminServer:
         pseudo = [(":method", method), (":scheme", "http"), (":authority", "localhost:4191"), (":path", path)]
         answered = client.answers[client.ask(pseudo, body)]
         server.feed(client.take())
-        self.turns.take_all()
+        self.steps.take_all()
         client.feed(wire.take())
         assert answered.is_over and answered.reset is None
         return int(answered.status), answered.body

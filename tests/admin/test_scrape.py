@@ -48,9 +48,9 @@ def test_one_turn_makes_one_piece() -> None:
     codec.feed(GET)
     assert server.made == 0, "nothing in the turn in which the request was read"
     other, other_wire = client(server)
-    while server.turns.asked:
+    while server.steps.asked:
         before = server.made
-        server.turns.asked.pop(0).step()
+        server.steps.asked.pop(0).step()
         assert server.made <= before + 1
         other.feed(LIVE)
         assert other_wire.take().endswith(b"live\n")
@@ -64,12 +64,12 @@ def test_a_client_that_does_not_read_gets_no_more_pieces_made() -> None:
     codec, wire = client(server)
     codec.feed(GET)
     for _ in range(20):
-        server.turns.asked.pop(0).step()
+        server.steps.asked.pop(0).step()
     codec.writable(False)
-    server.turns.take_all()
+    server.steps.take_all()
     assert server.made == 20
     codec.writable(True)
-    server.turns.take_all()
+    server.steps.take_all()
     assert server.made == 400 and wire.take().endswith(LAST)
 
 
@@ -89,7 +89,7 @@ def test_pieces_are_zipped_as_one_stream() -> None:
     server = Noisy(5)
     codec, wire = client(server)
     codec.feed(GET.replace(b"\r\n\r\n", b"\r\naccept-encoding: gzip\r\n\r\n"))
-    server.turns.take_all()
+    server.steps.take_all()
     data = unchunked(wire.take().partition(b"\r\n\r\n")[2])
     assert gzip.decompress(data) == server.page_bytes and len(data) > limits.WRITE_HIGH_BYTES
 
@@ -120,9 +120,9 @@ def test_a_client_that_leaves_ends_its_page() -> None:
     server = Long(400)
     codec, _ = client(server)
     codec.feed(GET)
-    server.turns.asked.pop(0).step()
+    server.steps.asked.pop(0).step()
     codec.lost(Reason.CONNECTION_RESET)
-    server.turns.take_all()
+    server.steps.take_all()
     assert server.made == 1 and len(server.scrapes) == 0
 
 
@@ -132,18 +132,18 @@ def test_those_that_do_not_read_give_way_to_those_that_do() -> None:
     for codec, _ in silent:
         codec.feed(GET)
     for _ in range(20 * len(silent)):
-        server.turns.asked.pop(0).step()
+        server.steps.asked.pop(0).step()
     for codec, _ in silent:
         codec.writable(False)
-    server.turns.take_all()
+    server.steps.take_all()
     assert server.made == 20 * limits.SCRAPES
     reader, wire = client(server)
     reader.feed(GET)
-    server.turns.take_all()
+    server.steps.take_all()
     assert wire.take() == b"", "no place yet"
     server.clock.now += limits.SCRAPE_STALL_S
     server.scrapes.look_again()
-    server.turns.take_all()
+    server.steps.take_all()
     assert wire.take().endswith(LAST)
     assert len(server.scrapes) == limits.SCRAPES - 1, "one of the others was cut off"
 
@@ -169,7 +169,7 @@ def test_a_page_that_cannot_be_made_midway_ends_its_own_answer() -> None:
     server.scrapes._pieces = broken  # type: ignore[misc]
     codec, wire = client(server)
     codec.feed(GET)
-    server.turns.take_all()
+    server.steps.take_all()
     assert wire.aborted is not None and not wire.take().endswith(LAST)
     assert len(server.scrapes) == 0
 

@@ -20,7 +20,7 @@ from proxy.control.subscription import StreamSettings
 from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.backoff import Backoff
-from proxy.core.turns import STEPS_PER_TURN, Turns
+from proxy.core.step_queue import STEPS_PER_TURN, StepQueue
 from proxy.http import grpc
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.profile import Profile
@@ -53,8 +53,8 @@ def removal(first: int, count: int) -> destination_pb2.Update:
 class Asked:
     """A channel whose stream the test speaks for."""
 
-    def __init__(self, turns: Turns) -> None:
-        self.reactor: Any = SimpleNamespace(turns=turns, loop=None)
+    def __init__(self, steps: StepQueue) -> None:
+        self.reactor: Any = SimpleNamespace(steps=steps, loop=None)
         self.cancelled = False
         self.stale = Stale("the controller", self.clock)
 
@@ -87,15 +87,15 @@ class Nobody:
     def fail_waiter(self, waiter: Any) -> None: ...
 
 
-def endpoint_set(turns: Turns) -> EndpointSet:
-    channel: Any = Asked(turns)
+def endpoint_set(steps: StepQueue) -> EndpointSet:
+    channel: Any = Asked(steps)
     return EndpointSet(Destinations(channel, StreamSettings(Backoff(1.0, 2.0, 0.0)), ""), "web:80")
 
 
 def test_ten_thousand_endpoints_in_one_message() -> None:
     async def story(ticking: Ticking) -> None:
         loop = asyncio.get_running_loop()
-        found = endpoint_set(ticking.reactor.turns)
+        found = endpoint_set(ticking.reactor.steps)
         made: list[One] = []
 
         def make(addr: Addr, meta: EndpointMeta) -> One:
@@ -133,7 +133,7 @@ def test_what_one_turn_does_of_an_update() -> None:
         def call_soon(self, callback: Any) -> None:
             called.append(callback)
 
-    found = endpoint_set(Turns(Loop(), lambda: 0.0))
+    found = endpoint_set(StepQueue(Loop(), lambda: 0.0))
     found.receive(update(0, limits.TURN_ENDPOINTS), True)
     assert len(found.watch.value.endpoints) == limits.TURN_ENDPOINTS and not called, "what is small is applied at once"
     found.receive(update(0, 3 * limits.TURN_ENDPOINTS), False)
@@ -151,7 +151,7 @@ def test_a_stream_that_is_closed_reads_no_further() -> None:
         def call_soon(self, callback: Any) -> None:
             called.append(callback)
 
-    found = endpoint_set(Turns(Loop(), lambda: 0.0))
+    found = endpoint_set(StepQueue(Loop(), lambda: 0.0))
     found.receive(update(0, 1000), True)
     found.watch.close()
     while called:
@@ -191,7 +191,7 @@ def profile_stream() -> tuple[ProfileStream, list[Any]]:
         def call_soon(self, callback: Any) -> None:
             called.append(callback)
 
-    channel: Any = Asked(Turns(Loop(), lambda: 0.0))
+    channel: Any = Asked(StepQueue(Loop(), lambda: 0.0))
     return ProfileStream(Destinations(channel, StreamSettings(Backoff(1.0, 2.0, 0.0)), ""), "10.0.0.1:80"), called
 
 

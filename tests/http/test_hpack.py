@@ -236,7 +236,7 @@ def test_a_block_that_only_inserts_is_remembered_whatever_the_table_holds() -> N
     assert decoder.decode(steady) is decoder.decode(steady)
     for _ in range(5):
         other.decode(steady)
-    other._steady.clear()
+    other._constants.clear()
     assert decoder._table == other._table and decoder._size == other._size
     assert pairs(decoder.decode(b"\xbe\xbf")) == [(b"c", b"d"), (b"a", b"b")]
 
@@ -250,6 +250,6 @@ def test_a_block_that_only_inserts_is_remembered_whatever_the_table_holds() -> N
 def test_remembered_blocks_move_the_table_as_read_ones_do(blocks: list[bytes]) -> None:
     ours, plain = Decoder(), Decoder()
     for block in blocks:
-        plain._steady.clear()
+        plain._constants.clear()
         assert ours.decode(block) == plain.decode(block)
         assert ours._table == plain._table and ours._size == plain._size

@@ -39,7 +39,7 @@ class AdminPort:
         self.local: list[bool] = []
         self.log = Silent()
         reactor = workload.ticking.reactor
-        scrapes = Scrapes(workload.registry.pieces, reactor.turns, reactor.clock)
+        scrapes = Scrapes(workload.registry.pieces, reactor.steps, reactor.clock)
         self._admin = Admin(Readiness(), scrapes, self.log, {}, self._shut_down)
         self._listener = Listener(workload.ticking.reactor, Addr("127.0.0.1", 0), lambda sock, peer: accept(sock, peer))
         accept = workload.inbound.admin(self._listener.addr, self._pages, workload.drain)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from proxy.core.codec import Codec, Wire
 from proxy.core.reason import Reason
-from proxy.core.turns import Steps
+from proxy.core.step_queue import Steps
 from proxy.http.linger import Linger
 
 
@@ -50,7 +50,7 @@ class ListWire(Wire):
     def is_stale(self) -> bool:
         return self.looks_stale
 
-    def ask_turn(self, target: Steps) -> None:
+    def schedule(self, target: Steps) -> None:
         self.waiting.append(target)
 
     def give_turns(self) -> None:

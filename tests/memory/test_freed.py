@@ -157,7 +157,7 @@ METRICS = b"GET /metrics HTTP/1.1\r\nhost: admin\r\n\r\n"
 def test_connections_to_the_admin_port_are_freed(said: bytes, is_tls: bool) -> None:
     async def story(ticking: Ticking) -> None:
         async with Workload(ticking) as workload:
-            scrapes = Scrapes(workload.registry.pieces, ticking.reactor.turns, ticking.reactor.clock)
+            scrapes = Scrapes(workload.registry.pieces, ticking.reactor.steps, ticking.reactor.clock)
             admin = Admin(Readiness(), scrapes, Log(), {}, None)
             workload.original = Addr("127.0.0.1", 4191)
             pages = lambda is_local: AdminStage(admin, is_local)  # noqa: E731

@@ -169,7 +169,7 @@ class Work:
         if self._is_faulty:
             raise RuntimeError("a fault of ours")
         if self.left:
-            self._wire.ask_turn(self)
+            self._wire.schedule(self)
 
 
 @pytest.mark.parametrize("is_faulty", [False, True])
@@ -179,7 +179,7 @@ def test_work_in_turns(is_faulty: bool) -> None:
         await pair.open()
         await pair.has_come(b"x")
         work = Work(pair.server.wire, is_faulty)
-        pair.server.wire.ask_turn(work)
+        pair.server.wire.schedule(work)
         if is_faulty:
             await pair.gone()
             assert work.left == 2 and pair.server.lost_for == [Reason.INTERNAL]

@@ -148,10 +148,10 @@ class H1Client(Codec, ClientStream):
         """This connection has had its share: everyone else comes first."""
         self._held = data
         self.pause_reading(NEXT_TURN)
-        self._wire.ask_turn(self)
+        self._wire.schedule(self)
 
     def step(self) -> None:
-        """Of the line of turns."""
+        """The step queue calls this."""
         self.resume_reading(NEXT_TURN)
         held = self._held
         if held and (self._state == _HEAD or self._state == _BODY):

@@ -305,11 +305,11 @@ class H1Server(Codec, ServerStream):
         """This connection has had its share: everyone else comes first."""
         self._held = data
         self.pause_reading(NEXT_TURN)
-        self._wire.ask_turn(self)
+        self._wire.schedule(self)
         return b""
 
     def step(self) -> None:
-        """Of the line of turns."""
+        """The step queue calls this."""
         self.resume_reading(NEXT_TURN)
         if self._state <= _BODY:
             self._go_on()

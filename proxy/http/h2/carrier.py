@@ -54,10 +54,10 @@ class Carrier(Codec):
         if not self._waits_for_turn:
             self._waits_for_turn = True
             self.wire.pause_reading()
-            self.wire.ask_turn(self)
+            self.wire.schedule(self)
 
     def step(self) -> None:
-        """Of the line of turns."""
+        """The step queue calls this."""
         raise NotImplementedError
 
     # ---- what becomes of a stream, and of the connection

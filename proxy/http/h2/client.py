@@ -158,10 +158,10 @@ class H2Client(H2Connection):
             self.reset_stream(stream, Reason.INTERNAL)
 
     def _head(self, block: bytes, fields: list[Field]) -> ResponseHead:
-        steady = self.decoder.steady
-        if steady is not None:
-            template: ResponseHead = steady.head or response_of(fields)
-            steady.head = template
+        constant = self.decoder.constant
+        if constant is not None:
+            template: ResponseHead = constant.head or response_of(fields)
+            constant.head = template
             if template.renderings is None and len(block) <= limits.REMEMBERED_TEXT_BYTES:
                 template.renderings = Renderings()
             return template

@@ -100,7 +100,7 @@ def _no_field() -> Field:
     raise ProtocolError("HPACK index 0", Reason.COMPRESSION)
 
 
-class Steady:
+class ConstantBlock:
     """A block that inserts fields and names none of the table's: it means the same, whatever the table holds.
 
     Encoders without a table of their own send such blocks for every head (nginx does).
@@ -120,12 +120,12 @@ class Decoder:
     __slots__ = (
         "has_changed",
         "is_familiar",
-        "steady",
+        "constant",
         "heads",
         "_table",
         "_size",
         "_max_size",
-        "_steady",
+        "_constants",
         "_heads_bytes",
         "_share",
     )
@@ -135,31 +135,31 @@ class Decoder:
         """The last block changed the table: what was remembered of earlier blocks is void."""
         self.is_familiar = True
         """The last block changed nothing and held nothing new: worth remembering as a whole."""
-        self.steady: Steady | None = None
+        self.constant: ConstantBlock | None = None
         """What is remembered of the last block, if the table has no say in it."""
         self._table: list[Field] = []
         self._size = 0
         self._max_size = TABLE_BYTES
-        self._steady: dict[bytes, Steady] = {}
-        self.heads: dict[bytes, Any] = {}  # as Steady.head
+        self._constants: dict[bytes, ConstantBlock] = {}
+        self.heads: dict[bytes, Any] = {}  # as ConstantBlock.head
         """What the reader made of whole blocks, by their octets; emptied when a block changes the table."""
         self._heads_bytes = 0
         self._share: Share | None = None
         """Made when something is remembered first."""
 
     def decode(self, block: bytes) -> list[Field]:
-        steady = self.steady = self._steady.get(block)
-        if steady is not None and steady.size <= self._max_size:
+        constant = self.constant = self._constants.get(block)
+        if constant is not None and constant.size <= self._max_size:
             if self.heads:
                 self._drop_heads()
             self.has_changed = True
             self.is_familiar = False
-            self._table += steady.inserted
-            self._size += steady.size
+            self._table += constant.inserted
+            self._size += constant.size
             if self._size > self._max_size:
                 self._evict(self._max_size)
-            return steady.fields
-        self.steady = None
+            return constant.fields
+        self.constant = None
         self.has_changed = False
         self.is_familiar = True
         try:
@@ -224,13 +224,13 @@ class Decoder:
         return fields
 
     def _remember(self, block: bytes, fields: list[Field], inserted: list[Field]) -> None:
-        self.steady = Steady(fields, inserted)
+        self.constant = ConstantBlock(fields, inserted)
         cost = _BLOCK_BYTES + _BLOCK_COPIES * len(block)
         if self._has_room(block, cost):
-            self._steady[block] = self.steady
+            self._constants[block] = self.constant
             self._hold(cost)
 
-    def keep_head(self, block: bytes, head: Any) -> None:  # as Steady.head
+    def keep_head(self, block: bytes, head: Any) -> None:  # as ConstantBlock.head
         """Remember what the reader made of a familiar block. Nobody edits a head (head.py), so that it is handed out again as it is."""
         cost = _BLOCK_BYTES + _BLOCK_COPIES * len(block)
         if self._has_room(block, cost):
@@ -244,7 +244,7 @@ class Decoder:
             return False
         share = self._share
         held_bytes = 0 if share is None else share.held_bytes
-        count = len(self.heads) + len(self._steady)
+        count = len(self.heads) + len(self._constants)
         if count >= limits.CACHED_BLOCKS or held_bytes + cost > limits.CONNECTION_REMEMBERS_BYTES:
             self.forget()
         return True
@@ -264,7 +264,7 @@ class Decoder:
 
     def forget(self) -> None:
         """Of what is remembered beside the table, which the peer relies on."""
-        self._steady.clear()
+        self._constants.clear()
         self.heads.clear()
         self._heads_bytes = 0
         if self._share is not None:

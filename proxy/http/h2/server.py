@@ -162,10 +162,10 @@ class H2Server(H2Connection):
             self.floods.charge_reset()
 
     def _judge(self, block: bytes, fields: list[Field]) -> RequestHead:
-        steady = self.decoder.steady
-        if steady is not None:
-            template: RequestHead = steady.head or request_of(fields)
-            steady.head = template
+        constant = self.decoder.constant
+        if constant is not None:
+            template: RequestHead = constant.head or request_of(fields)
+            constant.head = template
             if template.renderings is None and len(block) <= limits.REMEMBERED_TEXT_BYTES:
                 template.renderings = Renderings()
             return template

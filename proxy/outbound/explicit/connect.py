@@ -63,7 +63,7 @@ class Tunnels:
             self.refuse(exchange, no_way_to(destination), not_served(destination))
             return
         # In a turn of its own: until the codec has read its CONNECT to the end it cannot give its connection away.
-        self._protocols.runtime.reactor.turns.ask(_Open(exchange, destination, self._take))
+        self._protocols.runtime.reactor.steps.add(_Open(exchange, destination, self._take))
 
     def _take(self, exchange: Exchange, destination: Destination) -> None:
         if exchange.request.version == HTTP_2:
@@ -97,7 +97,7 @@ class Tunnels:
 
 
 class _Open:
-    """A step of the line of turns."""
+    """The step queue calls this."""
 
     __slots__ = ("_exchange", "_destination", "_then")
 

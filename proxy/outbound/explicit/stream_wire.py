@@ -15,8 +15,8 @@ from proxy.core.codec import CLOSED, Codec, Wire
 from proxy.core.errors import report_fault
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
+from proxy.core.step_queue import Guarded, Steps
 from proxy.core.timers import Timer
-from proxy.core.turns import Guarded, Steps
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead
 from proxy.http.headers import Field
@@ -70,7 +70,7 @@ class StreamWire(Wire):
     def resume_reading(self) -> None:
         if self._is_paused:
             self._is_paused = False
-            self._reactor.turns.ask(self)
+            self._reactor.steps.add(self)
 
     def end(self) -> None:
         self._is_ending = True
@@ -84,13 +84,13 @@ class StreamWire(Wire):
             self._linger = self._reactor.wheel.after(limits.LINGER_S, self._end_by_force)
         self.flush()  # a GOAWAY, a 400 should still leave
         self._reason = reason
-        self._reactor.turns.ask(self)
+        self._reactor.steps.add(self)
 
     def is_stale(self) -> bool:
         return self._is_lost or self._reason is not None or bool(self._missed)
 
-    def ask_turn(self, target: Steps) -> None:
-        self._reactor.turns.ask(Guarded(target, self.abort))
+    def schedule(self, target: Steps) -> None:
+        self._reactor.steps.add(Guarded(target, self.abort))
 
     def hand_over(self, codec: Codec) -> None:
         if not self._is_lost:
@@ -114,7 +114,7 @@ class StreamWire(Wire):
             exchange.response_data(b"".join(output), False)
 
     def step(self) -> None:
-        """Of the line of turns: reading goes on, or what was aborted is over."""
+        """The step queue calls this: reading goes on, or what was aborted is over."""
         reason = self._reason
         if reason is not None:
             self.lose(reason)

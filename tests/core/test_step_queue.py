@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from proxy.core.turns import STEPS_PER_TURN, TURN_S, Turns
+from proxy.core.step_queue import STEPS_PER_TURN, TURN_S, StepQueue
 from tests.kit import Clock
 from tests.kit.sockets import Ticking, run
 
@@ -39,10 +39,10 @@ class Loop:
 
 def test_a_few_per_iteration_in_order() -> None:
     async def story(ticking: Ticking) -> None:
-        turns = ticking.reactor.turns
+        steps = ticking.reactor.steps
         done: list[int] = []
         for number in range(10):
-            turns.ask(Step(number, done))
+            steps.add(Step(number, done))
         assert done == []
         seen = []
         while len(done) < 10:
@@ -56,8 +56,8 @@ def test_a_few_per_iteration_in_order() -> None:
 
 def test_who_asks_within_a_step_waits_for_its_turn() -> None:
     loop, done = Loop(), list[int]()
-    turns = Turns(loop, Clock())
-    turns.ask(Step(1, done, lambda: turns.ask(Step(2, done))))
+    steps = StepQueue(loop, Clock())
+    steps.add(Step(1, done, lambda: steps.add(Step(2, done))))
     while loop.called:
         assert len(loop.called) == 1
         loop.iterate()
@@ -66,13 +66,13 @@ def test_who_asks_within_a_step_waits_for_its_turn() -> None:
 
 def test_dear_steps_leave_the_iteration_to_the_others() -> None:
     loop, done, clock = Loop(), list[int](), Clock()
-    turns = Turns(loop, clock)
+    steps = StepQueue(loop, clock)
 
     def dear() -> None:
         clock.now += TURN_S
 
     for number in range(3):
-        turns.ask(Step(number, done, dear))
+        steps.add(Step(number, done, dear))
     seen = []
     while loop.called:
         loop.iterate()
@@ -82,12 +82,12 @@ def test_dear_steps_leave_the_iteration_to_the_others() -> None:
 
 def test_one_that_breaks_keeps_nobody_from_its_turn() -> None:
     loop, done = Loop(), list[int]()
-    turns = Turns(loop, Clock())
+    steps = StepQueue(loop, Clock())
 
     def broken() -> None:
         raise RuntimeError("on purpose")
 
-    turns.ask(Step(1, done, broken))
-    turns.ask(Step(2, done))
+    steps.add(Step(1, done, broken))
+    steps.add(Step(2, done))
     loop.iterate()
     assert done == [1, 2] and not loop.called

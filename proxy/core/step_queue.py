@@ -1,11 +1,11 @@
-"""Turns: a fair queue for work that would hold the loop too long if it were done at once.
+"""StepQueue: a fair queue for work that would hold the loop too long if it were done at once.
 
-Whoever has more to do than one turn allows does its share, asks for another
-turn, and lets everyone else come first. At most STEPS_PER_TURN steps are
-taken in one iteration of the loop, and none is begun once they have taken
-TURN_S together, so that what others wait for is bounded by one iteration
-whatever stands in the queue. Each step must be short by itself: docs/design.md,
-"What bounds one turn", says how.
+A turn is one iteration of the event loop. Work that is more than one turn
+allows does its share, queues itself for another step, and lets everything else
+go first. At most STEPS_PER_TURN steps are taken in one turn, and none is begun
+once they have taken TURN_S together, so that the queue delays other work by a
+bounded time however long it is. Each step must be short by itself:
+docs/design.md, "What bounds one turn", says how.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Steps(Protocol):
 
 
 class Guarded:
-    """A codec's turn: a fault in it ends the codec's own connection, as one in any other of its callbacks does."""
+    """A codec's step: an exception in it ends the codec's own connection, as one in any other of its callbacks does."""
 
     __slots__ = ("_target", "_abort")
 
@@ -43,8 +43,8 @@ class Guarded:
             self._abort(Reason.INTERNAL)
 
 
-class Turns:
-    """One queue of one loop. `loop` is asked for nothing but `call_soon`, and only once somebody stands in the queue."""
+class StepQueue:
+    """Uses nothing of `loop` but `call_soon`, and only while the queue is not empty."""
 
     __slots__ = ("_loop", "_clock", "_queue")
 
@@ -53,8 +53,8 @@ class Turns:
         self._clock = clock
         self._queue: deque[Steps] = deque()
 
-    def ask(self, target: Steps) -> None:
-        """`target.step` soon, once for each time that it is asked; never within this call."""
+    def add(self, target: Steps) -> None:
+        """Call `target.step` soon, once for each time that it was added; never within this call."""
         if not self._queue:
             self._loop.call_soon(self._turn)
         self._queue.append(target)
