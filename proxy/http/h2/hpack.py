@@ -175,7 +175,7 @@ class Decoder:
     def _decode(self, block: bytes) -> list[Field]:
         fields: list[Field] = []
         inserted: list[Field] = []
-        is_steady = True
+        is_constant = True
         table = self._table
         position, size = 0, len(block)
         while position < size:
@@ -186,13 +186,13 @@ class Decoder:
                 if index == 127:
                     index, position = _read_integer(block, position, 127)
                 if index > 61:
-                    is_steady = False
+                    is_constant = False
                     fields.append(table[61 - index])
                 else:
                     fields.append(_static[index] if index else _no_field())
                 continue
             if first & 0xE0 == 0x20:
-                position, is_steady = self._resize(block, position, first & 31, bool(fields)), False
+                position, is_constant = self._resize(block, position, first & 31, bool(fields)), False
                 continue
             top = 63 if first & 64 else 15
             index = first & top
@@ -200,7 +200,7 @@ class Decoder:
                 index, position = _read_integer(block, position, top)
             if index:
                 name = _static[index].name if index < 62 else table[61 - index].name
-                is_steady = is_steady and index < 62
+                is_constant = is_constant and index < 62
             else:
                 start = position
                 position = _literal_end(block, position)
@@ -208,18 +208,18 @@ class Decoder:
             start = position
             position = _literal_end(block, position)
             if first & 0xF0 == 0x10:
-                is_steady = False
+                is_constant = False
                 fields.append(judge_literal(name, block[start:position], True))
                 continue
             found = known_literal((name, block[start:position]))
             if found is None:
                 found = field_of_literal(name, block[start:position])
-                self.is_familiar = is_steady = False
+                self.is_familiar = is_constant = False
             fields.append(found)
             if first & 64:
                 self._insert(found)
                 inserted.append(found)
-        if inserted and is_steady:
+        if inserted and is_constant:
             self._remember(block, fields, inserted)
         return fields
 
