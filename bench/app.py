@@ -24,7 +24,7 @@ from proxy.http.exchange import Exchange
 from proxy.http.h2.server import H2Server
 from proxy.http.head import UNKNOWN, RequestHead, ResponseHead
 from proxy.http.headers import Field, field
-from proxy.http.stream import ClientStream
+from proxy.http.stream import ClientEnd
 from proxy.transport.connection import PlainConnection
 
 MESSAGE = b"\x00\x00\x00\x00\x10" + b"sixteen  octets."
@@ -33,7 +33,7 @@ _TRAILERS = [field(b"grpc-status", b"0")]
 _PIECE = bytes(65536)
 
 
-class GrpcAnswer(ClientStream):
+class GrpcAnswer(ClientEnd):
     """A ClientStream that answers: one message for a unary call, one for each that comes in `/stream`."""
 
     def __init__(self, exchange: Exchange) -> None:

@@ -11,10 +11,10 @@ from typing import Final
 from proxy.core.reason import Reason
 from proxy.http.head import RequestHead
 from proxy.http.headers import Field
-from proxy.http.stream import ClientStream
+from proxy.http.stream import ClientEnd
 
 
-class BodyOf(ClientStream):
+class BodyOf(ClientEnd):
     """`on_body` is called once with the body, or with None if it is longer than `limit_bytes`; never after a reset."""
 
     __slots__ = ("_on_body", "_limit_bytes", "_chunks", "_size")

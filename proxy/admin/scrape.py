@@ -23,7 +23,7 @@ from proxy.core.step_queue import Steps
 from proxy.http.exchange import Exchange
 from proxy.http.head import UNKNOWN, RequestHead, ResponseHead
 from proxy.http.headers import Field, field
-from proxy.http.stream import ClientStream
+from proxy.http.stream import ClientEnd
 
 _log: Final = logger(__name__)
 _GZIP: Final = field(b"content-encoding", b"gzip")
@@ -101,7 +101,7 @@ class Scrapes:
         return False
 
 
-class Scrape(ClientStream):
+class Scrape(ClientEnd):
     """One answer; the ClientStream of its exchange."""
 
     __slots__ = (

@@ -26,7 +26,7 @@ from proxy.http.exchange import Exchange
 from proxy.http.grpc import Status
 from proxy.http.head import UNKNOWN, RequestHead, ResponseHead
 from proxy.http.headers import Field, field
-from proxy.http.stream import ServerStream
+from proxy.http.stream import ServerEnd
 
 _CONTENT_TYPE: Final = field(b"content-type", grpc.CONTENT_TYPE)
 _USER_AGENT: Final = field(b"user-agent", b"sponson")
@@ -122,7 +122,7 @@ class Call:
         return f"Call {self.method.path} {state}"
 
 
-class Attempt(ServerStream):
+class Attempt(ServerEnd):
     """ServerStream, Rescue and Observer of one Exchange."""
 
     __slots__ = ("_call", "_member", "_sent_at", "_exchange", "_deframer", "_counts", "_has_begun", "_http_status")

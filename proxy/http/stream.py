@@ -3,6 +3,9 @@
 Both sides have the same shape, so that HTTP/1, HTTP/2 and fakes are
 interchangeable and forwarding is one call. Reading stops while any cause
 holds and goes on when none does; credit for the bytes goes back only then.
+
+These are traits to inherit from, not Protocols: the compiled build would look up each method of a Protocol by name. What
+both streams share is written out in both, because mypyc does not find an interpreted method through two levels of traits.
 """
 
 from __future__ import annotations
@@ -40,11 +43,21 @@ def keep(pieces: list[bytes] | deque[bytes], data: bytes) -> None:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 @trait
-class Stream:
-    """These classes are traits instead of Protocols, which the compiler cannot see through: each call would look its method up
-    by name. Whoever takes part in an exchange says so by inheriting."""
-
+class ServerStream:
     __slots__ = ()
+
+    def send_informational(self, head: ResponseHead) -> None:
+        raise NotImplementedError
+
+    def send_head(self, head: ResponseHead, end: bool) -> None:
+        raise NotImplementedError
+
+    def close_connection(self) -> None:
+        """Take no further exchange on this stream's connection: `Connection: close` or a graceful GOAWAY.
+
+        Said before `send_head` of the answer that causes it.
+        """
+        raise NotImplementedError
 
     def send_data(self, data: bytes, end: bool) -> None:
         raise NotImplementedError
@@ -65,26 +78,7 @@ class Stream:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 @trait
-class ServerStream(Stream):
-    __slots__ = ()
-
-    def send_informational(self, head: ResponseHead) -> None:
-        raise NotImplementedError
-
-    def send_head(self, head: ResponseHead, end: bool) -> None:
-        raise NotImplementedError
-
-    def close_connection(self) -> None:
-        """Take no further exchange on this stream's connection: `Connection: close` or a graceful GOAWAY.
-
-        Said before `send_head` of the answer that causes it.
-        """
-        raise NotImplementedError
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-@trait
-class ClientStream(Stream):
+class ClientStream:
     __slots__ = ()
 
     def send_head(self, head: RequestHead, end: bool) -> None:
@@ -96,6 +90,35 @@ class ClientStream(Stream):
         False if there is no way to say it without giving up the response.
         """
         raise NotImplementedError
+
+    def send_data(self, data: bytes, end: bool) -> None:
+        raise NotImplementedError
+
+    def send_trailers(self, fields: list[Field]) -> None:
+        raise NotImplementedError
+
+    def reset(self, reason: Reason) -> None:
+        raise NotImplementedError
+
+    def pause_reading(self, cause: int) -> None:
+        raise NotImplementedError
+
+    def resume_reading(self, cause: int) -> None:
+        raise NotImplementedError
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ServerEnd(ServerStream):
+    """For what is not compiled, which can inherit from a compiled class, but not from a compiled trait."""
+
+    __slots__ = ()
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ClientEnd(ClientStream):
+    """As ServerEnd."""
+
+    __slots__ = ()
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

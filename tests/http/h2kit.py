@@ -16,7 +16,7 @@ from proxy.http.h2.settings import DEFAULT, H2Settings
 from proxy.http.head import RequestHead, ResponseHead
 from proxy.http.headers import Field, field
 from proxy.http.pool import Pool
-from proxy.http.stream import ClientStream, ServerStream
+from proxy.http.stream import ClientEnd, ServerEnd
 from tests.kit import Clock, ListWire
 from tests.kit.attempts import ToPoolAgain
 
@@ -50,7 +50,7 @@ def raw(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
     return frame.header(len(payload), kind, flags, stream) + payload
 
 
-class Sink(ClientStream):
+class Sink(ClientEnd):
     """The client stream of an endpoint that tells what it was sent."""
 
     def __init__(self) -> None:
@@ -207,7 +207,7 @@ class Server:
         return self.take()
 
 
-class Front(ServerStream):
+class Front(ServerEnd):
     """A server stream that tells what its client gets."""
 
     def __init__(self, head: RequestHead) -> None:

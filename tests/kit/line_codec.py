@@ -16,7 +16,7 @@ from proxy.http.exchange import Exchange, Stage
 from proxy.http.head import UNKNOWN, RequestHead, ResponseHead
 from proxy.http.headers import HOST, Field, field
 from proxy.http.pool import Pool
-from proxy.http.stream import ClientStream, ServerStream
+from proxy.http.stream import ClientEnd, ServerEnd
 
 
 def text_of(fields: list[Field]) -> list[list[str]]:
@@ -165,7 +165,7 @@ class LineStream:
             self.forget()
 
 
-class LineServerStream(LineStream, ServerStream):
+class LineServerStream(LineStream, ServerEnd):
     def send_informational(self, head: ResponseHead) -> None:
         self.codec.send(self.number, "info", status=head.status, fields=text_of(head.fields))
 
@@ -204,7 +204,7 @@ class LineServer(LineCodec):
         new.exchange.request_head(self._stage, end)
 
 
-class LineClientStream(LineStream, ClientStream):
+class LineClientStream(LineStream, ClientEnd):
     def end_sending(self) -> bool:
         return False
 

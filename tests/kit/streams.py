@@ -8,7 +8,7 @@ from proxy.core.reason import Reason
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead, ResponseHead
 from proxy.http.headers import Field, field
-from proxy.http.stream import ClientStream, ServerStream
+from proxy.http.stream import ClientEnd, ServerEnd
 
 
 class FakeStream:
@@ -41,7 +41,7 @@ class FakeStream:
         self.pauses &= ~cause
 
 
-class FakeClient(FakeStream, ClientStream):
+class FakeClient(FakeStream, ClientEnd):
     def __init__(self) -> None:
         super().__init__()
         self.head: RequestHead | None = None
@@ -55,7 +55,7 @@ class FakeClient(FakeStream, ClientStream):
         return True
 
 
-class FakeServer(FakeStream, ServerStream):
+class FakeServer(FakeStream, ServerEnd):
     def __init__(self) -> None:
         super().__init__()
         self.head: ResponseHead | None = None

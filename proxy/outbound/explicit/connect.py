@@ -17,7 +17,7 @@ from proxy.core.reason import Reason
 from proxy.http.exchange import Exchange
 from proxy.http.head import HTTP_2, TUNNEL, RequestHead, ResponseHead
 from proxy.http.headers import Field
-from proxy.http.stream import ClientStream
+from proxy.http.stream import ClientEnd
 from proxy.outbound.discover import Destination
 from proxy.outbound.explicit.stream_wire import StreamWire
 from proxy.outbound.http.rescue import Failure
@@ -113,7 +113,7 @@ class _Open:
             self._then(self._exchange, self._destination)
 
 
-class _Early(ClientStream):
+class _Early(ClientEnd):
     """The ClientStream that collects what the client sent behind its CONNECT, and was read with it."""
 
     __slots__ = ("data", "has_eof")

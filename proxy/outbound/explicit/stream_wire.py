@@ -20,7 +20,7 @@ from proxy.core.timers import Timer
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead
 from proxy.http.headers import Field
-from proxy.http.stream import ClientStream
+from proxy.http.stream import ClientEnd
 
 _PEACEFUL: Final = (Reason.COMPLETE, Reason.SHUTDOWN, Reason.PEER_CLOSED)
 """With these a plain connection would end by FIN."""
@@ -216,7 +216,7 @@ class StreamWire(Wire):
             self.abort(Reason.INTERNAL)
 
 
-class _Inlet(ClientStream):
+class _Inlet(ClientEnd):
     """The ClientStream of the CONNECT: what the exchange says, the wire hears."""
 
     __slots__ = ("_wire",)
