@@ -231,6 +231,10 @@ class Attempt(ServerEnd):
 
     # ---- Rescue: it failed before the answer began
 
+    @property
+    def informs(self) -> bool:
+        return False
+
     def rescue(self, exchange: Exchange, reason: Reason) -> None:
         call = self._call
         if call is None:

@@ -1,9 +1,8 @@
 """Exchange: the client's side of one request: the request as it came, its answer, and the facts about both.
 
-Server streams call `request_*`; whoever answers calls `response_*`: an Attempt
-at an endpoint (attempt.py), or a stage itself. Stages call `attach`, `reply`
-and `cancel`. It ends exactly once. It forwards and keeps the facts; it never
-parses, never writes, and never reads a clock that it was not given.
+Server streams call `request_*`; whoever answers calls `response_*`: an Attempt at an endpoint (attempt.py), or a stage
+itself. Stages call `attach`, `reply` and `cancel`. It ends exactly once. It forwards and keeps the facts; it never parses,
+never writes, and never reads a clock that it was not given.
 """
 
 from __future__ import annotations
@@ -49,8 +48,11 @@ class Rescue(Protocol):
     """Built once per accepted connection: how a failure becomes an answer there (docs/linkerd/inbound.md, section 11; docs/linkerd/outbound.md, section 10)."""
 
     def rescue(self, exchange: Exchange, reason: Reason) -> None:
-        """An exchange fails before its response began, `exchange.context()` names what of it: reply, or `server.reset`. If it
-        does neither, a plain answer is given."""
+        """It fails before its response began: reply, or `server.reset`; if neither is done, a plain answer is given."""
+
+    @property
+    def informs(self) -> bool:
+        """The client may read why."""
 
 
 class Stage(Protocol):
@@ -64,7 +66,7 @@ class Exchange:
         "server", "client", "request", "response", "request_ended", "response_ended", "reason", "trailers", "reset_code",
         "accepted_at", "dispatched_at", "request_ended_at", "answered_at", "ended_at", "request_bytes", "response_bytes",
         "request_frames", "response_frames", "is_body_sent", "attempts", "attempt", "tries", "route", "backend", "endpoint", "failure",
-        "observers", "editor", "rescue", "has_begun", "is_server_full",
+        "observers", "editor", "rescue", "has_begun", "is_broken", "is_server_full",
         "_clock", "_on_gone", "_held", "_has_left",
     )  # fmt: skip
 
@@ -75,8 +77,7 @@ class Exchange:
         self.request = request
         """As it came, or as a stage read it (`l5d-orig-proto`, absolute form). Never edited: every attempt begins with the same."""
         self.response: ResponseHead | None = None
-        self.request_ended = False
-        self.response_ended = False
+        self.request_ended = self.response_ended = False
         self.reason: Reason | None = None  # why it ended; None while it runs
         self.trailers: list[Field] | None = None  # the response's, once they have come
         self.reset_code = 0  # HTTP/2's, that the endpoint reset its stream with: PEER_RESET or PEER_REFUSED
@@ -101,6 +102,7 @@ class Exchange:
         self.editor: ResponseEditor | None = None
         self.rescue: Rescue | None = None
         self.has_begun = False  # `response_began` was told to the observers
+        self.is_broken = False  # it failed on the endpoint's side, or here: the client would have stayed
         self._clock = clock
         self._on_gone: Callable[[], None] | None = None
         self._held: Held | None = None
@@ -162,10 +164,8 @@ class Exchange:
             tries.request_sent()
 
     def request_left(self) -> None:
-        """The client of a request that is all here has ended its side of the connection: it has gone, or only says no more.
-
-        HTTP/1 passes that on, and the endpoint may still answer. HTTP/2 cannot say it of a stream: the client is taken to have gone.
-        """
+        """The client of a request that is all here says no more, or has gone. HTTP/1 passes that on, and the endpoint may still
+        answer; HTTP/2 cannot say it of a stream: there the client is taken to have gone."""
         self._has_left = True
         client = self.client
         if client is not None and not client.end_sending():
@@ -237,7 +237,7 @@ class Exchange:
 
     def response_reset(self, reason: Reason) -> None:
         """The endpoint failed; its stream is gone already."""
-        self.client = None
+        self.client, self.is_broken = None, self.reason is None
         if self.response is not None and self.reason is None and reason not in _RESETS and is_grpc(self.request):
             self._end_call(reason)
         else:
@@ -355,9 +355,9 @@ class Exchange:
         self.reply(answer(self.request, failure.status, failure.grpc_code, reason.value, False, False), reason)
 
     def _end_call(self, reason: Reason) -> None:
-        """A gRPC call that is cut off ends with a status that says so: what a reset says is for transports, and reads as
-        CANCELLED to most clients (gRPC HTTP/2 mapping, section "Errors")."""
-        self.server.send_trailers(grpc_trailers(ENDINGS[reason].failure.grpc_code, reason.value))
+        """A gRPC call is cut off: a reset would read as CANCELLED to most clients (gRPC HTTP/2 mapping, section "Errors")."""
+        code, rescue = ENDINGS[reason].failure.grpc_code, self.rescue
+        self.server.send_trailers(grpc_trailers(code, reason.value if rescue is not None and rescue.informs else ""))
         self._end(reason)
 
     def _end(self, reason: Reason) -> None:

@@ -54,8 +54,10 @@ def answer(request: RequestHead, status: int, grpc_code: int, text: str, informs
 
 
 def grpc_trailers(code: int, text: str) -> list[Field]:
-    """The end of a gRPC call whose response has begun; `text` is one of ours, in ASCII."""
-    return [field(b"grpc-status", b"%d" % code), Field(b"grpc-message", text.encode("ascii"), PLAIN, False, b"", b"")]
+    """The end of a gRPC call whose response has begun; `text` is one of ours, in ASCII, or empty for a client that may not
+    read why."""
+    status = field(b"grpc-status", b"%d" % code)
+    return [status, Field(b"grpc-message", text.encode("ascii"), PLAIN, False, b"", b"")] if text else [status]
 
 
 def redirect(request: RequestHead, status: int, location: bytes, text: str, informs: bool) -> ResponseHead:

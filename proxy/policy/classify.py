@@ -30,7 +30,7 @@ _BROKEN: Final = frozenset(
         Reason.IDLE_TIMEOUT,
     )
 )
-"""Why a response that had begun did not end."""
+"""Why a response that had begun did not end, if it was not its client that left."""
 
 _RESETS: Final = (
     "NO_ERROR", "PROTOCOL_ERROR", "INTERNAL_ERROR", "FLOW_CONTROL_ERROR", "SETTINGS_TIMEOUT", "STREAM_CLOSED",
@@ -71,7 +71,7 @@ def classify(exchange: Exchange) -> Class | None:
         is_reset = reason is Reason.PEER_RESET or reason is Reason.PEER_REFUSED or reason is Reason.RESPONSE_TIMEOUT
         return Class(0, False, "", _error(exchange)) if is_reset else None
     status = response.status
-    if not exchange.response_ended and reason in _BROKEN:
+    if exchange.is_broken and reason in _BROKEN and not exchange.response_ended:
         return Class(status, False, "", _error(exchange))
     route = exchange.route
     if isinstance(route, ClassifyingRoute) and route.has_classes:

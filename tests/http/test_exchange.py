@@ -6,11 +6,14 @@ import pytest
 
 from proxy.core.reason import Reason
 from proxy.core.timers import Wheel
+from proxy.core.troubles import Troubles
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
-from proxy.http.head import TUNNEL, UNKNOWN
+from proxy.http.head import HTTP_2, TUNNEL, UNKNOWN
 from proxy.http.headers import field
 from proxy.http.stream import OTHER_SIDE_FULL, WAITING
+from proxy.metrics.registry import Registry
+from proxy.outbound.http.rescue import Rescue
 from tests.kit.streams import FakeClient, FakeObserver, FakeServer, FakeStage, request_head, response_head
 
 
@@ -78,12 +81,14 @@ def test_a_failure_before_the_response_is_answered(reason: Reason, status: int) 
 def test_a_rescue_answers_instead_and_finds_the_endpoint_gone() -> None:
     exchange, server, client, _ = begun()
 
-    class Rescue:
+    class Answering:
+        informs = True
+
         def rescue(self, one: Exchange, reason: Reason) -> None:
             assert one.client is None and client.reset_by == [reason]
             one.reply(response_head(508, 0), reason, closes=True)
 
-    exchange.rescue = Rescue()
+    exchange.rescue = Answering()
     exchange.cancel(Reason.PEER_CLOSED)
     assert server.head is not None and server.head.status == 508 and server.closes
 
@@ -93,6 +98,57 @@ def test_a_failure_within_the_response_resets_the_client() -> None:
     exchange.response_head(response_head(), False)
     exchange.response_reset(Reason.PEER_RESET)
     assert server.reset_by == [Reason.PEER_RESET] and not client.reset_by and observer.told == ["PEER_RESET"]
+
+
+def grpc_call(informs: bool) -> tuple[Exchange, FakeServer]:
+    """One whose response has begun."""
+    server = FakeServer()
+    request = request_head(b"POST")
+    request.version = HTTP_2
+    request.fields = [field(b"content-type", b"application/grpc")]
+    exchange = Exchange(server, request, 0.0)
+    exchange.rescue = Rescue(Registry(lambda: 0.0), not informs, Troubles(lambda: 0.0))
+    exchange.request_head(FakeStage(lambda one: one.attach(FakeClient())), True)
+    exchange.response_head(response_head(), False)
+    return exchange, server
+
+
+@pytest.mark.acceptance("RESC-01")
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [(Reason.INTERNAL, b"13"), (Reason.CONNECTION_RESET, b"14"), (Reason.RESPONSE_TIMEOUT, b"4")],
+)
+def test_a_grpc_call_that_is_cut_off_ends_with_a_status(reason: Reason, code: bytes) -> None:
+    exchange, server = grpc_call(informs=False)
+    exchange.response_data(b"before", False)
+    exchange.response_reset(reason)
+    assert bytes(server.body) == b"before" and not server.reset_by
+    assert [(one.name, one.value) for one in server.trailers or []] == [(b"grpc-status", code)]
+
+
+@pytest.mark.acceptance("RESC-02")
+def test_whoever_may_know_is_told_why_a_grpc_call_was_cut_off() -> None:
+    exchange, server = grpc_call(informs=True)
+    exchange.response_data(b"before", False)
+    exchange.response_reset(Reason.INTERNAL)
+    trailers = {one.name: one.value for one in server.trailers or []}
+    assert trailers == {b"grpc-status": b"13", b"grpc-message": Reason.INTERNAL.value.encode()}
+
+
+@pytest.mark.acceptance("RESC-03")
+@pytest.mark.parametrize("data", [b"", b"data"])
+@pytest.mark.parametrize("has_trailers", [False, True])
+def test_a_grpc_call_that_is_whole_stays_as_it_is(data: bytes, has_trailers: bool) -> None:
+    exchange, server = grpc_call(informs=True)
+    trailers = [field(b"grpc-status", b"0")]
+    if data:
+        exchange.response_data(data, not has_trailers)
+    if has_trailers:
+        exchange.response_trailers(trailers)
+    elif not data:
+        exchange.response_data(b"", True)
+    assert bytes(server.body) == data and server.trailers == (trailers if has_trailers else None)
+    assert exchange.reason is Reason.COMPLETE and server.ends == 1
 
 
 def test_a_fault_in_a_stage_is_a_500(caplog: pytest.LogCaptureFixture) -> None:

@@ -389,6 +389,8 @@ def test_a_lost_connection_is_not_asked_again_by_those_who_hear_of_it() -> None:
     asked = []
 
     class Again:
+        informs = False
+
         def rescue(self, exchange: object, reason: Reason) -> None:
             asked.append(reason)
             server.request()

@@ -414,6 +414,35 @@ def test_a_client_that_leaves_is_nobodys_failure() -> None:
     story(play)
 
 
+@pytest.mark.acceptance("CLASS-05")
+@pytest.mark.parametrize("status", [200, 404, 500])
+def test_a_response_that_nobody_reads_to_its_end_is_classified_by_its_head(status: int) -> None:
+    async def play(network: Profiled) -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 %d X\r\ncontent-length: 9\r\n\r\nhalf" % status)
+            with suppress(ConnectionError):
+                await reader.read()
+            writer.close()
+
+        await network.serve(serve=serve)
+        network.says(route(classes=ResponseClasses(failures=frozenset((404,))), has_classes=True))
+        network.start()
+        reader, writer = await asyncio.open_connection(sock=network.redirect(DST))
+        writer.write(GET)
+        await asyncio.wait_for(reader.readuntil(b"half"), 10)
+        assert not network.lines("response_total") and not network.lines("route_response_total")
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, pack("ii", 1, 0))
+        writer.transport.abort()
+        await until(lambda: not len(network.drain))
+        word = "success" if status == 200 else "failure"
+        labels = f'status_code="{status}",classification="{word}",grpc_status="",error=""'
+        for family in ("response_total", "route_response_total", "route_actual_response_total"):
+            assert network.line(family, labels) == "1"
+
+    story(play)
+
+
 def test_grpc_and_a_class_that_says_nothing_of_its_status() -> None:
     async def play(network: Profiled) -> None:
         stage = Answering("x", fields=((b"grpc-status", b"4"),))

@@ -8,7 +8,8 @@ from proxy.core.reason import Reason
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead, ResponseHead
 from proxy.http.headers import field
-from proxy.policy.classify import Class, classify
+from proxy.policy.classify import Class, ClassifyingRoute, classify
+from proxy.policy.profile import ResponseClasses
 
 
 def ended(
@@ -27,6 +28,7 @@ def ended(
     if trailer_status:
         exchange.trailers = [field(b"grpc-status", trailer_status)]
     exchange.reason = reason
+    exchange.is_broken = reason is not Reason.COMPLETE
     return exchange
 
 
@@ -65,6 +67,32 @@ def test_a_response_that_breaks_off_is_a_failure() -> None:
     exchange.reset_code = 8
     assert classify(exchange) == Class(200, False, "", "h2(CANCEL)")
     assert classify(ended(200, reason=Reason.PROTOCOL_ERROR)) == Class(200, False, "", "unclassified")
+
+
+def test_a_response_whose_client_left_is_what_its_head_says() -> None:
+    for status in (200, 500):
+        exchange = ended(status, reason=Reason.CONNECTION_RESET)
+        exchange.is_broken = False
+        assert classify(exchange) == Class(status, status < 500, "", "")
+
+
+def test_a_route_s_classes_come_first_and_grpc_decides_what_they_leave_open() -> None:
+    def of(status: int, head: bytes = b"", trailer: bytes = b"") -> Class | None:
+        exchange = ended(status, b"", head, trailer)
+        exchange.route = ClassifyingRoute("", ResponseClasses(frozenset((533,)), frozenset((404, 500))), True)
+        return classify(exchange)
+
+    assert of(404) == Class(404, False, "", "") and of(533) == Class(533, True, "", "")
+    assert of(500, b"0") == Class(500, False, "", ""), "what a class names is not looked at further"
+    assert of(503) == Class(503, False, "", "") and of(200) == Class(200, True, "", "")
+    assert of(200, b"4") == of(200, trailer=b"4") == Class(200, False, "4", "")
+    assert of(503, trailer=b"5") == Class(503, True, "5", "")
+    assert of(200, b"x", b"y") == Class(200, True, "", ""), "no numbers are no status"
+
+
+def test_a_grpc_status_that_is_no_number_is_none() -> None:
+    assert classify(ended(200, GRPC, b"x", b"14")) == Class(200, False, "14", "")
+    assert classify(ended(200, GRPC, trailer_status=b"-1")) == Class(200, True, "2", "")
 
 
 def test_without_a_response() -> None:

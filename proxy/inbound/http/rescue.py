@@ -54,14 +54,14 @@ _CONNECTING: Final = (Reason.CONNECT_FAILED, Reason.CONNECT_TIMEOUT)
 class InboundRescue:
     """Made per accepted connection."""
 
-    __slots__ = ("is_meshed", "_arrived", "_registry", "_troubles", "_is_http2")
+    __slots__ = ("informs", "_arrived", "_registry", "_troubles", "_is_http2")
 
     def __init__(self, arrived: Arrived, runtime: Runtime, is_http2: bool) -> None:
         self._arrived: Final = arrived
         self._registry: Final = runtime.registry
         self._troubles: Final = runtime.troubles
         self._is_http2: Final = is_http2
-        self.is_meshed: bool = arrived.tls.is_meshed
+        self.informs: bool = arrived.tls.is_meshed
         """Only such a client is told why."""
 
     def rescue(self, exchange: Exchange, reason: Reason) -> None:
@@ -94,7 +94,7 @@ class InboundRescue:
     def redirect(self, exchange: Exchange, status: int, location: bytes) -> None:
         """Counted among the errors, as Linkerd counts it (docs/linkerd/inbound.md, section 7)."""
         self._count(UNEXPECTED.label)
-        head = redirect(exchange.request, status, location, "request redirected", self.is_meshed)
+        head = redirect(exchange.request, status, location, "request redirected", self.informs)
         if self._is_http2:
             head.version = HTTP_2
         exchange.reply(head, Reason.COMPLETE)
@@ -121,10 +121,10 @@ class InboundRescue:
         where = f"rescue{{client.addr={self._arrived.peer}}}"
         _log.info("%s request failed", version, extra=event("inbound", where, error=text))
         exchange.failure = failure.word
-        head = answer(exchange.request, failure.status, failure.grpc_code, text, self.is_meshed, failure.closes)
+        head = answer(exchange.request, failure.status, failure.grpc_code, text, self.informs, failure.closes)
         if self._is_http2 and reason is Reason.COMPLETE:
             head.version = HTTP_2  # decided before the request was taken for HTTP/1: not marked as carried
-        body = explain(head, exchange.request, self._explanation(failure, text, reason)) if self.is_meshed else b""
+        body = explain(head, exchange.request, self._explanation(failure, text, reason)) if self.informs else b""
         exchange.reply(head, reason, closes=failure.closes, body=body)
 
     def _explanation(self, failure: Failure, text: str, reason: Reason) -> Explanation:

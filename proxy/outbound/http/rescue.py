@@ -111,13 +111,13 @@ class Explained(NamedTuple):
 class Rescue:
     """The one of this worker; also `fail`, for the stages' own failures."""
 
-    __slots__ = ("_registry", "_is_silent", "_troubles")
+    __slots__ = ("informs", "_registry", "_troubles")
 
     def __init__(self, registry: Registry, is_silent: bool, troubles: Troubles) -> None:
+        """`is_silent`: OUTBOUND_DISABLE_INFORMATIONAL_HEADERS, say what, never why."""
+        self.informs: bool = not is_silent
         self._registry = registry
         self._troubles = troubles
-        self._is_silent = is_silent
-        """OUTBOUND_DISABLE_INFORMATIONAL_HEADERS: say what, never why."""
 
     def rescue(self, exchange: Exchange, reason: Reason) -> None:
         """The endpoint's connection or stream failed before its response began."""
@@ -149,9 +149,7 @@ class Rescue:
             # As Linkerd: what nobody foresaw is for the log, not for clients.
             _log.warning("Request failed: %s", said)
             said = _UNEXPECTED_TEXT
-        head = replies.answer(
-            exchange.request, failure.status, failure.grpc_code, said, not self._is_silent, failure.closes
-        )
+        head = replies.answer(exchange.request, failure.status, failure.grpc_code, said, self.informs, failure.closes)
         body = self._explained(exchange, head, failure, Explained(said, why, reason))
         exchange.reply(head, reason, closes=failure.closes, body=body)
 
@@ -162,11 +160,11 @@ class Rescue:
             why = self._troubles.of(given.said.rpartition("endpoint ")[2].partition(": ")[0])
         if given.said != _UNEXPECTED_TEXT:
             _log.info("Request failed: %s%s", given.said, f": {why}" if why else "")
-        if self._is_silent:
+        if not self.informs:
             return b""
         advice = advice_for(failure.label, given.reason)
         return explain(head, exchange.request, Explanation("client's", given.said, why, advice))
 
     def redirect(self, exchange: Exchange, status: int, location: bytes) -> None:
-        head = replies.redirect(exchange.request, status, location, "redirected", not self._is_silent)
+        head = replies.redirect(exchange.request, status, location, "redirected", self.informs)
         exchange.reply(head, Reason.COMPLETE)

@@ -54,6 +54,10 @@ class RouteTimeout:
 
     # ---- Rescue
 
+    @property
+    def informs(self) -> bool:
+        return self._rescue.informs
+
     def rescue(self, exchange: Exchange, reason: Reason) -> None:
         # It is the whole that was too slow, whoever had it in the end.
         exchange.backend = exchange.endpoint = None
