@@ -186,7 +186,6 @@ def without_effect(config: Config) -> list[str]:
     gaps = {
         "TRACE_COLLECTOR_SVC_ADDR": config.trace_collector_svc is not None,
         "ACCESS_LOG": config.access_log is not None,
-        "OUTBOUND_METRICS_HOSTNAME_LABELS": config.outbound_metrics_hostname_labels,
         "DESTINATION_PROFILE_INITIAL_TIMEOUT": config.destination_profile_initial_timeout_s != _PROFILE_TIMEOUT_S,
     }
     for side, http2 in (("INBOUND", config.inbound_server_http2), ("OUTBOUND", config.outbound_server_http2)):

@@ -88,7 +88,7 @@ def test_a_request_goes_through_and_says_so(target: str, host: str) -> None:
 
 def test_many_requests_of_http2_go_through_one_connection() -> None:
     async def story(ticking: Ticking) -> None:
-        async with Gateway(ticking) as gateway:
+        async with Gateway(ticking, INBOUND_MAX_IN_FLIGHT="1") as gateway:
             stage = Answering("behind")
             gateway.network.fake.profiles[DST] = Watch(Profile(name=DST))
             gateway.network.name(DST, h2_server(gateway.network, stage).addr)
@@ -98,6 +98,9 @@ def test_many_requests_of_http2_go_through_one_connection() -> None:
                 assert (answer.status, answer.body) == ("200", b"behind")
             assert [one.path for one in stage.requests] == [b"/0", b"/1", b"/2"]
             assert {one.authority for one in stage.requests} == {b"mirrored.other"}
+            assert gateway.inbound.metric("response_total", 'direction="inbound"', 'status_code="200"') == 3
+            statuses = "outbound_http_route_request_statuses_total"
+            assert f"{statuses}{{" in gateway.network.metrics(), "both sides count the same exchange"
             client.close()
 
     run(story)

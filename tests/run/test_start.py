@@ -117,7 +117,6 @@ def test_policies_that_nobody_tells_keep_traffic_out_for_a_while_only(caplog: py
 def test_what_is_not_built_yet_is_warned_of_by_its_variable(control: ControlPlane, tmp_path: Path) -> None:
     asked = {
         "ACCESS_LOG": "apache",
-        "OUTBOUND_METRICS_HOSTNAME_LABELS": "true",
         "TRACE_COLLECTOR_SVC_ADDR": "127.0.0.1:1",
         "TRACE_COLLECTOR_SVC_NAME": "collector",
     }

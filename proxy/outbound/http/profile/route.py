@@ -115,10 +115,11 @@ class ProfiledRoute(ClassifyingRoute):
         if self._timeout_s:
             timeout = RouteTimeout(exchange, self._timeout_s, shared.rescue)
             timeout.arm(shared.runtime.reactor.wheel, self._timeout_ticks)
-            exchange.observers = (self, timeout)
+            exchange.observers = (*exchange.observers, self, timeout)
             exchange.editor = timeout
         else:
-            exchange.observers = (self,)
+            others = exchange.observers  # of the inbound side, if it came through the gateway
+            exchange.observers = (*others, self) if others else (self,)
         fields = head.fields
         if head.has_l5d:
             fields = [one for one in fields if one.name != _CANONICAL]
