@@ -16,6 +16,7 @@ HOT = (
     "proxy/http/h1/*.py",
     "proxy/http/h2/*.py",
     "proxy/balance/*.py",
+    "proxy/balance/beyond/*.py",
     "proxy/metrics/cells.py",
     "proxy/metrics/scope.py",
     "proxy/metrics/statuses.py",

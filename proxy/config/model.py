@@ -168,6 +168,12 @@ class Config:
     request_head_timeout_s: float
     """SPONSON_REQUEST_HEAD_TIMEOUT: an HTTP/1 request's head that has begun must end within this time."""
 
+    balancer_least_request: bool
+    """SPONSON_BALANCER_LOAD: balancers whose policy does not say otherwise go by the number of requests, not by latencies."""
+    balancer_slow_start_s: float
+    """SPONSON_BALANCER_SLOW_START: so long the share of an endpoint grows that has just become ready; 0 for not at all."""
+    balancer_probe_share: float
+    """SPONSON_BALANCER_PROBE_SHARE: of the requests, so that an endpoint that was slow is found to be fast again."""
     server_first_delay_s: float
     """SPONSON_SERVER_FIRST_DELAY: how long a client may say nothing until its server is dialled, which may speak first.
     0 switches that off."""

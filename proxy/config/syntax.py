@@ -97,6 +97,21 @@ def floating(text: str) -> float:
     return float(text)
 
 
+def balancer_load(text: str) -> bool:
+    """Whether it is `least-request`, and not `peak-ewma`."""
+    if text not in ("peak-ewma", "least-request"):
+        raise Invalid(f"{text!r} is neither peak-ewma nor least-request")
+    return text == "least-request"
+
+
+def share(text: str) -> float:
+    """A part of all, up to a half."""
+    found = floating(text)
+    if not 0.0 <= found <= 0.5:
+        raise Invalid(f"{text} is not within 0 and 0.5")
+    return found
+
+
 def host_and_port(text: str) -> tuple[str, int]:
     """`IPv4:port`, `[IPv6]:port` or `name:port`, split at the last colon; IPs canonical, names in lower case."""
     detail = f"Not a valid address: {text}"

@@ -109,5 +109,8 @@ VARIABLES: Final = (
     _ours("ALLOW_LOOPBACK"),
     Variable("SHUTDOWN_ACCEPT", syntax.duration_s, 0.0, "shutdown_accept_s", "SPONSON_"),
     Variable("REQUEST_HEAD_TIMEOUT", syntax.duration_s, limits.HEAD_S, "request_head_timeout_s", "SPONSON_"),
+    Variable("BALANCER_LOAD", syntax.balancer_load, False, "balancer_least_request", "SPONSON_"),
+    Variable("BALANCER_SLOW_START", syntax.delay_s, 0.0, "balancer_slow_start_s", "SPONSON_"),
+    Variable("BALANCER_PROBE_SHARE", syntax.share, 0.0, "balancer_probe_share", "SPONSON_"),
     Variable("SERVER_FIRST_DELAY", syntax.delay_s, limits.SERVER_FIRST_S, "server_first_delay_s", "SPONSON_"),
 )

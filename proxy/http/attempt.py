@@ -8,7 +8,7 @@ another attempt take its place.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from proxy.core.reason import Reason
 from proxy.core.timers import Timer, Wheel
@@ -18,12 +18,15 @@ from proxy.http.head import RequestHead, ResponseHead
 from proxy.http.repeat import BEGUN
 from proxy.http.stream import RunningAttempt
 
+NOTED_STATUS: Final = 429
+
 
 class Target(Protocol):
     """The endpoint of an attempt, or whatever keeps the numbers of attempts."""
 
     def edit_response(self, attempt: Attempt, head: ResponseHead) -> ResponseHead:
-        """The endpoint's response head as the exchange is to get it; never edits the one that it was given."""
+        """The endpoint's response head as the exchange is to get it; never edits the one that it was given. Asked of heads
+        that carry fields of the mesh (`has_l5d`), and of those that speak against their endpoint (from NOTED_STATUS on)."""
 
     def attempt_answered(self, attempt: Attempt) -> None:
         """The response's first bytes came, or it ended without any; at most once."""
@@ -118,7 +121,7 @@ class Attempt(RunningAttempt):
         if tries is not None and tries.holds_head(head, end):
             return
         target = self.target
-        if target is not None and head.has_l5d:
+        if target is not None and (head.has_l5d or head.status >= NOTED_STATUS):
             head = target.edit_response(self, head)
         self.exchange.response_head(head, end)
 

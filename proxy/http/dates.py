@@ -6,7 +6,9 @@ says when a second has passed, the system says which one it is.
 
 from __future__ import annotations
 
+import re
 import time
+from datetime import UTC, datetime
 from typing import Final
 
 from proxy.http.head import ResponseHead
@@ -53,3 +55,31 @@ def needs_date(head: ResponseHead) -> bool:
 def date_line(head: ResponseHead, now: float) -> bytes:
     """The line of HTTP/1 that a response lacks; empty if it needs none."""
     return date_field(now).line if needs_date(head) else b""
+
+
+_FIXED: Final = re.compile(rb"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), (\d\d) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d):(\d\d) GMT")
+_RFC_850: Final = re.compile(rb"[A-Z][a-z]{5,8}, (\d\d)-([A-Z][a-z]{2})-(\d\d) (\d\d):(\d\d):(\d\d) GMT")
+_ASCTIME: Final = re.compile(rb"[A-Z][a-z]{2} ([A-Z][a-z]{2}) ([ \d]\d) (\d\d):(\d\d):(\d\d) (\d{4})")
+
+
+def seconds_until(value: bytes) -> float | None:
+    """How long it is until this HTTP-date, in any of its three forms (RFC 9110 section 5.6.7); 0 if it is past, None if it is
+    none. By the system's clock."""
+    found = _FIXED.fullmatch(value) or _RFC_850.fullmatch(value)
+    if found is not None:
+        day, month, year, *clock = found.groups()
+    else:
+        found = _ASCTIME.fullmatch(value)
+        if found is None:
+            return None
+        month, day, *clock, year = found.groups()
+    name = month.decode("ascii")
+    if name not in _MONTHS:
+        return None
+    number = int(year) if len(year) == 4 else int(year) + (2000 if int(year) < 70 else 1900)
+    hour, minute, second = map(int, clock)
+    try:
+        then = datetime(number, _MONTHS.index(name) + 1, int(day), hour, minute, min(second, 59), tzinfo=UTC)
+    except ValueError:
+        return None
+    return max(then.timestamp() - time.time(), 0.0)

@@ -58,6 +58,10 @@ class Files(NamedTuple):
     anchors: Path
 
 
+PROBE_SHARE: Final = "0.01"
+"""Of a client's requests to a service go to endpoints that were slow, so that one that is fast again is found out within its next few
+requests, and not after a minute. Only here: under Linkerd's control plane shares are as with Linkerd's proxy."""
+
 TUNING: Final = {
     "LINKERD2_PROXY_CORES": "1",
     "LINKERD2_PROXY_CORES_MIN": "1",
@@ -115,6 +119,7 @@ def environment_of(server: Addr, workload: Workload, files: Files) -> dict[str, 
     variables["SPONSON_IDENTITY_TRUST_ANCHORS_FILE"] = str(files.anchors)
     variables["SPONSON_OUTBOUND_EXPLICIT"] = "true"
     variables["SPONSON_OUTBOUND_SEARCH"] = f"{workload.account.namespace}.svc.{CLUSTER_DOMAIN}"
+    variables["SPONSON_BALANCER_PROBE_SHARE"] = PROBE_SHARE
     if server.is_loopback:
         variables["SPONSON_ALLOW_LOOPBACK"] = "true"
     return variables

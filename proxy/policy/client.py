@@ -37,10 +37,31 @@ class PenaltyLoad:
 
 
 @dataclass(frozen=True, slots=True)
+class LeastRequestLoad:
+    """Ours: an endpoint is as loaded as it has requests, however fast it answers them."""
+
+
+LoadPolicy = PeakEwmaLoad | PenaltyLoad | LeastRequestLoad
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """Ours, beyond what Linkerd balances by; None where nothing was said, and the proxy's own default holds."""
+
+    least_request: bool | None = None
+    """In place of peak EWMA; penalties stay."""
+    slow_start_s: float | None = None
+    """So long the share of an endpoint grows that has just become ready. 0 for not at all."""
+    probe_share: float | None = None
+    """Of requests that go to an endpoint without work, though it was slow before; 0 for none."""
+
+
+@dataclass(frozen=True, slots=True)
 class Balance:
     path: str
     """`name:port` to ask the destination service for."""
-    load: PeakEwmaLoad | PenaltyLoad = PeakEwmaLoad()
+    load: LoadPolicy = PeakEwmaLoad()
+    tuning: Tuning = Tuning()
 
 
 @dataclass(frozen=True, slots=True)

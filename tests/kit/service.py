@@ -19,7 +19,7 @@ from proxy.outbound.http.concrete import Balanced
 from proxy.outbound.http.rescue import Rescue
 from proxy.outbound.protocol import Protocols
 from proxy.outbound.runtime import Runtime
-from proxy.policy.client import ClientPolicy, FailureAccrual, PeakEwmaLoad, PenaltyLoad
+from proxy.policy.client import ClientPolicy, ClientRoute, Distribution, FailureAccrual, PeakEwmaLoad, PenaltyLoad
 from proxy.policy.endpoint import EndpointMeta
 from tests.kit import ListWire
 from tests.kit.network import FakeLookups, balance_policy, config
@@ -37,13 +37,29 @@ def http1_answer(status: int, *fields: str) -> bytes:
 
 def with_load(policy: ClientPolicy, load: Any) -> ClientPolicy:
     """The policy, whose balancers use this load estimator."""
-    (route,) = policy.http1_routes
-    (rule,) = route.rules
-    (one,) = rule.distribution.backends
-    backend = replace(one.backend, dispatch=replace(cast(Any, one.backend.dispatch), load=load))
-    rule = replace(rule, distribution=replace(rule.distribution, backends=(replace(one, backend=backend),)))
-    routes = (replace(route, rules=(rule,)),)
-    return replace(policy, http1_routes=routes, http2_routes=routes)
+    return with_balance(policy, load=load)
+
+
+def with_balance(policy: ClientPolicy, **changes: Any) -> ClientPolicy:
+    """The policy of one backend, whose balancer has these fields."""
+
+    def changed(distribution: Distribution) -> Distribution:
+        (one,) = distribution.backends
+        backend = replace(one.backend, dispatch=replace(cast(Any, one.backend.dispatch), **changes))
+        return replace(distribution, backends=(replace(one, backend=backend),))
+
+    def of_http(routes: tuple[ClientRoute, ...]) -> tuple[ClientRoute, ...]:
+        return tuple(
+            replace(route, rules=tuple(replace(rule, distribution=changed(rule.distribution)) for rule in route.rules))
+            for route in routes
+        )
+
+    return replace(
+        policy,
+        http1_routes=of_http(policy.http1_routes),
+        http2_routes=of_http(policy.http2_routes),
+        opaque_routes=tuple(replace(one, distribution=changed(one.distribution)) for one in policy.opaque_routes),
+    )
 
 
 class Soon:

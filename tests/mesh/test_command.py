@@ -144,7 +144,7 @@ def test_env_prints_lines_for_a_shell_and_for_an_env_file(directory: Path) -> No
     anchors = listed.pop("LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS")
     assert listed == variables(file)
     assert Path(listed["SPONSON_IDENTITY_TRUST_ANCHORS_FILE"]).read_text() == anchors
-    assert listed["SPONSON_ALLOW_LOOPBACK"] == "true"
+    assert listed["SPONSON_ALLOW_LOOPBACK"] == "true" and listed["SPONSON_BALANCER_PROBE_SHARE"] == "0.01"
     assert listed["LINKERD2_PROXY_INBOUND_LISTEN_ADDR"] == "127.0.0.1:1"
     token = Path(listed["LINKERD2_PROXY_IDENTITY_TOKEN_FILE"])
     assert token.stat().st_mode & 0o777 == 0o600

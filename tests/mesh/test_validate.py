@@ -116,7 +116,7 @@ def test_what_only_linkerds_proxies_do_yet_is_noted_once_and_is_never_wrong(
     assert judged(tmp_path, text, "--strict") == 0
     notes = [line for line in capsys.readouterr().out.splitlines() if line.endswith("(a note)")]
     assert [line.split(":")[2].removeprefix(" Service default/web asks for ") for line in notes] == [
-        "timeouts", "retries", "penalties for failures",
+        "timeouts", "retries",
     ]  # fmt: skip
 
 
@@ -152,4 +152,4 @@ def test_the_server_says_each_such_feature_once(tmp_path: Path, caplog: pytest.L
     with caplog.at_level(logging.WARNING, "sponson.mesh"):
         say_what_is_not_yet(files.update, said)
         say_what_is_not_yet(files.write(b=BREAKER.replace("web", "two")), said)
-    assert sum(record.getMessage().count("asks for penalties for failures") for record in caplog.records) == 1
+    assert sum(record.getMessage().count("asks for retries") for record in caplog.records) == 1

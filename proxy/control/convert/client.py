@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
-from proxy.api import outbound_pb2
+from proxy.api import balancing_pb2, outbound_pb2
 from proxy.control.convert.accrual import accrual_of
 from proxy.control.convert.endpoint import endpoint_of
 from proxy.control.convert.fields import InvalidMessageError, backoff_of, duration_s, kind_of, meta_of, required_s
@@ -38,12 +38,16 @@ from proxy.policy.client import (
     RouteBackend,
     StreamRoute,
     Timeouts,
+    Tuning,
 )
 from proxy.policy.meta import Meta
 from proxy.policy.route import Filter, HostMatch, Unusable
 
 T = TypeVar("T")
 
+_NO_TUNING: Final = Tuning()
+_MAX_SLOW_START_S: Final = 86_400.0
+_MAX_PROBE_SHARE: Final = 0.5
 _MAX_RETRIES: Final = 65535
 _RETRY_CODES: Final = {
     "cancelled": grpc.CANCELLED,
@@ -306,7 +310,22 @@ def _balance_of(message: outbound_pb2.Backend.BalanceP2c) -> Balance:
     host, _, port = path.rpartition(":")
     if not host or port_number(port) is None:
         raise InvalidMessageError(f"discovery: {path[:300]!r} is not host:port")
-    return Balance(path, _load_of(message))
+    return Balance(path, _load_of(message), _tuning_of(message))
+
+
+def _tuning_of(message: outbound_pb2.Backend.BalanceP2c) -> Tuning:
+    """Ours, in a field that Linkerd's messages do not have."""
+    overlay = balancing_pb2.Overlay.FromString(message.SerializeToString())
+    if not overlay.HasField("tuning"):
+        return _NO_TUNING
+    said = overlay.tuning
+    slow_start_s = said.slow_start_s if said.HasField("slow_start_s") else None
+    probe_share = said.probe_share if said.HasField("probe_share") else None
+    if slow_start_s is not None and not 0.0 <= slow_start_s <= _MAX_SLOW_START_S:
+        raise InvalidMessageError(f"balancer: slow start of {slow_start_s:g}s")
+    if probe_share is not None and not 0.0 <= probe_share <= _MAX_PROBE_SHARE:
+        raise InvalidMessageError(f"balancer: probe share {probe_share:g}")
+    return Tuning(said.least_request if said.HasField("least_request") else None, slow_start_s, probe_share)
 
 
 def _load_of(message: outbound_pb2.Backend.BalanceP2c) -> PeakEwmaLoad | PenaltyLoad:

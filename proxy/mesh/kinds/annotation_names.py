@@ -21,7 +21,10 @@ _CLOSED: Final = {
     ),
     "retry.linkerd.io/": tuple(f"retry.linkerd.io/{name}" for name in ("http", "grpc", "limit", "timeout")),
     "timeout.linkerd.io/": tuple(f"timeout.linkerd.io/{name}" for name in ("request", "response", "idle")),
-    "sponson.io/": ("sponson.io/inbound-port",),
+    "sponson.io/": (
+        "sponson.io/inbound-port",
+        *(f"sponson.io/balancer-{name}" for name in ("load", "slow-start", "probe-share")),
+    ),
 }
 _SHARED: Final = {
     "config.linkerd.io/": (

@@ -18,7 +18,6 @@ from proxy.policy.client import Timeouts
 
 TIMEOUTS: Final = "timeouts"
 RETRIES: Final = "retries"
-PENALTIES: Final = "penalties for failures"
 PROFILE_ROUTES: Final = "routes of ServiceProfiles"
 OVERRIDES: Final = "overrides of ServiceProfiles"
 
@@ -61,9 +60,6 @@ def asked_for(model: Any) -> Iterator[str]:
             yield TIMEOUTS
         if model.http_retry is not None or model.grpc_retry is not None:
             yield RETRIES
-    if isinstance(model, Service):
-        if model.penalty is not None:
-            yield PENALTIES
 
 
 def not_yet(entries: Iterable[Entry]) -> Iterator[NotYet]:

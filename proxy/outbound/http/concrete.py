@@ -21,6 +21,7 @@ from proxy.metrics.balancers import BalancerView
 from proxy.outbound import labels
 from proxy.outbound.http.endpoint import EndpointKind, HttpEndpoint
 from proxy.outbound.http.rescue import FAILFAST, NO_DISPATCHER, UNEXPECTED, Rescue
+from proxy.outbound.loads import Balancing, balancing
 from proxy.outbound.runtime import Endpoints, Runtime
 from proxy.policy.client import Backend, Balance, FailureAccrual, Forward, PeakEwmaLoad
 from proxy.policy.endpoint import EndpointMeta
@@ -71,7 +72,7 @@ class Balanced:
     def __init__(self, kind: EndpointKind, resolution: Watch[Resolution[EndpointMeta]], name: str) -> None:
         runtime = kind.runtime
         self._balancer: Balancer[HttpEndpoint, EndpointMeta, Attempt] = Balancer(
-            self, resolution, kind.make, runtime.reactor, runtime.http_queue
+            self, resolution, kind.make, runtime.reactor, runtime.http_queue, kind.balancing.picker()
         )
         self._kind = kind
         self._ready = self._balancer.ready
@@ -232,12 +233,12 @@ def concrete(
     """A backend as a stage; `endpoints` is whom a balancer asks."""
     dispatch = backend.dispatch
     if isinstance(dispatch, Balance):
-        kind = EndpointKind(runtime, rescue, is_http2, dispatch.load, dispatch.path)
+        kind = EndpointKind(runtime, rescue, is_http2, balancing(dispatch, runtime.config), dispatch.path)
         kind.accrual = terms.accrual
         balanced = Balanced(kind, endpoints(dispatch.path), f"{backend.meta}: ")
         balanced.show(backend.meta, terms.parent)
         return balanced
     if isinstance(dispatch, Forward):
-        kind = EndpointKind(runtime, rescue, is_http2, PeakEwmaLoad(), None)
+        kind = EndpointKind(runtime, rescue, is_http2, Balancing(PeakEwmaLoad()), None)
         return Balanced(kind, Watch(reset({dispatch.addr: dispatch.endpoint})), "")
     return Failing(rescue, dispatch.text)

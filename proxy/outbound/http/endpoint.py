@@ -15,9 +15,8 @@ import logging
 from typing import Final
 
 from proxy.balance.breaker import Breaker
-from proxy.balance.ewma import PeakEwma
 from proxy.balance.gate import Gate
-from proxy.balance.load import ANSWERED, BROKEN, FAILED, GIVEN_UP
+from proxy.balance.load import ANSWERED, BROKEN, FAILED, GIVEN_UP, Load
 from proxy.balance.reconnect import Reconnect
 from proxy.config import Config
 from proxy.core.addr import Addr
@@ -35,11 +34,13 @@ from proxy.http.pool import Pool
 from proxy.metrics.http import HttpMetrics
 from proxy.outbound.connect import Dialler, SessionProtocol, as_reached
 from proxy.outbound.http.breaker import breaker_of, outcome_of
+from proxy.outbound.http.penalty import penalties_of
 from proxy.outbound.http.rescue import IDENTITY_REQUIRED, Rescue
+from proxy.outbound.loads import Balancing
 from proxy.outbound.reach import Reach
 from proxy.outbound.runtime import Runtime
 from proxy.policy.classify import classify
-from proxy.policy.client import FailureAccrual, PeakEwmaLoad, PenaltyLoad
+from proxy.policy.client import FailureAccrual
 from proxy.policy.endpoint import HINT_H2, EndpointMeta, Http2Params
 
 _log: Final = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ class HttpEndpoint:
 
     __slots__ = (
         "load", "context", "_runtime", "_kind", "_key", "_rescue", "_in_flight", "_scope", "_clock", "_server_id", "_override",
-        "_may_close", "_gate", "_breaker",
+        "_may_close", "_gate", "_breaker", "_penalties",
     )  # fmt: skip
 
     def __init__(self, kind: EndpointKind, addr: Addr, meta: EndpointMeta, labels: tuple[tuple[str, str], ...]) -> None:
@@ -70,7 +71,8 @@ class HttpEndpoint:
         self._rescue = kind.rescue
         self._in_flight = runtime.in_flight
         self._clock = runtime.reactor.clock
-        self.load = PeakEwma(kind.load.default_rtt_s, kind.load.decay_s, self._clock())
+        self.load: Load = kind.balancing.load_of_endpoint(self._clock())
+        self._penalties = penalties_of(self.load, kind.balancing.load, self._clock)
         self._scope = HttpMetrics(runtime.registry).scope((("direction", "outbound"), *labels))
         self._key = str(addr)
         self.context = f"endpoint {self._key}"
@@ -162,6 +164,11 @@ class HttpEndpoint:
     # ---- Target
 
     def edit_response(self, attempt: Attempt, head: ResponseHead) -> ResponseHead:
+        penalties = self._penalties
+        if penalties is not None:
+            penalties.head_came(attempt, head)
+        if not head.has_l5d:
+            return head
         if self._may_close and any(one.name == _PROXY_CONNECTION and one.value == b"close" for one in head.fields):
             attempt.exchange.server.close_connection()
         for one in head.fields:
@@ -174,10 +181,16 @@ class HttpEndpoint:
         latency_s = now - attempt.sent_at
         self._in_flight.count -= 1
         response = attempt.exchange.response
+        outcome = ANSWERED
         if response is None or attempt.has_failed:
-            self.load.end(latency_s, now, BROKEN)
+            outcome = BROKEN
+        elif response.status >= 500:
+            outcome = FAILED
+        penalties = self._penalties
+        if penalties is None:
+            self.load.end(latency_s, now, outcome)
         else:
-            self.load.end(latency_s, now, FAILED if response.status >= 500 else ANSWERED)
+            penalties.end(attempt, latency_s, now, outcome)
         if response is not None:
             self._scope.response_began(response.status, latency_s)
 
@@ -185,7 +198,12 @@ class HttpEndpoint:
         if not attempt.has_begun:
             now = self._clock()
             self._in_flight.count -= 1
-            self.load.end(now - attempt.sent_at, now, BROKEN if attempt.has_failed else GIVEN_UP)
+            outcome = BROKEN if attempt.has_failed else GIVEN_UP
+            penalties = self._penalties
+            if penalties is None:
+                self.load.end(now - attempt.sent_at, now, outcome)
+            else:
+                penalties.end(attempt, now - attempt.sent_at, now, outcome)
             if not attempt.has_failed and now - attempt.sent_at > _PATIENT_S:
                 _log.info("%s: the client gave up after %.0fs without an answer", self.context, now - attempt.sent_at)
         if reason is Reason.CONNECT_FAILED or reason is Reason.CONNECT_TIMEOUT:
@@ -193,6 +211,9 @@ class HttpEndpoint:
         ended = classify(attempt.exchange)
         if ended is not None:
             self._scope.ended(*ended)
+        penalties = self._penalties
+        if penalties is not None:
+            penalties.forget(attempt)
         breaker = self._breaker
         if breaker is not None:
             breaker.ended(attempt, outcome_of(attempt, ended, reason), self._clock())
@@ -330,17 +351,17 @@ def settings_of(config: Config, params: Http2Params) -> H2Settings:
 class EndpointKind:
     """What the endpoints of one backend have in common: made with the backend, asked for each address."""
 
-    __slots__ = ("runtime", "rescue", "is_http2", "is_forward", "load", "accrual", "_authority")
+    __slots__ = ("runtime", "rescue", "is_http2", "is_forward", "balancing", "accrual", "_authority")
 
     def __init__(
-        self, runtime: Runtime, rescue: Rescue, is_http2: bool, load: PeakEwmaLoad | PenaltyLoad, authority: str | None
+        self, runtime: Runtime, rescue: Rescue, is_http2: bool, balancing: Balancing, authority: str | None
     ) -> None:
         """`authority` is the backend's name; None for a forward, which has no other than its address."""
         self.runtime: Final = runtime
         self.rescue: Final = rescue
         self.is_http2: Final = is_http2
         """The clients speak HTTP/2; else HTTP/1, which an endpoint may still be sent inside HTTP/2."""
-        self.load: Final = load
+        self.balancing: Final = balancing
         self.accrual: FailureAccrual | None = None
         """What takes an endpoint out of use, as the policy has it now; each endpoint is told by its `guard`."""
         self.is_forward: Final = authority is None

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+import logging
+from typing import Final, NamedTuple, Protocol
 
 from proxy.balance.balancer import Balancer
 from proxy.core.addr import Addr
 from proxy.outbound import labels
 from proxy.outbound.connect import as_reached
 from proxy.outbound.discover import Destination
+from proxy.outbound.loads import Balancing, opaque
 from proxy.outbound.opaque.endpoint import OpaqueEndpoint
 from proxy.outbound.opaque.tunnel import Tunnel
 from proxy.outbound.runtime import Runtime
-from proxy.policy.client import Backend, Balance, Fail, Forward, PeakEwmaLoad
+from proxy.policy.client import Backend, Balance, Fail, Forward, PeakEwmaLoad, PenaltyLoad
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import Meta
 from proxy.policy.profile import Profile
+
+_log: Final = logging.getLogger(__name__)
 
 
 class OpaqueBackend(Protocol):
@@ -39,13 +43,17 @@ class OpaqueBalanced:
     __slots__ = ("_balancer", "_name", "_clock", "_view")
 
     def __init__(self, runtime: Runtime, destination: Destination, balance: Balance, terms: Terms) -> None:
+        how = opaque(balance, runtime.config)
+
         def make(addr: Addr, meta: EndpointMeta) -> OpaqueEndpoint:
-            return OpaqueEndpoint(runtime, addr, as_reached(runtime, addr, meta), balance.load, balance.path)
+            return OpaqueEndpoint(runtime, addr, as_reached(runtime, addr, meta), how, balance.path)
 
         self._balancer: Balancer[OpaqueEndpoint, EndpointMeta, Tunnel] = Balancer(
-            self, destination.endpoints(balance.path), make, runtime.reactor, runtime.tcp_queue
+            self, destination.endpoints(balance.path), make, runtime.reactor, runtime.tcp_queue, how.picker()
         )
         self._name = str(terms.backend)
+        if isinstance(balance.load, PenaltyLoad) and (balance.load.penalty_s or balance.load.max_retry_after_s):
+            _log.warning("%s: penalties for failures do not count for opaque connections", self._name)
         self._clock = runtime.reactor.clock
         profile = destination.profile.value
         logical = profile.name if isinstance(profile, Profile) else ""
@@ -94,7 +102,7 @@ class OpaqueForward:
     __slots__ = ("_endpoint",)
 
     def __init__(self, runtime: Runtime, forward: Forward) -> None:
-        self._endpoint = OpaqueEndpoint(runtime, forward.addr, forward.endpoint, PeakEwmaLoad(), "")
+        self._endpoint = OpaqueEndpoint(runtime, forward.addr, forward.endpoint, Balancing(PeakEwmaLoad()), "")
 
     @property
     def is_ready(self) -> bool:

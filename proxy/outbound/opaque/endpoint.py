@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from proxy.balance.ewma import PeakEwma
 from proxy.balance.gate import Gate
+from proxy.balance.load import Load
 from proxy.core.addr import Addr
 from proxy.outbound.connect import Dialler
+from proxy.outbound.loads import Balancing
 from proxy.outbound.opaque.tunnel import Connecting, Tunnel
 from proxy.outbound.reach import Reach
 from proxy.outbound.runtime import Runtime
-from proxy.policy.client import PeakEwmaLoad, PenaltyLoad
 from proxy.policy.endpoint import EndpointMeta
 
 
@@ -18,11 +18,9 @@ class OpaqueEndpoint:
 
     __slots__ = ("load", "dialler", "_clock", "_reach")
 
-    def __init__(
-        self, runtime: Runtime, addr: Addr, meta: EndpointMeta, load: PeakEwmaLoad | PenaltyLoad, authority: str
-    ) -> None:
+    def __init__(self, runtime: Runtime, addr: Addr, meta: EndpointMeta, balancing: Balancing, authority: str) -> None:
         self._clock = runtime.reactor.clock
-        self.load = PeakEwma(load.default_rtt_s, load.decay_s, self._clock())
+        self.load: Load = balancing.load_of_endpoint(self._clock())
         self.dialler = Dialler(runtime, addr, meta, authority, "")
         self._reach: Reach[OpaqueEndpoint] = Reach(runtime, self.dialler)
 

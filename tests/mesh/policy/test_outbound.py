@@ -29,6 +29,7 @@ from proxy.policy.client import (
     Forward,
     PenaltyLoad,
     Timeouts,
+    Tuning,
     Unified,
 )
 from proxy.policy.pattern import Pattern
@@ -250,6 +251,19 @@ def test_breakers_and_penalties(tmp_path: Path) -> None:
     assert isinstance(dispatch, Balance) and dispatch.load == PenaltyLoad(penalty_s=2.0)
 
 
+def test_what_goes_beyond_linkerds_balancing(tmp_path: Path) -> None:
+    def tuning(text: str) -> Tuning:
+        found = policy(read(tmp_path, text)).http1_routes[0].rules[0].distribution.backends[0].backend.dispatch
+        assert isinstance(found, Balance)
+        return found.tuning
+
+    ours = "sponson.io/balancer"
+    assert tuning(services("")) == Tuning()
+    text = services(f'{ours}-load: least-request, {ours}-slow-start: 30s, {ours}-probe-share: "0.02"')
+    assert tuning(text) == Tuning(True, 30.0, 0.02)
+    assert tuning(services(f"{ours}-load: peak-ewma")) == Tuning(False), "said, and no default of a proxy's counts"
+
+
 def network(policy: str, networks: str = "", namespace: str = "client", name: str = "all") -> str:
     given = f"networks: [{networks}], " if networks else ""
     return f"apiVersion: policy.linkerd.io/v1alpha1\nkind: EgressNetwork\nmetadata: {{name: {name}, namespace: {namespace}}}\nspec: {{{given}trafficPolicy: {policy}}}\n---\n"
@@ -302,6 +316,10 @@ def test_routes_of_an_egress_network(tmp_path: Path) -> None:
         (services("timeout.linkerd.io/request: fast"), "no duration"),
         (services('balancer.linkerd.io/failure-accrual: "true"'), "none of consecutive, unified"),
         (services('balancer.alpha.linkerd.io/penalize-failures: "maybe"'), "neither true nor false"),
+        (services("sponson.io/balancer-load: round-robin"), "none of peak-ewma, least-request"),
+        (services('sponson.io/balancer-probe-share: "0.9"'), "0.9"),
+        (services("sponson.io/balancer-slow-start: soon"), "no duration"),
+        (services("sponson.io/balancer-lod: peak-ewma"), "did you mean sponson.io/balancer-load?"),
         (route("{}", parent="kind: Servce, name: web"), "is no parent of a route"),
         (route("{backendRefs: [{name: two, prt: 80}]}"), "did you mean port?"),
         (route("{matches: [{method: FETCH}]}"), "'FETCH' is none of GET"),

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from google.protobuf.duration_pb2 import Duration
 
-from proxy.api import destination_pb2, meta_pb2
+from proxy.api import balancing_pb2, destination_pb2, meta_pb2
 from proxy.api import outbound_pb2 as pb
 from proxy.core.addr import Addr
 from proxy.core.backoff import Backoff
@@ -21,12 +21,13 @@ from proxy.mesh.kinds.services.service import SERVICE, Service
 from proxy.mesh.model import CLUSTER_DOMAIN
 from proxy.mesh.net import address_message, service_meta
 from proxy.mesh.store.snapshot import View
-from proxy.policy.client import ConsecutiveFailures, FailureAccrual, PenaltyLoad
+from proxy.policy.client import ConsecutiveFailures, FailureAccrual, PenaltyLoad, Tuning
 
 _QUEUE_CAPACITY: Final = 100
 _FAILFAST_S: Final = 3.0
 _DEFAULT_RTT_S: Final = 0.030
 _DECAY_S: Final = 10.0
+_NO_TUNING: Final = Tuning()
 
 
 class Target(NamedTuple):
@@ -118,7 +119,21 @@ def _balanced(service: Service, port: int, penalty: PenaltyLoad | None) -> pb.Ba
         load.penalty.CopyFrom(duration(penalty.penalty_s))
         load.penalty_decay.CopyFrom(duration(_DECAY_S))
         load.max_retry_after.CopyFrom(duration(penalty.max_retry_after_s))
+    _tune(balance, service.tuning)
     return pb.Backend(metadata=service_meta(service, port), balancer=balance, queue=_queue())
+
+
+def _tune(balance: pb.Backend.BalanceP2c, tuning: Tuning) -> None:
+    """Ours, in a field that Linkerd's proxies skip."""
+    if tuning != _NO_TUNING:
+        overlay = balancing_pb2.Overlay(
+            tuning=balancing_pb2.Tuning(
+                least_request=tuning.least_request,
+                slow_start_s=tuning.slow_start_s,
+                probe_share=tuning.probe_share,
+            )
+        )
+        balance.MergeFromString(overlay.SerializeToString())
 
 
 def _queue() -> pb.Queue:

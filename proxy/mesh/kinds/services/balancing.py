@@ -1,6 +1,6 @@
 """Annotations of a Service that say how its endpoints are judged: circuit breakers, and penalties for failures.
 
-Names, defaults and bounds are those of Linkerd's policy controller (docs/linkerd/balancing.md).
+Names, defaults and bounds are those of Linkerd's policy controller (docs/linkerd/balancing.md); `sponson.io/balancer-…` are ours.
 """
 
 from __future__ import annotations
@@ -11,11 +11,15 @@ from proxy.core.backoff import Backoff
 from proxy.mesh.kinds import annotation
 from proxy.mesh.manifests.kind import Metadata
 from proxy.mesh.manifests.schema import likely, shown
-from proxy.policy.client import ConsecutiveFailures, FailureAccrual, PenaltyLoad, Unified
+from proxy.policy.client import ConsecutiveFailures, FailureAccrual, PenaltyLoad, Tuning, Unified
 
 _ACCRUAL: Final = "balancer.linkerd.io/failure-accrual"
 _ALPHA: Final = "balancer.alpha.linkerd.io"
 _RATE: Final = f"{_ALPHA}/failure-accrual-success-rate"
+BALANCER_LOAD: Final = "sponson.io/balancer-load"
+BALANCER_SLOW_START: Final = "sponson.io/balancer-slow-start"
+BALANCER_PROBE_SHARE: Final = "sponson.io/balancer-probe-share"
+_LOADS: Final = ("peak-ewma", "least-request")
 _MODES: Final = ("consecutive", "unified")
 _U32: Final = 0xFFFFFFFF
 _MIN_WINDOW_S: Final = 0.010
@@ -85,6 +89,19 @@ def penalty(meta: Metadata) -> PenaltyLoad | None:
         raise given.error(f"must not be longer than {_MAX_PENALTY_S:.0f}s")
     max_retry_after_s = usual.max_retry_after_s if longest is None else annotation.duration_s(longest)
     return PenaltyLoad(penalty_s=penalty_s, max_retry_after_s=max_retry_after_s)
+
+
+def tuning(meta: Metadata) -> Tuning:
+    """Ours, beyond what Linkerd balances by; where nothing is said, each client's own configuration decides."""
+    load, slow_start = meta.annotations.get(BALANCER_LOAD), meta.annotations.get(BALANCER_SLOW_START)
+    share = meta.annotations.get(BALANCER_PROBE_SHARE)
+    if load is not None and load.text() not in _LOADS:
+        raise load.error(f"{shown(load.text())} is none of {', '.join(_LOADS)}{likely(load.text(), _LOADS)}")
+    return Tuning(
+        None if load is None else load.text() == "least-request",
+        None if slow_start is None else annotation.duration_s(slow_start),
+        None if share is None else annotation.ratio(share, 0.0, 0.5),
+    )
 
 
 def _flag(meta: Metadata, name: str) -> bool:

@@ -17,7 +17,7 @@ from proxy.mesh.manifests.kind import Document, Kind, Resource, Table
 from proxy.mesh.manifests.schema import ANYTHING, FLAG, NAME, PORT, TEXT, TEXTS, Either, ListOf, Record, Text
 from proxy.mesh.manifests.value import Value
 from proxy.mesh.model import CLUSTER_DOMAIN
-from proxy.policy.client import FailureAccrual, PenaltyLoad, Retry, Timeouts
+from proxy.policy.client import FailureAccrual, PenaltyLoad, Retry, Timeouts, Tuning
 
 _NO_ADDRESS: Final = ("", "None")
 
@@ -52,6 +52,8 @@ class Service(Resource):
     http_retry: Retry | None = None
     grpc_retry: Retry | None = None
     """The last three for requests that no route speaks of."""
+    tuning: Tuning = Tuning()
+    """How its endpoints are balanced beyond what Linkerd knows."""
 
     @property
     def fqn(self) -> str:
@@ -83,6 +85,7 @@ def read(document: Document) -> Service:
         timeouts(document.meta),
         http_retry(document.meta),
         grpc_retry(document.meta),
+        balancing.tuning(document.meta),
     )
 
 

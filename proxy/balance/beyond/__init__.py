@@ -1,0 +1,1 @@
+"""What goes beyond Linkerd: least request, slow start, probes of endpoints that were slow."""

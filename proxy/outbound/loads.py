@@ -1,0 +1,66 @@
+"""How the endpoints of a balancer are compared and picked, as its policy and this proxy's own defaults say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proxy.balance.beyond.least_request import LeastRequest
+from proxy.balance.beyond.recovering import RecoveringEwma
+from proxy.balance.beyond.tuned import TunedP2c
+from proxy.balance.ewma import PeakEwma
+from proxy.balance.load import Load
+from proxy.balance.p2c import P2c
+from proxy.balance.penalty import PenaltyEwma
+from proxy.config import Config
+from proxy.policy.client import Balance, LeastRequestLoad, LoadPolicy, PeakEwmaLoad, PenaltyLoad
+
+
+class Balancing:
+    """Of one balancer."""
+
+    __slots__ = ("load", "slow_start_s", "probe_share")
+
+    def __init__(self, load: LoadPolicy, slow_start_s: float = 0.0, probe_share: float = 0.0) -> None:
+        self.load = load
+        self.slow_start_s = slow_start_s
+        self.probe_share = probe_share if isinstance(load, PeakEwmaLoad) else 0.0
+        """An endpoint that was penalized is not probed, and least request has nothing to find out."""
+
+    def load_of_endpoint(self, now: float) -> Load:
+        """Of one that nobody knows yet."""
+        load = self.load
+        if isinstance(load, PenaltyLoad):
+            return PenaltyEwma(load.default_rtt_s, load.decay_s, now)
+        if isinstance(load, LeastRequestLoad):
+            return LeastRequest()
+        if self.probe_share:
+            return RecoveringEwma(load.default_rtt_s, load.decay_s, now)
+        return PeakEwma(load.default_rtt_s, load.decay_s, now)
+
+    def picker(self) -> P2c[Any]:
+        if self.slow_start_s or self.probe_share:
+            return TunedP2c(self.slow_start_s, self.probe_share)
+        return P2c()
+
+
+def balancing(balance: Balance, config: Config) -> Balancing:
+    """What the policy says; where it says nothing, what this proxy was configured with."""
+    load, tuning = balance.load, balance.tuning
+    least_request, slow_start_s, probe_share = tuning.least_request, tuning.slow_start_s, tuning.probe_share
+    if config.balancer_least_request if least_request is None else least_request:
+        load = LeastRequestLoad() if isinstance(load, PeakEwmaLoad) else load
+    return Balancing(
+        load,
+        config.balancer_slow_start_s if slow_start_s is None else slow_start_s,
+        config.balancer_probe_share if probe_share is None else probe_share,
+    )
+
+
+def opaque(balance: Balance, config: Config) -> Balancing:
+    """Of connections whose bytes nobody understands: penalties do not count, and how long a connection takes to be made says
+    nothing of how it will be served, so that nothing is probed."""
+    found = balancing(balance, config)
+    load = found.load
+    if isinstance(load, PenaltyLoad):
+        load = PeakEwmaLoad(load.default_rtt_s, load.decay_s)
+    return Balancing(load, found.slow_start_s)
