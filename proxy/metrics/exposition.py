@@ -14,7 +14,7 @@ from typing import Final
 
 from proxy.core.meter import Meter
 from proxy.metrics.cells import Cell, Counter, Histogram, Labels
-from proxy.metrics.names import COUNTER, GAUGE, HISTOGRAM, Family
+from proxy.metrics.names import COUNTER, TRANSPORT, Family, of_requests
 from proxy.metrics.scope import LATENCY_BOUNDS_MS, RequestScope, StatusScope
 
 WRAP: Final = (1 << 53) + 1
@@ -36,10 +36,10 @@ def legacy_family(
         if isinstance(cell, Counter) and (cell.value or is_always or shows_zeros):
             if not is_begun:
                 is_begun = True
-                yield from _legacy_header(family.name, family.kind, family.help)
+                yield from _legacy_header(family)
             yield f"{_series(family.name, label_text(labels))} {number(cell.value)}"
     if is_always and not is_begun:
-        yield from _legacy_header(family.name, family.kind, family.help)
+        yield from _legacy_header(family)
 
 
 def prom_family(family: Family, cells: Mapping[Labels, Cell]) -> Iterable[str]:
@@ -60,25 +60,24 @@ def prom_family(family: Family, cells: Mapping[Labels, Cell]) -> Iterable[str]:
 def request_families(prefix: str, scopes: Mapping[Labels, RequestScope]) -> Iterable[str]:
     """request_total, response_latency_ms, response_total; profile attempts have no latency."""
     found = list(scopes.items())
+    requests, *latency, responses = of_requests(prefix)
     is_begun = False
     for labels, scope in found:
         if scope.requests:
             if not is_begun:
                 is_begun = True
-                yield from _legacy_header(f"{prefix}request_total", COUNTER, "Total count of requests")
-            yield f"{_series(prefix + 'request_total', label_text(labels))} {number(scope.requests)}"
+                yield from _legacy_header(requests)
+            yield f"{_series(requests.name, label_text(labels))} {number(scope.requests)}"
     if not any(scope.by_status for _, scope in found):
         return
-    if prefix != "route_actual_":
-        name = f"{prefix}response_latency_ms"
-        yield from _legacy_header(name, HISTOGRAM, "Milliseconds from a request to its response's first bytes")
+    for family in (*latency, responses):
+        yield from _legacy_header(family)
         for labels, scope in found:
             for status, one in list(scope.by_status.items()):
-                yield from _latency(name, _with_status(label_text(labels), status), one)
-    yield from _legacy_header(f"{prefix}response_total", COUNTER, "Total count of responses")
-    for labels, scope in found:
-        for status, one in list(scope.by_status.items()):
-            yield from _responses(f"{prefix}response_total", _with_status(label_text(labels), status), one)
+                text = _with_status(label_text(labels), status)
+                yield from (
+                    _responses(family.name, text, one) if family is responses else _latency(family.name, text, one)
+                )
 
 
 def _responses(name: str, text: str, found: StatusScope) -> Iterable[str]:
@@ -93,23 +92,19 @@ def transport_families(meters: Mapping[Labels, Meter]) -> Iterable[str]:
     found = [(labels, meter) for labels, meter in meters.items() if meter.opened]
     if not found:
         return
-    for name, kind, help_ in (
-        ("tcp_open_total", COUNTER, "Total count of opened connections"),
-        ("tcp_open_connections", GAUGE, "Number of currently open connections"),
-        ("tcp_read_bytes_total", COUNTER, "Total count of bytes read from peers"),
-        ("tcp_write_bytes_total", COUNTER, "Total count of bytes written to peers"),
-    ):
-        yield from _legacy_header(name, kind, help_)
+    *open_ones, closed = TRANSPORT
+    for family in open_ones:
+        yield from _legacy_header(family)
         for labels, meter in found:
-            yield f"{_series(name, label_text(labels))} {number(_of(meter, name))}"
+            yield f"{_series(family.name, label_text(labels))} {number(_of(meter, family.name))}"
     is_begun = False
     for labels, meter in found:
         for errno, count in list(meter.closed.items()):
             if not is_begun:
                 is_begun = True
-                yield from _legacy_header("tcp_close_total", COUNTER, "Total count of closed connections")
+                yield from _legacy_header(closed)
             end = label_text((("errno", errno),))
-            yield f"tcp_close_total{{{_joined(label_text(labels), end)}}} {number(count)}"
+            yield f"{closed.name}{{{_joined(label_text(labels), end)}}} {number(count)}"
 
 
 def number(value: float) -> str:
@@ -161,8 +156,8 @@ def _series(name: str, text: str) -> str:
     return f"{name}{{{text}}}" if text else name
 
 
-def _legacy_header(name: str, kind: str, help_: str) -> tuple[str, str]:
-    return f"# HELP {name} {help_}", f"# TYPE {name} {kind}"
+def _legacy_header(family: Family) -> tuple[str, str]:
+    return f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.kind}"
 
 
 def _escaped(value: str) -> str:

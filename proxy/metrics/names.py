@@ -58,12 +58,33 @@ LEGACY: Final = (
 RETRYABLE: Final = Family("route_retryable_total", COUNTER, "Responses of a profile's route that were to be retried")
 """Between `route_*` and `route_actual_*`; printed at zero, too."""
 
+TRANSPORT: Final = (
+    Family("tcp_open_total", COUNTER, "Total count of opened connections"),
+    Family("tcp_open_connections", GAUGE, "Number of currently open connections"),
+    Family("tcp_read_bytes_total", COUNTER, "Total count of bytes read from peers"),
+    Family("tcp_write_bytes_total", COUNTER, "Total count of bytes written to peers"),
+    Family("tcp_close_total", COUNTER, "Total count of closed connections"),
+)
+"""Of Meters, after the request families."""
+
 TELEMETRY: Final = (
     Family("opentelemetry_span_export_streams", COUNTER, "Streams opened to the span collector"),
     Family("opentelemetry_span_export_requests", COUNTER, "Requests sent to the span collector"),
     Family("opentelemetry_span_exports", COUNTER, "Spans sent to the span collector"),
 )
 """After the tcp_* families; printed even without a series."""
+
+
+def of_requests(prefix: str) -> tuple[Family, ...]:
+    """Of RequestScopes, between LEGACY and TRANSPORT; attempts at a ServiceProfile's routes have no latency."""
+    latency = Family(
+        f"{prefix}response_latency_ms", HISTOGRAM, "Milliseconds from a request to its response's first bytes"
+    )
+    return (
+        Family(f"{prefix}request_total", COUNTER, "Total count of requests"),
+        *((latency,) if prefix != "route_actual_" else ()),
+        Family(f"{prefix}response_total", COUNTER, "Total count of responses"),
+    )
 
 
 def _detect(prefix: str) -> tuple[Family, ...]:
@@ -127,8 +148,7 @@ def _balancer(prefix: str) -> tuple[Family, ...]:
 
 
 BALANCER_PREFIXES: Final = (
-    "control_identity", "control_destination", "control_policy", "opentelemetry",
-    "outbound_http", "outbound_tcp", "outbound_tls",
+    "control_identity", "control_destination", "control_policy", "outbound_http", "outbound_tcp", "outbound_tls",
 )  # fmt: skip
 
 PROM: Final = (
@@ -140,7 +160,6 @@ PROM: Final = (
     *_balancer("control_identity"),
     *_balancer("control_destination"),
     *_balancer("control_policy"),
-    *_balancer("opentelemetry"),
     *_detect("inbound_tcp"),
     Family("inbound_tcp_transport_header_connections_total", COUNTER, "Connections that began with a transport header"),
     *_inbound_requests("inbound_http"),
@@ -176,3 +195,13 @@ PROM: Final = (
     Family("process_threads", GAUGE, "Threads"),
 )
 """The second part."""
+
+CATALOGUE: Final = (
+    *LEGACY,
+    *(family for prefix in REQUEST_PREFIXES for family in of_requests(prefix)),
+    RETRYABLE,
+    *TRANSPORT,
+    *TELEMETRY,
+    *PROM,
+)
+"""Every family that a page can have; which of Linkerd's are not here, and why, says docs/compatibility.md."""
