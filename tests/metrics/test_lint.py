@@ -78,7 +78,7 @@ def test_ours_stand_in_the_second_part_with_help_type_and_unit() -> None:
             registry.gauge(family.name, (("reason", "x"),)).set(1)
     page = registry.render().decode()
     second = page[page.index("# HELP sponson_") :]
-    parsed = {one.name: one for one in parse_openmetrics(second)}
+    parsed = {one.name: one for one in parse_openmetrics(second)}  # type: ignore[no-untyped-call]
     assert set(parsed) == {family.header for family in OURS}
     for family in OURS:
         one = parsed[family.header]
