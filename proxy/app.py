@@ -1,6 +1,6 @@
-"""App: one worker's sidecar, composed from its configuration. Start here to see what there is.
+"""App: one worker's sidecar, composed from its configuration. Start here to see what a sidecar consists of.
 
-The only place where inbound, outbound, control plane and admin meet,
+This is the only place where inbound, outbound, control plane and admin meet,
 and they meet as Watches and callables. It is given the ports that it answers
 on (ports.py); worker.py says when it begins to accept. Imports neither grpcio nor h2: a
 sidecar has no use for them.
@@ -48,7 +48,7 @@ class App:
         env: Mapping[str, str],
         shut_down: Callable[[], bool],
     ) -> None:
-        """ValueError if key and CSR cannot be had; then the ports are still the caller's, and else the App's.
+        """Owns the ports from now on, unless it raises: ValueError if key and CSR can be neither read nor made.
         `env` is shown at /env.json; `shut_down` is what POST /shutdown calls, and says whether it could.
         """
         self.config: Final = config
@@ -81,7 +81,7 @@ class App:
         )
         self._show_metrics(logging)
         self.listeners: Final[dict[str, list[Listener]]] = {}
-        """By whose they are: `admin`, `inbound`, `outbound`."""
+        """By the side that they belong to: `admin`, `inbound`, `outbound`."""
         self._listen(ports)
         inbound_side, outbound_side, admin_side = (
             Side(reactor.wheel, self.listeners[name], drain) for name, drain in self.drains.items()
@@ -91,13 +91,13 @@ class App:
     # ---- start
 
     def start(self) -> None:
-        """The admin port answers and a certificate is asked for; the other ports' clients wait in the backlog."""
+        """Answer on the admin port and ask for a certificate; clients of the other ports wait in the backlog."""
         for listener in self.listeners["admin"]:
             listener.start()
         self.control.start()
 
     def open_gates(self) -> None:
-        """The first certificate is there: we are ready, and traffic may come."""
+        """Become ready and accept traffic: the first certificate is there."""
         self._certified.release()
         for name in ("inbound", "outbound"):
             for listener in self.listeners[name]:
@@ -113,7 +113,7 @@ class App:
         self._shutdown.begin(self.config.shutdown_accept_s if is_open else 0.0, on_drained)
 
     def stop(self) -> None:
-        """Close every port, and cancel whatever is asked of the control plane."""
+        """Close every port, and cancel all requests to the control plane."""
         self._shutdown.stop()
         for listener in self._all_listeners():
             listener.close()
@@ -128,8 +128,8 @@ class App:
         return ControlPlane(self.reactor, self.config, self.credentials, key_and_csr, self._control_scope, show)
 
     def _wait_for_gateway(self) -> None:
-        """Other clusters probe /ready of a gateway, and send it traffic once it is. It can serve once the control plane has
-        said whom it may serve: by then there is one that can be asked for names."""
+        """Hold back readiness until a gateway can serve, because other clusters probe its /ready and send traffic once it is.
+        It can serve once the control plane has answered which clients may use it: names can be looked up by then, too."""
         if not self.config.inbound_gateway_suffixes:
             return
         latch = self.readiness.latch("gateway")

@@ -1,7 +1,7 @@
-"""Ports: the listening sockets of one sidecar, had before anything else is made.
+"""Ports: the listening sockets of one sidecar, which are bound before anything else is made.
 
-An App is given them and says who answers on each. So a port that cannot be had is found out before a key is made or a
-controller asked, and a process may hand its ports to another one, or to several.
+An App gets them and decides what answers on each. So a port that cannot be bound is found before a key is made or a
+controller is asked, and a process may hand its ports to another process, or to several.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BACKLOG = 1024
 
 
 class BindError(Exception):
-    """A listening socket cannot be had; the text says of which port, where and why."""
+    """A port cannot be bound; the text says which one, where and why."""
 
 
 class Port(NamedTuple):
@@ -33,7 +33,8 @@ class Ports(NamedTuple):
 
     @classmethod
     def bound(cls, config: Config) -> Self:
-        """Clients wait in their backlogs from now on. BindError if a port cannot be had; nothing is left open then."""
+        """Bind all ports; clients wait in their backlogs from now on. BindError, and nothing is left open, if one cannot be
+        bound."""
         tuning = ListenOptions(config.inbound_accept_keepalive_s, config.inbound_accept_user_timeout_s, is_held=True)
         inbound = tuning._replace(backlog=config.inbound_tcp_listen_backlog or _BACKLOG)
         outbound = ListenOptions(

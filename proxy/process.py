@@ -1,6 +1,6 @@
 """Process: one sidecar as the operating system sees it: its ports, its signals and its exit status.
 
-worker.py knows none of these. It is given ports, is told to end, and returns when it has ended.
+worker.py knows none of these: it gets ports, is asked to end, and returns when it has ended.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _log: Final = logger("linkerd_proxy::signal")
 
 
 def run(config: Config, logging: Logging, env: Mapping[str, str]) -> int:
-    """Serve until told to stop; the exit status. ports.BindError, and ValueError as App."""
+    """Serve until a signal or a request ends it, and return the exit status. Raises ports.BindError, and ValueError as App
+    does."""
     ports = Ports.bound(config)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

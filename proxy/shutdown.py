@@ -18,7 +18,8 @@ from proxy.core.timers import Timer, Wheel
 from proxy.transport.listener import Listener
 
 _STEP_S: Final = 0.2
-"""Between two looks at what has become idle; also what a client has to say something before it counts as idle."""
+"""Between two looks for connections that have become idle; also how long a client has to send something before it counts
+as idle."""
 
 
 class Side:

@@ -1,8 +1,8 @@
-"""Upkeep: what a worker does every few seconds beside its traffic, so that nothing of the past stays.
+"""Upkeep: what a worker does every few seconds beside its traffic.
 
-Series that are idle are dropped whether anyone scrapes or not, folded log
-lines are said, so is a control plane that does not answer, memory that a flood has left behind goes back to the system.
-Each is done in steps that hold nobody up.
+It drops idle series whether anyone scrapes or not, logs the counts of folded
+lines and of a control plane that does not answer, and gives memory that a flood
+has left free back to the system. Each is done in steps that do not hold up traffic.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EVERY_S: Final = 2.0
 _SWEEP_EVERY: Final = 15
 """Rounds between two sweeps of the metrics."""
 _FREE_BYTES: Final = 4 << 20
-"""What the allocator may keep for the next burst, and again as much before it is asked to give any back."""
+"""What the allocator may keep for the next burst; it is asked to give memory back when twice as much is free."""
 
 
 class Upkeep:
@@ -71,7 +71,8 @@ class Memory:
         self._libc: Any = None
         self._last_free = 0
         self._least_free = 1 << 62
-        """Since the last trim. What a trim gives back still counts as free; only what was used and freed again is worth another."""
+        """The least that was free since the last trim. Memory that a trim gave back still counts as free; only memory that was
+        used and freed again makes another trim worth it."""
         try:
             libc = ctypes.CDLL(None)
             libc.mallinfo2.restype = _Mallinfo2
@@ -81,7 +82,7 @@ class Memory:
             pass  # another libc, or an old one
 
     def look(self) -> None:
-        """Give back what has been free for two looks: what comes and goes between them is in use."""
+        """Give back what has been free for two looks; what was used between them is in use."""
         libc = self._libc
         if libc is None:
             return

@@ -1,9 +1,9 @@
 """Worker: one event loop and the App on it, from the first log line until it has ended.
 
-The order of start and end stands here and nowhere else
+The order of start and end is defined here and nowhere else
 (docs/linkerd/configuration.md, section 1; docs/linkerd/admin-tap-tracing-shutdown.md, sections 6 and 7).
-Nothing below is given a global loop; the wheel turns here. Ports, signals and
-the exit status are process.py's.
+The worker owns the loop and advances the timer wheel. Ports, signals and the
+exit status belong to process.py.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from proxy.upkeep import Memory, Upkeep
 _TICK_S: Final = 0.02
 """A deadline fires at most two of these late; connect timeouts are a tenth of a second and more."""
 _PATIENCE_S: Final = 15.0
-"""Between the lines that tell of a certificate that does not come."""
+"""Between log lines while the certificate has not come."""
 
 _log: Final = logger(__name__)
 _start_log: Final = logger("linkerd2_proxy")
@@ -47,13 +47,13 @@ class Worker:
         self._logging: Final = logging
         self._env: Final = env
         self._stop: Final = asyncio.Event()
-        """Somebody wants this process to end."""
+        """Set when this process is asked to end."""
         self._end: Final = asyncio.Event()
-        """It may end now: drained, or told so twice."""
+        """Set when it may end now: it is drained, or was asked twice."""
         self._is_ready: Final = asyncio.Event()
 
     async def serve(self) -> None:
-        """Until `end` is called and everything that ran has ended. ValueError as App."""
+        """Serve until `end` is called and everything that ran has ended. Raises ValueError as App does."""
         loop = asyncio.get_running_loop()
         wheel = Wheel(_TICK_S, monotonic())
         reactor = Reactor(loop, Flusher(loop.call_soon), wheel, monotonic)
@@ -141,7 +141,7 @@ class Worker:
     def _shut_down_by_admin(self) -> bool:
         if not self._stop.is_set():
             _log.info("Received shutdown via admin interface")
-            self._stop.set()  # heard in the loop's next iteration, when the answer has left
+            self._stop.set()  # noticed in the loop's next iteration, when the answer has left
         return True
 
     async def _drain(self, app: App) -> None:
@@ -178,11 +178,11 @@ async def policies_are_known(
 
 
 _PROFILE_TIMEOUT_S: Final = 0.5
-"""Its default; the discovery of a profile is waited for as that of a policy is."""
+"""The variable's default. It has no effect here: the lookup of a profile is waited for as long as that of a policy."""
 
 
 def without_effect(config: Config) -> list[str]:
-    """Variables that are set and that nothing reads: whoever sets one should not be left to wonder."""
+    """Variables that are set and have no effect, so that the log can say so."""
     gaps = {
         "TRACE_COLLECTOR_SVC_ADDR": config.trace_collector_svc is not None,
         "ACCESS_LOG": config.access_log is not None,
@@ -195,13 +195,14 @@ def without_effect(config: Config) -> list[str]:
 
 
 def _tune_memory() -> None:
-    """Keep large blocks on the heap instead of mapping and unmapping each, and what start-up made out of the collector's way."""
+    """Keep large blocks on the heap instead of mapping and unmapping each, and take what start-up made out of the garbage
+    collector's sight."""
     try:
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_MMAP_THRESHOLD, 1 << 26)
         libc.mallopt(_M_TRIM_THRESHOLD, 1 << 27)
     except (OSError, AttributeError):
-        pass  # another libc: its own ways
+        pass  # another libc, which has no such setting
     gc.collect()
     gc.freeze()
     gc.set_threshold(50000, 50, 50)

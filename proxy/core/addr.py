@@ -28,20 +28,20 @@ class Addr(NamedTuple):
 
 
 def addr(ip: str, port: int) -> Addr:
-    """An Addr of any spelling of an IP address; ValueError if it is none or the port is out of range."""
+    """An Addr from any spelling of an IP address; ValueError if `ip` is not one or the port is out of range."""
     parsed = ip_address(ip)
     if isinstance(parsed, IPv6Address):
         if parsed.ipv4_mapped is not None:
             parsed = parsed.ipv4_mapped
         elif parsed.scope_id is not None and not parsed.is_link_local:
-            parsed = IPv6Address(int(parsed))  # a zone distinguishes nothing but link-local addresses
+            parsed = IPv6Address(int(parsed))  # without its zone, which matters for link-local addresses only
     if not 0 <= port <= 65535:
         raise ValueError(f"port {port} is out of range")
     return Addr(str(parsed), port)
 
 
 def port_number(digits: str) -> int | None:
-    """A port as text from outside; None if it is none. Never looks at more digits than a port can have."""
+    """A port from text that came from outside; None if it is not a port. Never looks at more digits than a port can have."""
     if len(digits) > 5 or not digits.isascii() or not digits.isdigit():
         return None
     number = int(digits)

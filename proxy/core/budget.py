@@ -3,10 +3,10 @@
 Everything that is remembered here can be found again: heads, fields, names,
 blocks. A table has a bound of its own, so that a flood of one kind of text
 empties that table and no other; what connections remember is bounded by the
-budget as a whole, and whoever began to hold something longest ago forgets
-first. Accounts are kept when something is remembered, never when it is
-found, so that a lookup stays one lookup in a dict. Sizes are those of the
-objects as CPython allocates them, as near as an estimate comes.
+budget as a whole, and the holder that began to hold something longest ago
+forgets first. Octets are counted when something is remembered, never when it
+is found, so that a lookup stays one lookup in a dict. Sizes estimate what
+CPython allocates for the objects.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ V = TypeVar("V")
 
 class Forgets(Protocol):
     def forget(self) -> None:
-        """Drop what is remembered, or at least its older half, and settle it with the share."""
+        """Drop what is remembered, or at least its older half, and return its octets to the share."""
 
 
 class Budget:
-    """What all shares hold together. `by_table` is for the metrics: octets by the name of the table."""
+    """The octets that all shares hold together. `by_table` has them by the name of the table, for the metrics."""
 
     __slots__ = ("limit_bytes", "held_bytes", "by_table", "_holders")
 
@@ -34,10 +34,10 @@ class Budget:
         self.held_bytes = 0
         self.by_table: Final[dict[str, int]] = {}
         self._holders: dict[Share, None] = {}
-        """Those that hold anything, in the order in which they began to."""
+        """The shares that hold anything, in the order in which they began to."""
 
     def note(self, share: Share, change_bytes: int) -> None:
-        """Of a share, whose own account is settled already."""
+        """Called by a share that has counted the change itself already."""
         self.held_bytes += change_bytes
         self.by_table[share.table] += change_bytes
         if not share.held_bytes:
@@ -48,7 +48,7 @@ class Budget:
             self._make_room()
 
     def _make_room(self) -> None:
-        """Let the oldest holders forget; each is asked once, so that one that cannot does not keep us here."""
+        """Let the oldest holders forget. Each is asked once, so that one that cannot forget does not keep us in the loop."""
         for share in list(self._holders):
             self._holders.pop(share, None)
             share.forget()
@@ -59,7 +59,7 @@ class Budget:
 
 
 class Share:
-    """What one holder has of the budget; several may stand under one table's name."""
+    """One holder's part of the budget; several shares may have the same table name."""
 
     __slots__ = ("table", "held_bytes", "_budget", "_holder")
 
@@ -71,8 +71,8 @@ class Share:
         budget.by_table.setdefault(table, 0)
 
     def add(self, count: int) -> None:
-        """`count` octets more are held. May call the holder's `forget`, so it is said last."""
-        # What `note` does, written out: this is met whenever something is remembered, and rarely has more to do.
+        """`count` more octets are held. This may call the holder's `forget`, so call it after everything else."""
+        # This is `note` written out, because it runs whenever something is remembered and rarely has more to do.
         held_bytes = self.held_bytes = self.held_bytes + count
         budget = self._budget
         budget.by_table[self.table] += count
@@ -86,17 +86,17 @@ class Share:
             self._budget.note(self, -count)
 
     def forget(self) -> None:
-        """Of the budget: there is no room for all."""
+        """Called by the budget when it is used up."""
         self._holder.forget()
 
     def close(self) -> None:
-        """The holder is gone, and all that it held."""
+        """The holder is gone, and everything that it held with it."""
         self.give_back(self.held_bytes)
         self._holder = _NOBODY
 
 
 class _Nobody:
-    """The holder of a closed share: a holder and its share would otherwise keep each other alive."""
+    """Stands in for the holder of a closed share, so that a holder and its share do not keep each other alive."""
 
     __slots__ = ()
 
@@ -106,23 +106,23 @@ class _Nobody:
 _NOBODY: Final = _Nobody()
 
 REMEMBERED: Final = Budget(limits.REMEMBERED_BYTES)
-"""The one of this process."""
+"""The budget of this process for everything that can be forgotten."""
 
 LABELS: Final = Budget(limits.LABELS_BYTES)
-"""Series of the metrics: those that are held cannot be forgotten, and so must not crowd out what can."""
+"""The budget for series of metrics, which cannot be forgotten while they are in use and so must not crowd out what can."""
 
 
 _LONGEST: Final = limits.REMEMBERED_TEXT_BYTES
 _AHEAD: Final = 16
-"""So many entries, at most, are paid for before they are kept."""
+"""The most entries that are paid for before they are kept."""
 
 
 class Table(Generic[K, V]):
-    """Values found by a text of a peer's, in two generations, so that a flood of texts that are met once cannot empty it
-    of those that everybody uses.
+    """Values by a text that a peer sent, in two generations, so that a flood of texts that occur once cannot push out
+    those that occur all the time.
 
-    `recent.get(key)` is the lookup of the hot path. What it does not have `older.get(key)` may, and whoever finds it there
-    keeps it again: both dicts live as long as the table, so that their `get` can be held on to.
+    `recent.get(key)` is the lookup of the hot path. If it finds nothing, `older.get(key)` may, and the caller then keeps
+    the value again. Both dicts live as long as the table, so that callers may hold on to their `get`.
     """
 
     __slots__ = (
@@ -138,12 +138,13 @@ class Table(Generic[K, V]):
         copies: int,
         budget: Budget = REMEMBERED,
     ) -> None:
-        """An entry counts `entry_bytes`, and each octet of its text `copies` times: its key, its value, and what is made of it."""
+        """An entry counts `entry_bytes`, and each octet of its text `copies` times: for its key, its value, and what is
+        derived from it."""
         self.recent: Final[dict[K, V]] = {}
         self.older: Final[dict[K, V]] = {}
         self._recent_bytes = 0
         self._paid_bytes = 0
-        """What the share has been told of the recent generation: some entries ahead, which makes an entry cheaper."""
+        """What the share was charged for the recent generation: some entries in advance, which makes each entry cheaper."""
         self._older_bytes = 0
         self._generation_bytes: Final = max_bytes // 2
         self._entry_bytes: Final = entry_bytes
@@ -151,14 +152,15 @@ class Table(Generic[K, V]):
         self._share: Final = Share(budget, name, self)
 
     def find(self, key: K, text_bytes: int) -> V | None:
-        """What was kept for this key, but not lately, and now is again; for where a call more does not matter."""
+        """The value of this key from either generation, kept again if it was in the older one. Costs a call more than
+        `recent.get`."""
         found = self.older.get(key)
         if found is not None:
             self.keep(key, found, text_bytes)
         return found
 
     def keep(self, key: K, value: V, text_bytes: int) -> None:
-        """Remember it, unless its text is too long for that."""
+        """Remember it, unless its text is too long to be remembered."""
         if text_bytes > _LONGEST:
             return
         cost = self._entry_bytes + self._copies * text_bytes
@@ -169,7 +171,7 @@ class Table(Generic[K, V]):
         self._recent_bytes = recent_bytes
 
     def _pay(self, cost: int) -> int:
-        """Make room for an entry of this cost, in a new generation if need be; the octets of its generation with it."""
+        """Make room for an entry of this cost, in a new generation if need be. Returns the octets of its generation with it."""
         if self._recent_bytes + cost > self._generation_bytes or len(self.recent) > limits.INTERNED_FIELDS - _AHEAD:
             self.forget()
         needed = self._recent_bytes + cost
@@ -179,7 +181,7 @@ class Table(Generic[K, V]):
         return self._recent_bytes + cost
 
     def forget(self) -> None:
-        """A new generation begins; what was in neither of the last two is gone."""
+        """Begin a new generation; what was in the older one is gone."""
         gone_bytes = self._older_bytes + self._paid_bytes - self._recent_bytes
         self.older.clear()
         self.older.update(self.recent)

@@ -30,7 +30,7 @@ class Wire:
         raise NotImplementedError
 
     def flush(self) -> None:
-        """Of the flusher, which the wire asked for it: send what was queued."""
+        """Called by the flusher, with which the wire registered itself: send what was queued."""
 
     def pause_reading(self) -> None:
         raise NotImplementedError
@@ -47,16 +47,16 @@ class Wire:
         raise NotImplementedError
 
     def is_stale(self) -> bool:
-        """Of a connection on which nothing is expected: the kernel has the peer's end, or bytes, that no codec has seen yet.
+        """For a connection on which nothing is expected: the kernel has bytes, or the peer's end, that no codec has seen yet.
 
         False also where it cannot be known (TLS, whose records need not be data).
         """
         return False
 
     def schedule(self, target: Steps) -> None:
-        """Call `target.step` in a later turn of the loop, when others have had theirs; also if the wire is lost by then.
+        """Call `target.step` in a later turn of the loop, after what was queued before; also if the wire is lost by then.
 
-        For a codec that has more at hand than its share of one turn. A fault in `step` ends the wire with INTERNAL.
+        For a codec that has more to do than its share of one turn. An exception in `step` ends the wire with INTERNAL.
         """
         raise NotImplementedError
 
@@ -67,7 +67,7 @@ class Wire:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Codec:
-    """What a connection tells its codec."""
+    """The protocol of one connection. The connection calls these methods."""
 
     __slots__ = ()
 
@@ -83,7 +83,7 @@ class Codec:
         raise NotImplementedError
 
     def lost(self, reason: Reason) -> None:
-        """The connection is gone; said exactly once, and last."""
+        """The connection is gone. Called exactly once, and last."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -91,12 +91,12 @@ class Codec:
         raise NotImplementedError
 
     def ask_to_leave(self) -> None:
-        """Serve on, but tell the client that it should go elsewhere: HTTP/1 answers with `Connection: close`, HTTP/2 sends
-        GOAWAY. Most protocols have no word for it."""
+        """Keep serving, but ask the client to go elsewhere: HTTP/1 answers with `Connection: close`, HTTP/2 sends GOAWAY.
+        Most protocols cannot say it; their codecs do nothing."""
 
     def is_idle(self) -> bool:
-        """Nothing is under way: no whole request, no tunnel, no answer that is being made. A connection that is idle is ended
-        when descriptors are short; one that cannot tell never is."""
+        """Nothing is under way: no whole request, no tunnel, no response. When descriptors are short, idle connections are
+        ended. The default is False, so a codec that cannot tell never loses its connection that way."""
         return False
 
 
@@ -113,8 +113,8 @@ def hand_over(wire: Wire, codec: Codec, first: bytes, has_eof: bool) -> None:
 
 
 class Closed(Codec):
-    """The codec of a connection that is over. Connection and codec point at each other while they live; a connection that
-    is lost hands itself over to this one, so that both are freed by their references and wait for no collector."""
+    """The codec of a connection that is over. A live connection and its codec point at each other; a lost connection hands
+    itself over to this codec, which breaks the cycle, so that both are freed at once and not by the garbage collector."""
 
     __slots__ = ()
 
@@ -130,7 +130,7 @@ class Closed(Codec):
 
 
 class HandshakeUnderWay(Closed):
-    """Stands for the codec of a TLS connection whose handshake is not over: it can be ended like one that is idle."""
+    """Stands in for the codec of a TLS connection during its handshake: the connection can be ended as if it were idle."""
 
     __slots__ = ()
 
@@ -143,13 +143,13 @@ HANDSHAKE: Final[Codec] = HandshakeUnderWay()
 
 
 class Connection(Wire):
-    """What serves a socket, for whoever accepted it and keeps books of it (PlainConnection, tls.connection.TlsConnection)."""
+    """A Wire on a socket (PlainConnection, tls.connection.TlsConnection), as the side that accepted it sees it."""
 
     __slots__ = ("codec", "meter", "on_lost")
 
     codec: Codec
-    """Whom events go to now; replaced by `hand_over`."""
+    """Gets the events of this connection; replaced by `hand_over`."""
     meter: Meter | None
-    """May be given late: a TLS connection's labels name its client."""
+    """May be set late, because a TLS connection's labels name its client."""
     on_lost: Callable[[], None] | None
     """Called once, after the codec's `lost`."""

@@ -1,12 +1,12 @@
-"""Descriptors: a few are always kept for what must go on when clients have taken all the others.
+"""Descriptors: some are reserved for what must go on when clients have taken all the others.
 
-The kernel gives out the lowest number that is free, so the number of a new
-descriptor says how many are in use at least: no books are kept. Whoever opens
-one looks at its number. Beyond its share it makes room first: the connection
-that has been idle for longest is ended, wherever it came from. Accepting
-clients stops first, then connecting for them; then the admin port takes
-nobody new without ending somebody idle; the last ones are the control
-plane's, for certificates above all.
+The kernel gives out the lowest free number, so the number of a new descriptor
+tells how many are in use, and nothing needs to be counted. Code that opens a
+descriptor looks at its number. If it is beyond the caller's share, the
+connection that has been idle longest is ended first, whichever side accepted
+it. As descriptors run out, accepting clients stops first, then connecting for
+them; then the admin port accepts only by ending an idle connection; the last
+descriptors are the control plane's, for certificates above all.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Final
 
 _LEAST: Final = 16
 _MOST: Final = 1024
-"""Of what accepting clients leaves free: an eighth of the limit, but not fewer or more than so many."""
+"""Bounds of the reserve that accepting clients leaves free, which is an eighth of the limit."""
 
 
 class Descriptors:
     __slots__ = ("limit", "_end_idle", "_spare")
 
     def __init__(self, limit: int | None = None) -> None:
-        """`limit`: RLIMIT_NOFILE as it is when this is made, unless told otherwise."""
+        """`limit` is RLIMIT_NOFILE at this moment unless it is given."""
         if limit is None:
             limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if limit < 0:
@@ -46,7 +46,7 @@ class Descriptors:
         return fd < self.limit - self._spare // 4
 
     def may_dial(self, fd: int) -> bool:
-        """For a client. False: the connection must not be made; room is made for the next one."""
+        """Whether a connection may be made for a client. If not, room is made for the next one."""
         if fd < self.limit - self._spare // 2:
             return True
         self.make_room()
@@ -58,7 +58,7 @@ class Descriptors:
         return end_idle is not None and end_idle()
 
     def next_fd(self, any_fd: int) -> int:
-        """The number that the next descriptor would have; 0 if none can be had, so that whoever wants one meets the error."""
+        """The number that the next descriptor would have; 0 if there is none, so that the caller goes on and meets the error."""
         try:
             fd = os.dup(any_fd)
         except OSError:

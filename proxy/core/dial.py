@@ -1,4 +1,4 @@
-"""Dialling: what an outgoing connection is told, what that means for a socket, and the non-blocking connect.
+"""Dialling: the options of an outgoing connection, what they mean for a socket, and the non-blocking connect.
 
 The only place that touches a socket outside transport and tls, which
 both dial and may not import each other. A socket option that the kernel
@@ -50,17 +50,18 @@ class DialOptions(NamedTuple):
     first_bytes: bytes = b""
     """The transport header: written before anything else over TLS, if the peer selected our ALPN."""
     on_connected: Callable[[], None] | None = None
-    """Told once when bytes can flow: TCP is connected and, over TLS, the handshake is done and the peer is who we expect."""
+    """Called once when bytes can flow: TCP is connected and, over TLS, the handshake is done and the peer is who we expect."""
     on_failed: Callable[[str], None] | None = None
-    """Told why a dial failed, for the log; the codec hears `lost` with CONNECT_FAILED or CONNECT_TIMEOUT after it."""
+    """Called with the reason of a failed dial, for the log; after it the codec's `lost` gets CONNECT_FAILED or
+    CONNECT_TIMEOUT."""
     made: Made | None = None
-    """Where the connection is noted as one of ours."""
+    """Keeps the connection as one that this proxy made."""
     is_reserved: bool = False
-    """Of the control plane: the last descriptors are for these."""
+    """A connection to the control plane, for which the last descriptors are reserved."""
 
 
 def has_unread(sock: socket.socket) -> bool:
-    """The peer of this non-blocking socket has sent bytes that nobody has read yet."""
+    """The peer of this non-blocking socket has sent bytes that have not been read yet."""
     try:
         return bool(sock.recv(1, socket.MSG_PEEK))
     except OSError:
@@ -99,7 +100,7 @@ _UNREAD_BYTES: Final = 262144
 
 
 def unread_of(sock: Any) -> bytes:
-    """What the peer sent before it broke the connection, which we heard of by a write that failed."""
+    """What the peer sent before it reset the connection, for when a failed write told us of the reset."""
     data = b""
     try:
         while len(data) < _UNREAD_BYTES and (more := sock.recv(_UNREAD_BYTES)):
@@ -127,7 +128,7 @@ def errno_name(error: BaseException | None) -> str:
 
 
 class Connecting:
-    """A TCP connect under way. The socket belongs to whoever gets it in `on_connected`."""
+    """A TCP connect under way. `on_connected` gets the socket and owns it from then on."""
 
     __slots__ = ("_fd", "_loop", "_on_connected", "_on_failed", "_sock")
 
@@ -196,4 +197,4 @@ class Connecting:
 
 
 def _ignore(error: OSError) -> None:
-    """What a cancelled connect says to whoever cancelled it."""
+    """Replaces the callbacks of a cancelled connect."""

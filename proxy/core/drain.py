@@ -19,21 +19,21 @@ class Closes(Protocol):
 
 
 class Member(Closes, Protocol):
-    """One accepted connection. It is closed again and again while it lives, so that what was busy and is idle now ends too."""
+    """One accepted connection. While a drain runs it is closed again and again, so that one that was busy ends once idle."""
 
     def ask_to_leave(self) -> None:
-        """Serve on, but let the client know that it should go elsewhere."""
+        """Keep serving, but let the client know that it should go elsewhere."""
 
 
 class Drain:
     __slots__ = ("_members", "_order", "is_leaving", "is_draining", "_on_empty")
 
     def __init__(self, order: IdleOrder | None = None) -> None:
-        """The members stand in `order` as well, beside those of the other sides."""
+        """The members are put into `order` as well, which all sides share."""
         self._members: dict[Member, None] = {}
         self._order = order
         self.is_leaving = False
-        """Connections whose protocol becomes known from now on are asked to leave by whoever makes their codec."""
+        """Once set, the code that makes a codec for a connection asks it to leave at once."""
         self.is_draining = False
         self._on_empty: Callable[[], None] | None = None
 

@@ -24,5 +24,5 @@ class ProtocolError(Exception):
 
 
 def report_fault() -> None:
-    """Say that an exception nobody expected was caught at the edge of a connection or a stream."""
+    """Log an unexpected exception that was caught at the edge of a connection or a stream."""
     _log.error("A fault of ours ended a connection or a stream", exc_info=True)

@@ -1,8 +1,8 @@
 """Faults: how many connections and exchanges of one direction ended by a fault, by reason.
 
-Every one is counted, also those that never became anything: a handshake
-that broke, first bytes that nobody understands, a request that broke the
-rules. Ends that are none (complete, closed, shut down) count for nothing.
+Every fault is counted, also of connections that came to nothing: a handshake
+that failed, first bytes that no rule understands, a request that broke the
+rules. Ends that are no fault (complete, closed, shut down) are not counted.
 """
 
 from __future__ import annotations

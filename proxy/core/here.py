@@ -1,8 +1,8 @@
 """Here: which addresses, listeners and connections are this proxy's own.
 
-The one judgement of where: whoever dials asks `refuses`, whoever accepts asks
-whether the connection is one that this proxy made itself, and whoever gives a
-privilege to clients on loopback asks `is_local_client`.
+This is the only place that decides it. Code that dials asks `listener_at`, code
+that accepts asks `has_made`, and code that grants clients on loopback a
+privilege asks `is_local_client`.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Made:
 
     def __init__(self) -> None:
         self._sockets: Final[WeakValueDictionary[Ends, socket]] = WeakValueDictionary()
-        """A socket that is closed or gone makes no claim any more."""
+        """Weak, so that a socket that is gone is forgotten; one that is closed does not count either."""
 
     def add(self, sock: socket, to: Addr) -> None:
-        """A connect to `to` is under way or done on it: its local end is bound. Never raises."""
+        """Add a socket that is bound locally because a connect to `to` is under way or done. Never raises."""
         try:
             ip, port = sock.getsockname()[:2]
         except OSError:
@@ -79,7 +79,7 @@ class Here:
         self.listeners[at] = purpose
 
     def is_local(self, addr: Addr) -> bool:
-        """An address of this very workload: reached without TLS and without a proxy between."""
+        """Whether this is an address of this workload itself, which is reached without TLS and without a proxy between."""
         return addr.ip in self._ips
 
     def is_loopback(self, addr: Addr) -> bool:
@@ -97,9 +97,9 @@ class Here:
         return ""
 
     def has_made(self, client: Addr, server: Addr) -> bool:
-        """Either side of this proxy made the connection that was accepted so."""
+        """Whether either side of this proxy made the connection that was accepted with these ends."""
         return self.outgoing.has(client, server) or self.to_apps.has(client, server)
 
     def is_local_client(self, client: Addr, server: Addr) -> bool:
-        """A client on loopback that speaks for itself: no connection of ours, which speaks for somebody from elsewhere."""
+        """Whether the client is on loopback and is not this proxy, whose connections carry requests from elsewhere."""
         return client.is_loopback and not self.has_made(client, server)

@@ -1,4 +1,4 @@
-"""Histogram: how often a number fell into each bucket, and the sum of all; plain integers that the path adds to.
+"""Histogram: how often a number fell into each bucket, and the sum of all numbers, as plain integers.
 
 Like a Meter it knows no name and no labels: metrics reads it at a scrape. Also what an exchange counts the frames of its
 bodies with.

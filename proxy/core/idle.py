@@ -13,7 +13,7 @@ from proxy.core.faults import Faults
 from proxy.core.reason import Reason
 
 _LOOKS: Final = 64
-"""Members that are looked at for one that is idle: those that were not are not looked at again before the others."""
+"""How many members are looked at to find an idle one. Those that were busy go to the back of the order."""
 
 
 class IdleOrder:
@@ -29,7 +29,7 @@ class IdleOrder:
         self._members.pop(member, None)
 
     def end_oldest(self) -> bool:
-        """Of those that entered or were last found at work longest ago; False if none was idle.
+        """End one of the idle members that entered, or were last found busy, longest ago; False if none was idle.
 
         A member that can tell has `end_if_idle() -> bool`: it ends now if nothing is under way, and says False if something is,
         or if it is ending already. (No Protocol is asked: compiled ones cannot be checked at run time.)
@@ -45,7 +45,8 @@ class IdleOrder:
 
 
 def end_if_idle(connection: Connection, faults: Faults) -> bool:
-    """Of an accepted connection: whatever is not understood yet counts as idle, a tunnel never does."""
+    """End an accepted connection if it is idle. One whose first bytes are not understood yet counts as idle; a tunnel never
+    does."""
     codec = connection.codec
     if not codec.is_idle():
         return False

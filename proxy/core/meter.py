@@ -37,7 +37,7 @@ class Meter:
         self.updated_at = now
 
     def lost(self, reason: Reason) -> None:
-        """Why a connection is gone, or could not be made: what its codec is told as well."""
+        """Count the end of a connection, or a failure to make one, by the reason that its codec gets too."""
         faults = self._faults
         if faults is not None:
             faults.count(reason)

@@ -1,7 +1,7 @@
-"""Reactor: the things of one worker that whatever waits, writes or takes turns is given.
+"""Reactor: what one worker has for waiting, writing and sharing the loop: its loop, clock, timer wheel, flusher and queues.
 
-Made once by the worker and passed down; nobody below asks for a global
-loop. `loop` is typed Any because core knows no event loop: only transport,
+The worker makes it once and passes it down; nothing below uses a global loop.
+`loop` is typed Any because core knows no event loop: only transport,
 tls.handshake, control, mesh, worker and cli call it.
 """
 
@@ -29,7 +29,7 @@ class Reactor:
         self.clock = clock
         self.descriptors = Descriptors()
         self.steps = StepQueue(loop, clock)
-        """Connections, and updates of the control plane, that have more at hand than their share of one turn."""
+        """For connections and control-plane updates that have more to do than their share of one turn."""
         self.handshakes = StepQueue(loop, clock)
-        """A line of their own: a step of a handshake is dear (1.5 ms of signing or verifying), and a thousand clients may
-        be ready in one wake-up, behind whom no open connection should have to wait."""
+        """Handshakes have a queue of their own: a step is expensive (1.5 ms of signing or verifying), and a thousand clients
+        may be ready in one wake-up; open connections should not have to wait behind them."""

@@ -1,7 +1,7 @@
-"""Troubles: why an address could not be connected to last, and since when, for whoever must tell a client.
+"""Troubles: why addresses cannot be connected to, and since when, so that error answers can say it.
 
-Kept per side of the proxy, for as many addresses as are in trouble, at most `_KEPT`; the one that failed least lately is
-forgotten first. A connection that is made ends the trouble of its address.
+Each side of the proxy has one. It holds at most `_KEPT` addresses; the one whose last failure is oldest is forgotten
+first. A successful connect removes its address.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ _KEPT: Final = 256
 
 
 class Troubles:
-    """By any key that is the same for failure, success and question: an address as text."""
+    """Keys are addresses as text; any key will do that is the same for failure, success and lookup."""
 
     __slots__ = ("_clock", "_known")
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock: Final = clock
         self._known: Final[dict[str, tuple[str, float]]] = {}
-        """What went wrong last, and when it began."""
+        """The last error of each address, and when its failures began."""
 
     def failed(self, key: str, text: str) -> None:
         known = self._known
@@ -38,7 +38,7 @@ class Troubles:
         return "" if found is None else f"{found[0]}, for {lasting(self._clock() - found[1])}"
 
     def of_some(self, keys: Iterable[str], most: int) -> list[str]:
-        """Of the first few that have any, with their keys."""
+        """The first `most` of these keys that have one, each with its trouble."""
         found: list[str] = []
         for key in keys:
             text = self.of(key)
@@ -50,7 +50,7 @@ class Troubles:
 
 
 def lasting(seconds: float) -> str:
-    """In a unit that a person would use."""
+    """A duration in a unit that a person would use."""
     if seconds < 120.0:
         return f"{seconds:.0f}s"
     return f"{seconds / 60.0:.0f}m" if seconds < 7200.0 else f"{seconds / 3600.0:.0f}h"

@@ -1,7 +1,7 @@
-"""Watch: a value that changes, and those who want to know.
+"""Watch: a value that changes, and the subscribers that are called when it does.
 
-The only way a control-plane value reaches the data path. The last value
-is always at hand; subscribers are called inside `set`, in order of
+This is the only way in which a control-plane value reaches the data path. The
+last value can always be read; subscribers are called inside `set`, in order of
 subscription, and never for a value that equals the last one.
 """
 
@@ -14,14 +14,14 @@ T = TypeVar("T")
 
 
 class Absent:
-    """Instead of a value: whoever was asked has said for good that there is none."""
+    """Stands in place of a value when the control plane has said definitely that there is none."""
 
     __slots__ = ("reason", "is_refusal")
 
     def __init__(self, reason: str, is_refusal: bool = False) -> None:
         self.reason: Final = reason
         self.is_refusal: Final = is_refusal
-        """The question itself was refused (INVALID_ARGUMENT, FAILED_PRECONDITION), rather than answered with 'not found'."""
+        """The request itself was refused (INVALID_ARGUMENT, FAILED_PRECONDITION), not answered with 'not found'."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Absent) and other.reason == self.reason and other.is_refusal == self.is_refusal
@@ -34,7 +34,7 @@ class Absent:
 
 
 class Watch(Generic[T]):
-    """`Watch[X | None]` says None until the first answer came."""
+    """A `Watch[X | None]` holds None until the first answer has come."""
 
     __slots__ = ("value", "_callbacks", "_on_close", "is_closed")
 
@@ -53,14 +53,14 @@ class Watch(Generic[T]):
                 callback(value)
 
     def subscribe(self, callback: Callable[[T], None]) -> None:
-        """Call on every change from now on; the value at hand is not told."""
+        """Call on every change from now on, not for the value that is there already."""
         self._callbacks[callback] = None
 
     def unsubscribe(self, callback: Callable[[T], None]) -> None:
         self._callbacks.pop(callback, None)
 
     def close(self) -> None:
-        """Nobody needs it any more: what feeds it (a control-plane stream) is cancelled. Idempotent."""
+        """It is no longer needed: cancel what feeds it (a control-plane stream). Idempotent."""
         if not self.is_closed:
             self.is_closed = True
             self._callbacks.clear()

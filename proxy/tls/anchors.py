@@ -1,6 +1,6 @@
 """Trust anchors: which certificates of a PEM text can be used.
 
-An unusable one is passed over, as Linkerd does; none at all is the caller's error.
+Certificates that cannot be used are skipped, as in Linkerd; the caller decides what it means if none is left.
 """
 
 from __future__ import annotations

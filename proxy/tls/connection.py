@@ -4,8 +4,8 @@ The same behaviour as a plain connection, half-close included:
 close_notify is sent by `end` and reading goes on, which the loops' own ssl
 cannot do. Only close_notify is a clean end: a bare FIN may be a truncation
 (RFC 8446, section 6.1) and is told as `lost(PEER_CLOSED)`, without `eof`.
-Records at hand are read together and fed once, into one shared buffer; how
-long to look for more is learnt from what was found.
+Records that are there are read together into one shared buffer and fed once;
+whether to look for more records is learnt from earlier reads.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class TlsConnection(Connection):
     )  # fmt: skip
 
     def __init__(self, reactor: Reactor, meter: Meter | None, on_abandoned: Callable[[], None]) -> None:
-        """`codec` is set by whoever makes it, before `opened` at the latest. `on_abandoned`: aborted before it was open."""
+        """Set `codec` before `opened` is called. `on_abandoned` is called if the connection is aborted before that."""
         self._reactor = reactor
         self._loop = reactor.loop
         self.meter = meter
@@ -82,15 +82,15 @@ class TlsConnection(Connection):
     # ---- of the handshake
 
     def opened(self, tls: ssl.SSLSocket, first_bytes: bytes) -> None:
-        """The handshake is done; nobody watches the socket but us from now on."""
+        """The handshake is done; from now on only this object watches the socket."""
         self._on_abandoned = None
         if self._state == _CLOSED:
-            _shut(tls, self._reason, False)  # whoever made the codec has refused this peer
+            _shut(tls, self._reason, False)  # this peer was refused when its codec was to be made
             self._count_refused()
             return
         self._socket = tls
         self._fd = tls.fileno()
-        # SSLSocket's own read and send are this and two Python calls more, each time.
+        # SSLSocket's own read and send do the same with two more Python calls each time.
         engine: Any = getattr(tls, "_sslobj", None) or tls
         self._read = engine.read
         self._write = engine.write
@@ -113,7 +113,7 @@ class TlsConnection(Connection):
             meter.lost(self._reason)
 
     def not_opened(self, reason: Reason) -> None:
-        """There will be no connection: `lost` is said, if there is a codec to hear it."""
+        """There will be no connection; the codec's `lost` is called, if there is a codec."""
         if self._state == _WAITING:
             self._state = _CLOSED
             self._reason = reason
@@ -226,7 +226,7 @@ class TlsConnection(Connection):
     def _lose(self) -> None:
         codec = self.codec
         on_lost = self.on_lost
-        self.codec = CLOSED  # what points back here goes: a lost connection is freed by its references
+        self.codec = CLOSED  # breaks the cycle with the codec, so that both are freed at once
         self.on_lost = self._on_abandoned = None
         try:
             codec.lost(self._reason)
@@ -260,7 +260,7 @@ class TlsConnection(Connection):
         if self._is_ending and not self._has_ended and not self._unsent and self._is_open():
             self._send_close_notify()
 
-    def _is_open(self) -> bool:  # asked anew after a call: mypyc holds on to what it saw of an attribute before
+    def _is_open(self) -> bool:  # a method, because mypyc assumes that an attribute is unchanged after a call
         return self._state == _OPEN
 
     def _send(self, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""SSL contexts as the mesh wants them (docs/linkerd/identity-and-tls.md, section 5).
+"""SSL contexts for mesh TLS (docs/linkerd/identity-and-tls.md, section 5).
 
 TLS 1.3 only, no tickets, no host name check by the chain verifier.
 Anchors are roots whatever they are (partial chains end at them). Which
@@ -35,7 +35,8 @@ def client_context(anchors_der: Sequence[bytes], offers_transport_header: bool) 
 
 
 def server_context(anchors_der: Sequence[bytes], is_direct: bool) -> ssl.SSLContext:
-    """Asks for a client certificate, does not insist. A direct one selects ALPN, and refuses who offers only others."""
+    """Requests a client certificate without requiring one. A direct one selects ALPN, and refuses clients that offer only
+    other protocols."""
     context = _context(ssl.PROTOCOL_TLS_SERVER, anchors_der)
     context.verify_mode = ssl.CERT_OPTIONAL
     context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
@@ -114,7 +115,7 @@ def is_reset(error: OSError) -> bool:
 
 
 def unread_of(read: Callable[[int, memoryview], int], into: memoryview) -> int:
-    """How much there was of what the peer sent before it broke the connection, which we heard of by a write that failed."""
+    """The number of bytes that the peer sent before it reset the connection, for when a failed write told us of the reset."""
     filled = 0
     try:
         while filled < len(into) and (count := read(len(into) - filled, into[filled:])):

@@ -1,7 +1,7 @@
 """Our certificate and the trust anchors, as contexts that rotate (docs/linkerd/identity-and-tls.md, sections 2, 3 and 5).
 
-Contexts are replaced as a set, never changed: what began with an old
-one ends with it, the next handshake takes the new one. A certificate that
+Contexts are replaced as a set, never changed: a connection keeps the context
+that it began with, and the next handshake takes the new one. A certificate that
 our own verifier would refuse, or that is not ours, is never installed.
 """
 
@@ -46,7 +46,8 @@ class Credentials:
         self._clients = [context.client_context(self._anchors, offers) for offers in (False, True)]
 
     def install(self, leaf_der: bytes, intermediates: Sequence[bytes], key_der: bytes, expires_at: float) -> None:
-        """Check (chain to the anchors, name, key) and use from now on. CredentialsError if it will not do: the old one stays."""
+        """Check a certificate (chain to the anchors, name, key) and use it from now on. CredentialsError if it does not pass;
+        the old one stays in use."""
         chain = [leaf_der, *intermediates]
         servers = [context.server_context(self._anchors, is_direct) for is_direct in (False, True)]
         clients = [context.client_context(self._anchors, offers) for offers in (False, True)]
@@ -65,9 +66,10 @@ class Credentials:
         self.is_ready.set(True)
 
     def trust(self, trust_anchors_pem: str) -> bool:
-        """Verify peers by these anchors from now on; whether they are others than before. CredentialsError if none is usable.
+        """Verify peers by these anchors from now on. Returns whether they differ from the old ones. CredentialsError if none
+        is usable.
 
-        Our certificate is shown as before, even if these anchors do not lead to it: then a new one is on its way.
+        Our certificate is presented as before, even if these anchors do not lead to it: then a new one is on its way.
         """
         found = usable_anchors(trust_anchors_pem)
         if found == self._anchors:

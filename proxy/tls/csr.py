@@ -1,7 +1,7 @@
 """The workload's key and its certificate signing request (docs/linkerd/identity-and-tls.md, section 1).
 
-ECDSA P-256, kept for the life of the process and never rotated. Files that are there are used, if nobody else can have put
-them there (private_file.py); where none can be written, key and request live in memory.
+ECDSA P-256, kept for the life of the process and never rotated. Existing files are used if no other user can have put them
+there (private_file.py); if none can be written, key and request live in memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def make_key_and_csr(name: str) -> KeyAndCsr:
     from cryptography.x509.oid import NameOID
 
     key = ec.generate_private_key(ec.SECP256R1())
-    # RFC 5280 ends a CN at 64 characters, a DNS name may have 253: the SAN is what counts.
+    # RFC 5280 limits a CN to 64 characters, and a DNS name may have 253. Verifiers look at the SAN.
     subject = [x509.NameAttribute(NameOID.COMMON_NAME, name)] if len(name) <= 64 else []
     request = (
         x509.CertificateSigningRequestBuilder()
@@ -47,10 +47,11 @@ def make_key_and_csr(name: str) -> KeyAndCsr:
 
 
 def load_or_make(directory: Path | None, name: str) -> KeyAndCsr:
-    """key.p8 and csr.der of the identity directory; made, and written there if that is possible, when both are missing.
+    """The key and request in key.p8 and csr.der of the identity directory. If both are missing they are made, and written
+    there if that is possible.
 
-    ValueError if only one of them is there, or one is empty: the other side of such a pair is lost; or if one is not to be
-    trusted: a link, another user's file, one that others may change.
+    ValueError if only one of them is there, or one is empty, because the pair is incomplete; or if one cannot be trusted: a
+    link, another user's file, one that others may change.
     """
     if directory is None:
         return make_key_and_csr(name)

@@ -1,7 +1,7 @@
-"""The one thing about a certificate that Python's ssl does not tell: whether it is an authority's.
+"""Reads from a certificate the one fact that Python's ssl does not give: whether it is an authority's.
 
 OpenSSL has parsed and verified the certificate before this looks at it, so that only its well-formed DER is ever read here; anything else raises.
-cryptography could tell too, but costs a sidecar that makes no key of its own 10 MB.
+The cryptography package could read it too, but would cost a sidecar that makes no key of its own 10 MB.
 """
 
 from __future__ import annotations

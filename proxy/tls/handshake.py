@@ -1,8 +1,9 @@
 """From a TCP connection to an open TLS connection: handshake, verification of the peer, and their one deadline.
 
-Until the peer is verified no codec hears a byte and nothing written to
-the wire leaves. Whatever goes wrong ends as one text: `on_failed` of a
-served socket, the options' `on_failed` and then `lost` of a dialled one.
+Until the peer is verified, no codec gets a byte and nothing written to the
+wire leaves. Every failure is reported once, as a text: to `on_failed` of a
+served socket, or to the options' `on_failed` and then the codec's `lost` of a
+dialled one.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from proxy.tls.peer import TlsPeer, TlsTarget, identities, normalise
 __all__ = ["MakeCodec", "TlsConnection", "dial_tls", "serve_tls"]
 
 _SERVER_TIMEOUT_S: Final = 10.0
-"""Linkerd's default detect timeout, which in Linkerd ends when the ClientHello is there; a handshake
-that never ends holds a descriptor for as long as its client likes (Envoy: 15 s, nginx: 60 s)."""
+"""Linkerd's default detect timeout. In Linkerd it ends when the ClientHello is there; here it covers the whole handshake,
+because one that never ends would hold a descriptor for as long as its client likes (Envoy: 15 s, nginx: 60 s)."""
 
 
 class Handshake:
@@ -121,7 +122,7 @@ class Handshake:
         self._reactor.handshakes.add(self)
 
     def step(self) -> None:
-        """Of the line: it is our turn."""
+        """The queue of handshakes calls this."""
         tls = self._tls
         if tls is None:
             return
@@ -139,7 +140,7 @@ class Handshake:
         self._verify(tls)
 
     def _reason_of(self, error: Exception) -> Reason:
-        """A dialled connection failed to be made, whoever is to blame; of a served one the client may be gone."""
+        """A dialled connection always ends with CONNECT_FAILED. If a served one breaks, its client may have left."""
         if self._target is None and is_cut(error):
             return Reason.PEER_CLOSED
         if self._target is None and isinstance(error, ConnectionError):
@@ -177,7 +178,7 @@ class Handshake:
         self.connection.opened(tls, self._first_bytes if peer.alpn == ALPN else b"")
 
     def _abandon(self) -> None:
-        """The connection was aborted; it says `lost` itself."""
+        """The connection was aborted; it calls the codec's `lost` itself."""
         self._on_failed = None
         self._release()
 
@@ -236,7 +237,7 @@ def serve_tls(
     on_failed: Callable[[Reason, str], None],
     meter: Meter | None = None,
 ) -> TlsConnection:
-    """Terminate TLS on an accepted socket, which is ours from now on, and whose ClientHello was only peeked at so far.
+    """Terminate TLS on an accepted socket and own it from now on. Its ClientHello may have been peeked at, not read.
 
     `on_established` makes the codec; it may set `connection.meter`, whose labels often depend on the peer, before bytes
     are counted. Otherwise `on_failed` says why: CONNECT_TIMEOUT, PEER_CLOSED, CONNECTION_RESET, or CONNECT_FAILED for a
@@ -252,9 +253,10 @@ def serve_tls(
 
 
 def dial_tls(reactor: Reactor, addr: Addr, target: TlsTarget, make_codec: MakeCodec, options: DialOptions) -> Codec:
-    """The codec, which may write at once: it leaves when the server has proved to be `target.server_id`.
+    """Returns the codec, which may write at once: the bytes leave when the server has proved to be `target.server_id`.
 
-    A failure is its `lost` (CONNECT_FAILED, CONNECT_TIMEOUT), never in this call; `options.on_failed` hears why.
+    On a failure its `lost` is called (CONNECT_FAILED, CONNECT_TIMEOUT), never within this call; `options.on_failed` gets
+    the reason as a text before.
     """
 
     def on_verified(connection: TlsConnection, peer: TlsPeer) -> None:

@@ -1,6 +1,6 @@
 """The ClientHello: the name that a client wants to reach (docs/linkerd/identity-and-tls.md, section 6).
 
-A pure function of the bytes at hand. It says "not TLS" as soon as one byte contradicts, and answers when the whole message is there.
+Pure functions of the bytes so far. The answer is "not TLS" as soon as one byte contradicts, and the name when the whole message is there.
 A message may be spread over several records (RFC 8446, section 5.1), and clients do that to get past middleboxes: if such a hello for
 our own name went to the app as it is, the app would meet TLS where the client expected its proxy.
 """
@@ -19,8 +19,8 @@ _RECORD_BYTES: Final = 16384
 """The longest fragment of a plaintext record (RFC 8446, section 5.1)."""
 
 _RECORDS: Final = 32
-"""The most records that one hello is gathered from. Clients use two or three; every look at a connection reads all their headers anew,
-which a client that sends one octet at a time must not be able to make expensive."""
+"""The most records that one hello may be spread over. Clients use two or three. Every look at a connection reads all their headers again,
+and a client that sends one octet at a time must not be able to make that expensive."""
 
 
 _SERVER_NAME: Final = 0
@@ -46,7 +46,7 @@ INCOMPLETE: Final = NoHello.INCOMPLETE
 
 
 class _Cut(Exception):
-    """A vector ends beyond what holds it."""
+    """A vector is longer than what contains it."""
 
 
 def read_hello(data: bytes) -> Hello | NoHello:

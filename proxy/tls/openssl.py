@@ -1,9 +1,9 @@
-"""What OpenSSL is told before it is loaded: the order of TLS 1.3 cipher suites (docs/linkerd/identity-and-tls.md, section 5).
+"""Configures OpenSSL before it is loaded: the order of TLS 1.3 cipher suites (docs/linkerd/identity-and-tls.md, section 5).
 
 Imports nothing that imports ssl. Python's ssl cannot order the suites of
-TLS 1.3, OpenSSL's configuration can, and it is read once, when the library
-is loaded. Whoever brings a configuration of their own (OPENSSL_CONF) has the
-last word; the system's is left out, since ours is all that a proxy needs.
+TLS 1.3. OpenSSL's configuration can, and it is read once, when the library is
+loaded. A configuration that the user names (OPENSSL_CONF) is left alone; the
+system's is not read, because ours is all that a proxy needs.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ Ciphersuites = TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY13
 
 
 def order_cipher_suites() -> bool:
-    """Linkerd's order, AES-128 first: the cheapest that is enough. False if it comes too late, or is not ours to say.
+    """Set Linkerd's order, AES-128 first, which is the cheapest that is secure enough. Returns False if OpenSSL is loaded
+    already, or the user has a configuration.
 
-    Without it the connections work all the same, with OpenSSL's order (AES-256 first).
+    Without it connections work just as well, in OpenSSL's order (AES-256 first).
     """
     if "_ssl" in sys.modules or "_hashlib" in sys.modules or _VARIABLE in os.environ:
         return False

@@ -1,9 +1,9 @@
 """Who the other side of a TLS connection is (docs/linkerd/identity-and-tls.md, section 5, Names).
 
 Identities are DNS and URI SANs, in the certificate's order; other kinds and unusable names are skipped, and the CN is never asked. DNS names are
-compared in lower case, URIs as normalised URLs. OpenSSL has verified the chain already; what it lets pass and an identity must not be is refused
-here: an authority's certificate in the place of a workload's (as webpki does for Linkerd), and names with characters that no identity has, since
-identities go into header fields, logs and metrics, and since a parser that drops such characters would take the name for somebody else's.
+compared in lower case, URIs as normalised URLs. OpenSSL has verified the chain already. Two kinds of certificates that it accepts are refused
+here: an authority's in the place of a workload's (as webpki does for Linkerd), and those that name characters that no identity has, because
+identities go into header fields, logs and metrics, and a parser that drops such characters would read the name of another workload.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _is_visible: Final = re.compile(r"[\x21-\x7e]*").fullmatch
 
 
 class RefusedCertificateError(ValueError):
-    """The peer has proved that a certificate is its own, but the certificate can be nobody's identity; the text says why."""
+    """The peer's certificate was verified, but cannot be the identity of a workload; the text says why."""
 
 
 class TlsPeer(NamedTuple):
@@ -56,7 +56,8 @@ def identities(
     certificate: Mapping[str, Any] | None,  # as the ssl module has it
     certificate_der: bytes | None,
 ) -> list[str]:
-    """The usable identities of what `SSLSocket.getpeercert()` says, and `getpeercert(True)`; RefusedCertificateError."""
+    """The usable identities in the results of `SSLSocket.getpeercert()` and `getpeercert(True)`. Raises
+    RefusedCertificateError."""
     if not certificate or certificate_der is None:
         return []
     if is_authority(certificate_der):
@@ -90,7 +91,8 @@ def uri_identity(text: str) -> str | None:
 
 
 def normalise(identity: str) -> str:
-    """An identity from elsewhere (discovery, configuration) as `identities` would say it; ValueError if it is none."""
+    """An identity from elsewhere (discovery, configuration) in the form that `identities` gives; ValueError if it is not
+    one."""
     found = uri_identity(identity) if "://" in identity else dns_identity(identity)
     if found is None:
         raise ValueError(f"{identity!r} is neither a DNS name nor a URI")

@@ -1,4 +1,4 @@
-"""Files that hold secrets: private from their first byte, and never somebody else's file under a name that we trust.
+"""Files that hold secrets: private from their first byte, and never another user's file under a name that we trust.
 
 A directory may be one in which others can write (an emptyDir volume is), so that a file or a link with our name may have been put there for us to follow
 or to take over. What is written goes into a new file with a name that cannot be guessed and is then renamed; what is read must be a regular file
@@ -24,7 +24,7 @@ _WRITABLE_BY_OTHERS: Final = 0o022
 def read(file: Path, is_secret: bool = True) -> bytes | None:
     """The content; None if there is no such file. ValueError, with the file's name, if it cannot be trusted or read.
 
-    A secret that others may read is used, since refusing it would stop a workload that runs, but it is said and its mode becomes 0600.
+    A secret that others may read is used, because to refuse it would stop a running workload; it is logged, and its mode becomes 0600.
     """
     try:
         fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -70,7 +70,7 @@ def _make_private(file: Path, fd: int) -> None:
 
 
 def write(file: Path, content: bytes) -> None:
-    """Whole or not at all, readable by its owner only, whatever stood there under that name. OSError if that cannot be."""
+    """Replace the file, whole or not at all, readable by its owner only, whatever had that name before. OSError if it fails."""
     draft = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -83,7 +83,7 @@ def write(file: Path, content: bytes) -> None:
 
 
 def make_directory(directory: Path) -> None:
-    """Make it for its owner alone, if it is missing. OSError if that cannot be, or if it belongs to another user, root excepted."""
+    """Make the directory for its owner alone if it is missing. OSError if that fails, or if it belongs to another user than root or us."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     owner = directory.stat().st_uid
     if owner not in (0, os.geteuid()):

@@ -1,8 +1,8 @@
 """Plain connections: a socket on a uvloop transport, seen by its codec as a Wire.
 
 Output gathers and leaves once per loop iteration, as one buffer. Both directions
-end on their own (half-close); when both have, or on abort, the codec hears
-`lost` once. No exception of a codec passes here: it ends this connection.
+end on their own (half-close); when both have, or on abort, the codec's `lost`
+is called once. An exception in a codec ends this connection and goes no further.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LONG_READ_BYTES: Final = 250_000
 """uvloop reads 256,000 bytes at once: with so many, the kernel has more."""
 
 _adopting: Final[set[asyncio.Task[object]]] = set()
-"""A loop keeps only weak references to its tasks."""
+"""Keeps tasks alive: a loop has only weak references to them."""
 
 
 class PlainConnection(Connection):
@@ -70,7 +70,7 @@ class PlainConnection(Connection):
 
     def _on_connected(self, sock: socket.socket) -> None:
         self._connecting = None
-        self._disarm()  # what is left to do is ours, and no fault of the peer's if it takes long
+        self._disarm()  # the rest is our own work, and not the peer's fault if it takes long
         self.adopt(sock)
 
     def adopt(self, sock: socket.socket) -> None:
@@ -166,7 +166,7 @@ class PlainConnection(Connection):
             self._deadline = self.reactor.wheel.after(limits.ABORT_S, self._timed_out)
 
     def _close_unmade(self, transport: Transport) -> None:
-        """Refused before a byte was read."""
+        """Close a connection that was refused before a byte was read."""
         if self._reason is Reason.CONNECTION_RESET:
             self._reset(transport)
             return
@@ -228,7 +228,7 @@ class PlainConnection(Connection):
         """Open, reading, and nothing read is waiting for its codec."""
         return self._reason is None and self._is_open and not (self._is_paused or self._has_eof or self._missed)
 
-    def _is_over(self) -> bool:  # asked anew after a call: mypyc holds on to what it saw of an attribute before
+    def _is_over(self) -> bool:  # a method, because mypyc assumes that an attribute is unchanged after a call
         return self._reason is not None
 
     def has_written_all(self) -> bool:
@@ -240,7 +240,7 @@ class PlainConnection(Connection):
         return transport is not None and not self._is_over() and not transport.get_write_buffer_size()
 
     def broken(self, error: OSError) -> None:
-        """The kernel met an error where we did not look."""
+        """The splice met an error on this socket."""
         self._errno = errno_name(error)
         self.abort(Reason.CONNECTION_RESET)
 
@@ -296,7 +296,7 @@ class PlainConnection(Connection):
         return True
 
     def _take_turns(self) -> None:
-        """The loop would read up to 32 times before anything is flushed, and so before anyone can say stop."""
+        """Read once per turn. The loop would read up to 32 times before anything is flushed and so before anyone can pause it."""
         transport = self._transport
         if transport is not None and self._reason is None and not self._is_paused:
             transport.pause_reading()
@@ -307,7 +307,7 @@ class PlainConnection(Connection):
             self.resume_reading()
 
     def _miss(self, data: bytes) -> None:
-        # uvloop begins to read after connection_made, whatever was asked there: one read may come.
+        # uvloop begins to read after connection_made even if reading was paused there, so one read may come.
         self._missed.append(data)
         if self._transport is not None:
             self._transport.pause_reading()
@@ -361,7 +361,7 @@ class PlainConnection(Connection):
         if self.meter is not None:
             self.meter.lost(reason)
         codec, on_lost = self.codec, self.on_lost
-        # Of whatever points back here: what belongs to a lost connection is freed by its references.
+        # Let go of what points back here, so that a lost connection is freed at once.
         self.codec = CLOSED
         self.on_lost = self._on_made = self._on_failed = self._transport = self._sock = None
         self._output.clear()
@@ -394,7 +394,7 @@ def serve_plain(
 
 
 def dial_plain(reactor: Reactor, addr: Addr, make_codec: Callable[[Wire], Dialled], options: DialOptions) -> Dialled:
-    """The codec, which may write at once. A failure is its `lost` (CONNECT_FAILED, CONNECT_TIMEOUT), never in this call."""
+    """Returns the codec, which may write at once. A failure is its `lost` (CONNECT_FAILED, CONNECT_TIMEOUT), after this call."""
     connection = PlainConnection(reactor, make_codec, options.meter)
     connection.connect(addr, options)
     return cast(Dialled, connection.codec)

@@ -1,9 +1,9 @@
 """HTTP detection: what the first bytes of a connection are (docs/linkerd/inbound.md, section 2).
 
 `sniff` is Linkerd's rule on one read, fewer than 14 bytes included.
-Where that rule would take a slow HTTP client for opaque TCP, DetectRule
-departs from it for the client's good: as long as all bytes so far are the
-beginning of an HTTP request, it waits for more, for PATIENCE_S at most.
+That rule takes a slow HTTP client for opaque TCP, so DetectRule departs from
+it: as long as all bytes so far are the beginning of an HTTP request, it waits
+for more, for PATIENCE_S at most.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from proxy.core.reason import Reason
 from proxy.transport.first_bytes import Came, Rule
 
 PATIENCE_S: Final = 0.2
-"""How long a beginning of HTTP that is too short to tell may grow; not longer, since it may be a protocol
-whose client waits for its server's word."""
+"""How long bytes that may become HTTP are waited on for more; not longer, because in some protocols the client waits for
+its server to speak."""
 
 _SHORTEST_BYTES: Final = 14
-"""Of `GET / HTTP/1.1`, and of PREFACE."""
+"""The length of `GET / HTTP/1.1`, which is shorter than PREFACE."""
 _PREFACE: Final = b"PRI * HTTP/2.0"
 _LONGEST_BYTES: Final = 1024
 """Linkerd looks at no more."""
@@ -57,7 +57,7 @@ def _is_request(first: bytes) -> bool:
 
 
 def may_become_http(first: bytes) -> bool:
-    """Too short to tell, but every byte fits: the rest may make it HTTP."""
+    """Whether more bytes may make this HTTP: it is too short to decide, and every byte fits."""
     return len(first) < _SHORTEST_BYTES and (_PREFACE.startswith(first) or _is_request(first))
 
 

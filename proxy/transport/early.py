@@ -1,10 +1,10 @@
 """Early: a connection to a server, made for a client that has not said anything yet.
 
 Some protocols let the server speak first (MySQL, SMTP, FTP, SSH), so a proxy that waits for the client's first bytes
-waits in vain. After a short silence the server is dialled as for opaque bytes, and whoever speaks first decides: the
-server's word makes the connection opaque; a client that turns out to speak HTTP is served as HTTP, and the idle
-connection is closed. Nothing is sent over it that the client did not say. A server that ends it without a word has
-decided nothing: the client is waited for as if nobody had been dialled.
+waits in vain. After a short silence the server is dialled as for opaque bytes, and the side that speaks first decides: if
+it is the server, the connection is opaque; a client that turns out to speak HTTP is served as HTTP, and the early
+connection is closed. Nothing is sent over it that the client did not send. If the server closes it without sending
+anything, nothing is decided, and the proxy waits for the client as if it had not dialled.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from proxy.transport.relay import Relay, Side
 
 class GivesUp(Protocol):
     def give_up(self) -> None:
-        """Close what was dialled, unless it was joined to its client. Idempotent."""
+        """Close the dialled connection, unless it was joined to its client. Idempotent."""
 
 
 class EarlyDials:
-    """The early connections of one side that nobody has spoken on, bounded by `limits.EARLY_DIALS`."""
+    """The early connections of one side on which neither end has spoken yet, bounded by `limits.EARLY_DIALS`."""
 
     __slots__ = ("_clock", "_since")
 
     def __init__(self, clock: Clock) -> None:
         self._clock: Final = clock
         self._since: Final[dict[GivesUp, float]] = {}
-        """When each was begun, the oldest first."""
+        """When each was begun, oldest first."""
 
     def __len__(self) -> int:
         return len(self._since)
 
     def admit(self, one: GivesUp) -> bool:
-        """May it be dialled? If there are too many, the oldest makes room, once it had `limits.EARLY_S`."""
+        """Whether it may be dialled. If there are too many, the oldest is given up, once it is older than `limits.EARLY_S`."""
         now = self._clock()
         if len(self._since) >= limits.EARLY_DIALS:
             oldest, began_at = next(iter(self._since.items()))
@@ -50,7 +50,7 @@ class EarlyDials:
         return True
 
     def leave(self, one: GivesUp) -> None:
-        """It was joined to its client, or is over. Idempotent."""
+        """Called when it was joined to its client, or is over. Idempotent."""
         self._since.pop(one, None)
 
 
@@ -60,15 +60,15 @@ class EarlyCodec(Codec):
     __slots__ = ("_wire", "_on_spoke", "_on_over", "_side")
 
     def __init__(self, wire: Wire, on_spoke: Callable[[], None], on_over: Callable[[Reason], None]) -> None:
-        """`on_spoke`: the server has spoken first, and `join` is due within the call. `on_over`: the connection is gone, or
-        could not be made."""
+        """`on_spoke` is called when the server has spoken first, and must call `join`. `on_over` is called when the connection
+        is gone or could not be made."""
         self._wire = wire
         self._on_spoke = on_spoke
         self._on_over = on_over
         self._side: Side | None = None
 
     def join(self, relay: Relay) -> None:
-        """It is the dialled connection of this relay from now on."""
+        """Make it the dialled connection of this relay."""
         side = self._side = relay.dial(self._wire)
         self._wire.hand_over(side)
 
@@ -86,7 +86,7 @@ class EarlyCodec(Codec):
         else:
             self._wire.abort(Reason.COMPLETE)
 
-    def _joined(self) -> Side | None:  # asked anew after a call: mypyc holds on to what it saw of an attribute before
+    def _joined(self) -> Side | None:  # a method, because mypyc assumes that an attribute is unchanged after a call
         return self._side
 
     def eof(self) -> None:
@@ -99,4 +99,4 @@ class EarlyCodec(Codec):
         self._on_over(reason)
 
     def close(self) -> None:
-        """Its client's connection, which ends by itself, gives it up."""
+        """Nothing to do: the client's connection ends by itself and gives this one up."""

@@ -1,9 +1,9 @@
-"""FirstBytes: the codec of a connection until its first bytes say which codec it is to have.
+"""FirstBytes: the codec of a connection until its first bytes decide which codec it gets.
 
-It keeps what came, the end if that came too, and the time. A rule judges the
-bytes: rules know nothing of wires and are values that all connections share
+It keeps the bytes that came, the end if that came too, and the timers. A rule
+judges the bytes: rules know nothing of wires and are values that all connections share
 (`transport/detect.py`, `transport/header.py`, `outbound/opaque/sni.py`, `outbound/explicit/first_bytes.py`).
-A peer that says nothing may be waiting for its server to speak: `when_silent` lets somebody find out.
+A peer that sends nothing may be waiting for its server to speak; `when_silent` is for finding that out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Found_co = TypeVar("Found_co", covariant=True)
 
 
 class Came(Enum):
-    """What has just happened to a connection whose bytes are judged."""
+    """What has just happened to the connection when a rule is asked."""
 
     BYTES = "bytes came, and more may follow"
     END = "the peer will send no more"
@@ -30,11 +30,11 @@ class Came(Enum):
 
 
 class Rule(Protocol[Found_co]):
-    """How one kind of beginning is understood."""
+    """Decides what the first bytes of a connection are."""
 
     @property
     def patience_s(self) -> float:
-        """How long an undecided beginning may grow from its first byte on; 0 leaves it the whole timeout."""
+        """How long to wait for more after the first byte while nothing is decided; 0 means the whole timeout."""
 
     def judge(self, first: bytes, came: Came | Reason) -> Found_co | None:
         """What the bytes so far are; `came` is a Reason if the connection is gone.
@@ -44,19 +44,19 @@ class Rule(Protocol[Found_co]):
 
 
 class Opened(NamedTuple):
-    """A connection whose beginning was understood."""
+    """The codec of a connection whose first bytes were understood."""
 
     codec: Codec
     rest: bytes
-    """What this codec is fed first: all that came, or what follows a part that was meant for us."""
+    """What this codec is fed first: all bytes that came, or those after a part that was for the proxy itself."""
 
 
 class Unreadable(NamedTuple):
-    """What several rules find when the beginning is none of theirs."""
+    """What rules answer when the first bytes are not what they look for."""
 
     text: str
     reason: Reason
-    """What the wire is to be ended with."""
+    """The reason to end the wire with."""
 
 
 class FirstBytes(Codec, Generic[Found]):
@@ -93,7 +93,7 @@ class FirstBytes(Codec, Generic[Found]):
         self._on_over = on_over
 
     def decide(self, found: Found) -> None:
-        """Somebody else knows what it is, whatever has come so far: `then` is called unless it has been."""
+        """Decide from outside, whatever bytes have come so far: calls `then`, unless it has been called already."""
         if self._then is not None:
             self._conclude(found, Came.TIMEOUT)
 
@@ -121,7 +121,7 @@ class FirstBytes(Codec, Generic[Found]):
         self._tell_over()
 
     def close(self) -> None:
-        """Nobody knows yet where it goes, so it ends."""
+        """It is not known yet where the connection goes, so it ends."""
         if self._then is not None:
             self._forget()
             self._tell_over()

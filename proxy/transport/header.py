@@ -1,8 +1,8 @@
 """The transport header: what a proxy says to another before opaque or tagged bytes (docs/linkerd/identity-and-tls.md, section 8).
 
-Three fields, written and read by hand, byte for byte as Linkerd's
-proxies do. Nothing is decided before the whole header is there, nothing that
-follows it is lost.
+Three fields, written and read by hand, byte for byte as Linkerd's proxies do.
+Nothing is decided before the whole header is there, and nothing that follows
+it is lost.
 """
 
 from __future__ import annotations

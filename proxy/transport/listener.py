@@ -1,4 +1,4 @@
-"""Accepting: a listening socket, how its connections are set up, and what does not stop it.
+"""Accepting: a listening socket, the setup of its connections, and the errors that must not stop it.
 
 The number of accepts per wake-up is bounded, since each TLS handshake
 holds the loop for a millisecond. No accept error ends a listener: out of
@@ -84,7 +84,7 @@ class Listener:
             self._reactor.loop.add_reader(sock.fileno(), self._on_readable)
 
     def finish(self) -> None:
-        """Close, but accept first who is in the backlog: for the kernel, and so for these clients, they were accepted long ago."""
+        """Close, but first accept what is in the backlog: to those clients, the kernel has accepted them already."""
         if self._is_accepting:
             for _ in range(self._options.backlog // _ACCEPTS_PER_WAKE_UP + 1):
                 if not self._accept_some():
@@ -121,7 +121,7 @@ class Listener:
             self._make_room()
 
     def _make_room(self) -> None:
-        """End some that are idle, and look again when their descriptors are free; nobody is accepted before that."""
+        """End some idle connections, and accept again only when their descriptors are free."""
         made = 0
         while made < _ENDS_PER_REST and self._reactor.descriptors.make_room():
             made += 1

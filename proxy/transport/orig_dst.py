@@ -1,7 +1,7 @@
 """The original destination of a redirected connection (docs/linkerd/inbound.md, section 1).
 
-Asks the kernel, never guesses: a socket that was not redirected has
-none, or its own address, and the caller decides what that means.
+Only the kernel is asked. A socket that was not redirected has no original
+destination, or its own address, and the caller decides what that means.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SOCKADDR_IN6_BYTES: Final = 28
 
 
 class HasOptions(Protocol):
-    """The one thing that is asked of a socket, so that a test may answer."""
+    """The one method of a socket that is used, so that a test can pass a fake."""
 
     def getsockopt(self, level: int, option: int, size: int, /) -> bytes: ...
 

@@ -1,9 +1,9 @@
 """Looking at the first bytes of an accepted socket without taking them (docs/linkerd/identity-and-tls.md, section 6).
 
-Never spins. While the rest of something long is awaited the kernel is
-told to wake us only for more (SO_RCVLOWAT); if it wakes us for nothing all
-the same, the socket rests for a tick. `on_done` is said once, and then the
-socket is as it was: all bytes still to be read, nobody watching it.
+It never spins. While the rest of something long is awaited, the kernel is told
+to wake us only for more (SO_RCVLOWAT); if it still wakes us for nothing, the
+socket is left alone for a tick. `on_done` is called once, and then the socket
+is as it was: all bytes are still to be read, and it is not watched any more.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Peek:
         return self._seen > 0
 
     def cancel(self) -> None:
-        """Stop looking; `on_done` will not be said. The socket is the caller's to close. Idempotent."""
+        """Stop looking; `on_done` will not be called. The caller closes the socket. Idempotent."""
         self._on_done = None
         self._release()
 

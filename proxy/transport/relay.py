@@ -2,8 +2,8 @@
 
 Each direction ends on its own; a reset, a truncation or a failed connect
 on one side is a reset on the other, never a clean end. Neither side reads
-faster than the other takes: what is held is one watermark and one read per
-direction. `on_ended` is told once, when both connections are gone.
+faster than the other takes, so that each direction holds one watermark and one
+read at most. `on_ended` is called once, when both connections are gone.
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ class Relay:
         return dialled
 
     def abort(self, reason: Reason) -> None:
-        """End both now, by reset (policy no longer allows it, the grace period is over)."""
+        """Reset both connections now (policy no longer allows them, or the grace period is over)."""
         for side in (self.accepted, self.dialled):
             if side is not None:
                 side.break_off(reason)
 
     def refuse(self, reason: Reason) -> None:
-        """End the accepted connection before anything was dialled: as when a process closes its socket, so that a client
-        whose connect() has not returned yet learns of it from the connection, not from the connect."""
+        """End the accepted connection before anything was dialled, as a process does that closes its socket: a client whose
+        connect() has not returned yet sees the connection end, not its connect fail."""
         self.accepted.why = reason
         self.accepted.wire.abort(reason)
 
     def part(self) -> None:
-        """It was made for nothing: let go of what points back here."""
+        """It is not needed: let go of what points back here."""
         self._on_ended = None
         self.accepted.part()
 
     def close(self) -> None:
-        """Graceful shutdown leaves a relay running: only its ends know what a good moment is."""
+        """Nothing to do: only the two ends know when a relay may end, so graceful shutdown leaves it running."""
 
     def _on_side_lost(self) -> None:
         accepted, dialled = self.accepted, self.dialled
@@ -74,7 +74,7 @@ class Relay:
         if on_ended is None:
             return
         self._on_ended = None
-        # A failure on one side breaks off the other with the same reason, unless that one had ended in peace.
+        # A failure on one side aborts the other with the same reason, unless the other had ended cleanly.
         reason = accepted.why if dialled is None or accepted.why is not Reason.COMPLETE else dialled.why
         accepted.part()
         if dialled is not None:
@@ -86,7 +86,7 @@ class Relay:
 
 
 class Side(Codec):
-    """The codec of one of a relay's two connections: what it hears it says to the other."""
+    """The codec of one of a relay's two connections: what it receives it writes to the other."""
 
     __slots__ = (
         "received_bytes",
@@ -124,7 +124,7 @@ class Side(Codec):
             other.send_end()
 
     def part(self) -> None:
-        """Both are lost: let go of the other side and of the relay, which are freed by their references then."""
+        """Both are lost: let go of the other side and of the relay, so that all are freed at once."""
         self._other = None
         self._on_lost = _ignore
 
@@ -202,4 +202,4 @@ class Side(Codec):
 
 
 def _ignore() -> None:
-    """Whom a side tells that is told already."""
+    """Replaces a callback that has been called."""

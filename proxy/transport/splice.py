@@ -1,10 +1,10 @@
-"""Bulk without copies: one direction of a relay moved by the kernel from socket to pipe to socket.
+"""Bulk data without copies: the kernel moves one direction of a relay from socket to pipe to socket.
 
-Takes over only between two plain connections, after SPLICE_AFTER_BYTES
-one way, when nothing is left to write: it halves the cost of bulk and adds to
-that of a connection (performance rule 3). What is under way is one pipe. An
-end is left to the source's own reader to find; a broken socket breaks its
-own connection, and the relay does the rest.
+It takes over only between two plain connections, after SPLICE_AFTER_BYTES in
+one direction, when nothing is left to write: it halves the cost of bulk data
+and adds to the cost of a connection (performance rule 3). At most one pipe of
+bytes is under way. The source's own reader finds the end of the stream; a
+broken socket breaks its own connection, and the relay does the rest.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from proxy.transport.connection import PlainConnection
 
 SPLICE_AFTER_BYTES: Final = 524_288
 _IDLE_S: Final = 2.0
-"""Without a byte for so long, and up to twice that, the direction goes back to being read."""
+"""After once to twice this time without a byte, the direction is read normally again."""
 _PIPE_BYTES: Final = 1 << 20
 _F_SETPIPE_SZ: Final = 1031
 """linux/fcntl.h; the fcntl module names it from Python 3.10 on, where the C library does."""
@@ -65,11 +65,11 @@ class Splice:
         fds: list[int] = []
         try:
             fds += os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-            # The loop lets nobody watch a descriptor of its transports: these are other names of them.
+            # The loop refuses to watch a descriptor of one of its transports, so these are duplicates.
             fds.append(os.dup(source.fileno()))
             fds.append(os.dup(sink.fileno()))
             if not source.reactor.descriptors.may_accept(max(fds)):
-                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))  # four for one direction: others need them more
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))  # it would take four, and others need them more
         except OSError:
             for fd in fds:
                 os.close(fd)
@@ -100,7 +100,7 @@ class Splice:
         return self._reactor.wheel.after(_IDLE_S, self._look)
 
     def _look(self) -> None:
-        """Four descriptors are too many for a connection that only waits."""
+        """Stop if nothing has moved: four descriptors are too many for a connection that only waits."""
         if self._has_moved or self._held:
             self._has_moved = False
             self._deadline = self._arm()

@@ -32,7 +32,7 @@ _current: Logging | None = None
 
 
 def logger(name: str) -> logging.Logger:
-    """Of a module (`__name__`) or of a target by its own name: `app_inbound` is `linkerd_app_inbound`."""
+    """The logger of a module (`__name__`), or of a target by its own name: `app_inbound` is `linkerd_app_inbound`."""
     if not name.startswith(("proxy.", "linkerd")):
         name = f"linkerd_{name}"
     found = logging.getLogger(name)
@@ -42,7 +42,7 @@ def logger(name: str) -> logging.Logger:
 
 
 class Logging:
-    """Logging as it was set up, for whoever may change its filter; one at a time."""
+    """The logging of this process as it was set up; its filter can be changed. There is one at a time."""
 
     def __init__(self, filter_: Filter, is_off: bool, handler: logging.Handler) -> None:
         self.filter = filter_
@@ -65,7 +65,7 @@ class Logging:
         return self._handler.lost_lines if isinstance(self._handler, LineWriter) else 0
 
     def say_folded(self, is_end: bool = False) -> None:
-        """Say how many lines were left out because there were too many of their kind; for now and then, and for the end."""
+        """Log how many lines were left out because there were too many of their kind. Called now and then, and at the end."""
         repeated = self._repeats.due(is_end) if self._repeats is not None else ()
         for record in (*self._fold.due(), *repeated):
             self._handler.emit(record)

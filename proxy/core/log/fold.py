@@ -1,9 +1,9 @@
-"""Fold: how many lines of one kind a second may bring, so that peers cannot fill a disk or drown what else is said.
+"""Fold: bounds the log lines of one kind per second, so that peers cannot fill a disk or drown other lines.
 
-A kind is a place in the code. Each has a burst of its own; what comes beyond
-is counted, and the count is said as one line when the place may speak again,
-or when `due` is asked. What is finer than INFO is not folded: whoever asked
-for it wants all of it, and the writer's buffer bounds it.
+A kind is a place in the code. Each has a burst of its own; lines beyond it are
+counted, and the count is logged as one line when the place may log again, or
+when `due` is called. Lines finer than INFO are not folded: a person who turned
+them on wants all of them, and the writer's buffer bounds them.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Fold:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock: Final = clock
         self._kinds: Final[dict[Place, _Kind]] = {}
-        """As many as there are places that log."""
+        """At most one for each place in the code that logs."""
         self._folded: dict[_Kind, None] = {}
-        """Those that owe a count."""
+        """The kinds whose count has not been logged yet."""
 
     def admits(self, record: logging.LogRecord) -> bool:
         if record.levelno < logging.INFO:
@@ -58,7 +58,7 @@ class Fold:
         return True
 
     def due(self) -> list[logging.LogRecord]:
-        """One line for each kind of which some were left out: the last of them, with their number."""
+        """For each kind of which lines were left out, the last of them with their number."""
         if not self._folded:
             return []
         folded = self._folded

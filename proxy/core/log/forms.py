@@ -81,8 +81,8 @@ class Json(logging.Formatter):
 class People(logging.Formatter):
     """`14:03:22.123 INFO  inbound   message key=value`, by this machine's clock and time zone.
 
-    One line an event, without exception: of a fault it says the last line and where it was raised; `plain` and `json` have
-    the whole traceback.
+    Always one line per event. Of an exception it shows the last line and where it was raised; `plain` and `json` have the
+    whole traceback.
     """
 
     def __init__(self, has_colours: bool) -> None:

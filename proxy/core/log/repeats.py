@@ -1,7 +1,7 @@
-"""Repeats: for a person's eyes, the same warning once in ten seconds, and then with how often it came.
+"""Repeats: shows people the same warning once in ten seconds, with the number of times that it came.
 
-Two warnings are the same if one place in the code said them and they differ in nothing but a client's port or a wait.
-Only for the form that people read: whatever collects logs gets every line that the flood bound (fold.py) lets through.
+Two warnings are the same if they come from one place in the code and differ in nothing but a client's port or a duration.
+Only the form for people is reduced so: log collectors get every line that fold.py lets through.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 WINDOW_S: Final = 10.0
 _KINDS: Final = 256
-"""Kept at once; a warning beyond them is said as it comes."""
+"""Different warnings that are remembered at once; more are logged as they come."""
 
 _varying: Final = re.compile(r":[0-9]{5}\b|\b[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)? ?m?s\b")
 """A port of five digits, which is a client's as a rule, and a duration."""

@@ -36,7 +36,7 @@ _CRATE_PREFIXES: Final = ("linkerd_app_core::", "linkerd_app_", "linkerd_proxy_"
 
 
 def event(*spans: str, **fields: object) -> dict[str, Any]:
-    """What `extra` takes: the names of the spans that this happened in, outermost first, and fields by name."""
+    """A value for `extra`: the names of the spans in which this happened, outermost first, and fields by name."""
     return {_KEY: (spans, fields)}
 
 
@@ -58,7 +58,7 @@ def target_of(name: str) -> str:
 
 
 def short_of(name: str) -> str:
-    """What a person reads in place of the target: the part of the program that speaks."""
+    """What a person reads in place of the target: the part of the program that logs."""
     if name.startswith("proxy."):
         return name.split(".", 2)[1]
     if name in _SHORT:

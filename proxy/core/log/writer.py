@@ -1,9 +1,9 @@
-"""LineWriter: the handler of a log whose reader may be slow, stuck or gone.
+"""LineWriter: a log handler whose reader may be slow, stuck or gone.
 
 The loop never waits for it: a line is formatted, put into a bounded buffer,
-and written by a thread of its own. Whatever cannot be kept or written (a
-pipe that nobody reads, a full disk, a closed pipe) is counted, and said in
-the log itself as soon as it takes lines again.
+and written by a separate thread. Lines that cannot be kept or written (a pipe
+that is not read, a full disk, a closed pipe) are counted, and the log says how
+many are missing as soon as it takes lines again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LAST_WORD_S: Final = 1.0
 
 
 class LineWriter(logging.Handler):
-    """Of an open file descriptor, which stays the caller's."""
+    """Writes to an open file descriptor, which stays the caller's."""
 
     def __init__(self, fd: int) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class LineWriter(logging.Handler):
         self._lines: Final[deque[bytes]] = deque()
         self._held_bytes = 0
         self._unsaid_lines = 0
-        """Lost since the log last said so."""
+        """Lines lost since the log last reported a loss."""
         self._is_writing = False
         self._is_closing = False
         self._is_cut = False
@@ -92,7 +92,7 @@ class LineWriter(logging.Handler):
                     self._changed.wait_for(lambda: self._is_closing, _REST_S)
 
     def _take(self) -> list[bytes]:
-        """Some lines, and behind the last of them how many are missing."""
+        """The next lines to write, and after the last of them a note of how many are missing."""
         batch: list[bytes] = []
         size = 0
         while self._lines and size < _BATCH_BYTES:
@@ -121,7 +121,7 @@ class LineWriter(logging.Handler):
             while view:
                 try:
                     view = view[os.write(self._fd, view) :]
-                except BlockingIOError:  # whoever shares the descriptor made it so
+                except BlockingIOError:  # another process that shares the descriptor made it non-blocking
                     select.select((), (self._fd,), ())
         except (OSError, ValueError):
             self._is_cut = self._is_cut or 0 < len(view) < len(data)
