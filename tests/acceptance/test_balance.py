@@ -54,7 +54,7 @@ class Queue:
     def length(self) -> int:
         destination = self.network.outbound.discovery.get(DST)
         router: Any = destination.routers.get("http1")
-        return sum(len(one._waiting) for one in router._backends.values()) if router is not None else 0
+        return sum(len(one._queue) for one in router._backends.values()) if router is not None else 0
 
 
 @pytest.mark.acceptance("GATE-03")

@@ -108,6 +108,7 @@ def test_output_that_cannot_be_written(arguments: tuple[str, ...]) -> None:
 
 INTERRUPTED_AT = """
 import signal, sys, sponson
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background is born without
 signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
 signal.setitimer(signal.ITIMER_REAL, float(sys.argv.pop(1)))
 sponson.main()
