@@ -85,7 +85,7 @@ class Aside(ServerStream):
     # ---- ServerStream
 
     def send_informational(self, head: ResponseHead) -> None:
-        """Nobody waits for it."""
+        """Dropped: no client waits for it."""
 
     def send_head(self, head: ResponseHead, end: bool) -> None:
         self._head = head

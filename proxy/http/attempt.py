@@ -22,7 +22,7 @@ NOTED_STATUS: Final = 429
 
 
 class Target(Protocol):
-    """The endpoint of an attempt, or whatever keeps the numbers of attempts."""
+    """The endpoint of an attempt, or whatever else counts attempts."""
 
     def edit_response(self, attempt: Attempt, head: ResponseHead) -> ResponseHead:
         """The endpoint's response head as the exchange is to get it; never edits the one that it was given. Asked of heads
@@ -43,7 +43,7 @@ class Origin(Protocol):
 
 
 class AttemptNumbers(Protocol):
-    """What counts the attempts of a backend."""
+    """Counts the attempts of a backend."""
 
     def attempt_answered(self, attempt: Attempt) -> None:
         """With the target's."""
@@ -72,7 +72,7 @@ class Attempt(RunningAttempt):
         exchange.attempts += 1
         self.exchange = exchange
         self.request = request
-        """As routed: what another attempt begins with."""
+        """The request as it was routed; another attempt begins with the same."""
         self.head = request
         """As the endpoint gets it."""
         self.target: Target | None = None
@@ -85,13 +85,13 @@ class Attempt(RunningAttempt):
         self.has_failed = False
         """Its endpoint broke off; else, if it ends without a response, its client has gone."""
         self.is_fresh = False
-        """It goes over a connection that has served nobody."""
+        """It uses a connection that has carried no request before."""
         self.deadline: Timer | None = None
-        """While a response head is wanted in time."""
+        """Armed while a response head is awaited."""
         self._is_over = False
 
     def aim(self, target: Target) -> None:
-        """This is its endpoint, which is told how it goes from now on."""
+        """Set its endpoint, which is informed of its progress from now on."""
         self.target = target
         self.exchange.attempt = self
 
@@ -107,7 +107,7 @@ class Attempt(RunningAttempt):
 
     @property
     def is_over(self) -> bool:
-        """Nobody waits for it any more."""
+        """Its exchange does not wait for it any more."""
         return self._is_over or self.exchange.reason is not None
 
     # ---- codecs; the rest of a response they give to the exchange itself

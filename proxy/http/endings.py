@@ -27,7 +27,7 @@ from proxy.http.h2.codes import (
 
 
 class Failure(NamedTuple):
-    """How a request is answered that no endpoint answered."""
+    """The answer to a request that no endpoint answered."""
 
     status: int
     grpc_code: int
@@ -50,7 +50,7 @@ PROXY: Final = "proxy"
 
 class Ending(NamedTuple):
     fault: str
-    """CLIENT, ENDPOINT, PROXY, or NONE; of PEER_… reasons as seen from the connection to an endpoint."""
+    """CLIENT, ENDPOINT, PROXY, or NONE; PEER_… reasons are judged as those of a connection to an endpoint."""
     rst_code: int
     """The HTTP/2 error code of a stream or a connection that we end for it."""
     failure: Failure
@@ -61,7 +61,7 @@ _BAD_GATEWAY: Final = Failure(502, grpc.UNAVAILABLE)
 _BAD_REQUEST: Final = Failure(400, grpc.INVALID_ARGUMENT)
 _TOO_LARGE: Final = Failure(431, grpc.RESOURCE_EXHAUSTED)
 _TOO_LONG: Final = Failure(502, grpc.RESOURCE_EXHAUSTED)
-"""The response is more than we take: no fault of the client's."""
+"""The response is over our limits, which is not the client's fault."""
 _TIMED_OUT: Final = Failure(504, grpc.DEADLINE_EXCEEDED)
 
 ENDINGS: Final[Mapping[Reason, Ending]] = {

@@ -24,11 +24,11 @@ from proxy.http.running import RunningTries
 from proxy.http.stream import OTHER_SIDE_FULL, WAITING, ClientStream, RunningAttempt, ServerStream
 
 _RESETS: Final = (Reason.PEER_RESET, Reason.PEER_REFUSED, Reason.CANCELLED)
-"""What is said by a reset even of a gRPC call: what an endpoint said about the stream, and that nobody waits any more."""
+"""Reasons that reset even a gRPC call: what an endpoint said about its stream, and that the client does not wait any more."""
 
 
 class Observer(Protocol):
-    """Built once per target by a stage, and put into `Exchange.observers`; told of two events of each exchange."""
+    """Built once per target by a stage, and put into `Exchange.observers`; sees two events of each exchange."""
 
     def response_began(self, exchange: Exchange) -> None:
         """The first body bytes, trailers, or the end of a response without a body, which a tunnel's is; at most once, at
@@ -52,7 +52,7 @@ class Rescue(Protocol):
 
     @property
     def informs(self) -> bool:
-        """The client may read why."""
+        """Whether the client may read the reason."""
 
 
 class Stage(Protocol):
@@ -84,15 +84,15 @@ class Exchange:
         self.accepted_at = now
         self.dispatched_at = now  # stages could begin to route it: later if its destination had to be found out
         self.request_ended_at = now
-        """When the last of the request's body or its trailers came; that and the next two are known where somebody observes."""
+        """When the request's end came; this and the next two times are kept only if there are observers."""
         self.answered_at = self.ended_at = now  # the first is when `has_begun` became true
         self.request_bytes = self.response_bytes = 0  # of the bodies, as they came
         self.request_frames: Histogram | None = None
         self.response_frames: Histogram | None = None
-        """How large the pieces were in which they came, if a stage counts that; not of a tunnel's bytes."""
+        """The sizes of the pieces in which bodies came, if a stage counts them; a tunnel's bytes are not counted."""
         self.is_body_sent = False  # some of the body, or its trailers, has gone to a client stream
         self.attempts = 0
-        self.attempt: RunningAttempt | None = None  # one that runs and wants to hear of the exchange
+        self.attempt: RunningAttempt | None = None  # the running one, which is informed of the exchange's progress
         self.tries: RunningTries | None = None  # while its route has retries or timeouts that are not over
         self.route: Place | None = None
         self.backend: Place | None = None
@@ -101,7 +101,7 @@ class Exchange:
         self.observers: tuple[Observer, ...] = ()
         self.editor: ResponseEditor | None = None
         self.rescue: Rescue | None = None
-        self.has_begun = False  # `response_began` was told to the observers
+        self.has_begun = False  # the observers' `response_began` was called
         self.is_broken = False  # it failed on the endpoint's side, or here: the client would have stayed
         self._clock = clock
         self._on_gone: Callable[[], None] | None = None
@@ -110,7 +110,7 @@ class Exchange:
         self.is_server_full = False  # the client's side takes no more: an endpoint attached late must hear it too
 
     def context(self) -> str:
-        """The names of what the request was given to last, for texts; empty before a route took it."""
+        """The names of the route, backend or endpoint that has the request, for error texts; empty before a route took it."""
         place = self.endpoint or self.backend or self.route
         return place.context if place is not None else ""
 
@@ -164,8 +164,8 @@ class Exchange:
             tries.request_sent()
 
     def request_left(self) -> None:
-        """The client of a request that is all here says no more, or has gone. HTTP/1 passes that on, and the endpoint may still
-        answer; HTTP/2 cannot say it of a stream: there the client is taken to have gone."""
+        """The client ended its side after a whole request, or has gone. HTTP/1 passes the end on, and the endpoint may still
+        answer; a stream of HTTP/2 cannot express it, so there the client is taken to have gone."""
         self._has_left = True
         client = self.client
         if client is not None and not client.end_sending():
@@ -177,7 +177,7 @@ class Exchange:
         self._end(reason)
 
     def request_refused(self, status: int, text: str) -> None:
-        """The request's body breaks the rules: its client is told why, if its answer has not begun, and loses its connection."""
+        """The request's body breaks the rules: its client gets an error, if its answer has not begun, and is disconnected."""
         if self.response is None:
             self.reply(answer(self.request, status, 3, text, True, False), Reason.BAD_REQUEST, closes=True)
         elif self.reason is None:
@@ -286,7 +286,7 @@ class Exchange:
         self._on_gone = None
 
     def reply(self, head: ResponseHead, reason: Reason, closes: bool = False, body: bytes = b"") -> None:
-        """Answer from here; `head` carries its content-length. The request, if it still comes, is the server stream's to swallow.
+        """Answer from here; `head` carries its content-length. The server stream discards what still comes of the request.
         `closes` takes the client's connection down after this answer."""
         if self.response is not None or self.reason is not None:
             return
@@ -373,7 +373,7 @@ class Exchange:
             self.ended_at = self._now()
         attempt = self.attempt
         if attempt is not None:
-            self.attempt = None  # it points back here: both are freed by their references
+            self.attempt = None  # it points back here; without the cycle both are freed at once
             attempt.end(reason)
         tries = self.tries
         if tries is not None:

@@ -21,17 +21,17 @@ _AUTHORITY_CHARS: Final = 256
 
 class Explanation(NamedTuple):
     maker: str
-    """Whose sidecar made the answer: `client's` or `server's`."""
+    """Which sidecar made the answer: `client's` or `server's`."""
     what: str
     """The chain of names down to what failed, as `l5d-proxy-error` has it."""
     why: str
-    """The system's word and since when, or another detail; empty if `what` says it all."""
+    """The system's error and since when it occurs, or another detail; empty if `what` says it all."""
     advice: str
     """Where to look, or what to do; empty if nothing helps."""
 
 
 def explain(head: ResponseHead, request: RequestHead, given: Explanation) -> bytes:
-    """Make the head one that explains; the body that goes with it, empty where there can be none."""
+    """Add the explanation to the head. Returns the body that goes with it, empty where there can be none."""
     if is_grpc(request):
         _explain_grpc(head, given)
         return b""

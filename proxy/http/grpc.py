@@ -81,7 +81,7 @@ class Deframer:
         self._buffer = bytearray()
         """Grown in place: a message of megabytes comes in hundreds of pieces."""
         self._wanted = 0
-        """So long must the buffer be before there is a message in it."""
+        """The length that the buffer must have before it holds a whole message."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """The messages that are whole now; ProtocolError if one is compressed or too large."""

@@ -1,10 +1,10 @@
-"""RequestHead and ResponseHead: what stages read and edit, in no version's terms.
+"""RequestHead and ResponseHead: heads as stages read them, independent of the HTTP version.
 
 Framing is a fact for codecs (`body_size`), never a field for stages to
-interpret; hop-by-hop fields do not get this far. Once a codec has handed a
-head to an exchange, nobody edits it or its list of fields: the same head may be
-dispatched twice, and codecs that remember heads may hand out the same one
-again. Whoever wants another head makes one with `with_fields` or `copy`.
+interpret; hop-by-hop fields do not get this far. Once a codec has handed a head
+to an exchange, the head and its list of fields must not be edited: the same head
+may be dispatched twice, and codecs that remember heads hand out the same one
+again. A stage that needs another head makes one with `with_fields` or `copy`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ HTTP_2: Final = 20
 
 
 class Renderings:
-    """What was made of a head that its codec remembers, and hands out again when the same octets come: it need not be made
-    again either. Each is made when it is first wanted; the codec that remembers the head answers for their memory."""
+    """The forms in which a remembered head is sent on. Its codec hands the head out again when the same octets come, so they
+    need not be made again. Each is made on first need; the codec that remembers the head counts their memory."""
 
     __slots__ = ("http1", "http2", "carried")
 
@@ -81,12 +81,12 @@ class RequestHead:
         self.is_lonely = False
         """HTTP/1.0, or no name in Host: goes over an HTTP/1 connection of its own (docs/linkerd/outbound.md, section 9.3)."""
         self.renderings: Renderings | None = None
-        """Of a head that its codec remembers; None for one that will not come again."""
+        """Set if its codec remembers the head; None if the head will not come again."""
 
     def take_authority(self, authority: bytes) -> None:
-        """The target names this authority, so Host says the same, whatever it said (RFC 9112 section 3.2.2).
+        """The target names this authority, and Host is made to say the same, whatever it said (RFC 9112 section 3.2.2).
 
-        Whoever judges the request by its target and whoever reads Host must mean the same server.
+        Code that judges the request by its target and an app that reads Host must see the same server.
         """
         if self.has_host and self.authority.lower() != authority.lower():
             host = Field(b"host", authority, HOST, False, b"Host: %b\r\n" % authority, b"")
@@ -134,7 +134,7 @@ class RequestHead:
         return self.with_fields(self.fields.copy())
 
     def with_fields(self, fields: list[Field]) -> RequestHead:
-        """The same request with other fields, a list that is the new head's from now on; whoever adds or removes Host or fields of the mesh sets `has_host`, `has_l5d`."""
+        """The same request with other fields; the new head owns the list. A caller that adds or removes Host or fields of the mesh sets `has_host` and `has_l5d`."""
         head = RequestHead(self.method, self.scheme, self.authority, self.path, fields, self.body_size)
         head.target = self.target
         head.upgrade = self.upgrade
@@ -177,7 +177,7 @@ class ResponseHead:
         return self.with_fields(self.fields.copy())
 
     def with_fields(self, fields: list[Field]) -> ResponseHead:
-        """The same response with other fields; the list is the new head's from now on."""
+        """The same response with other fields; the new head owns the list."""
         head = ResponseHead(self.status, fields, self.body_size)
         head.phrase = self.phrase
         head.upgrade = self.upgrade

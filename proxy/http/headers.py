@@ -1,10 +1,10 @@
-"""Field: one header field as an interned object, found by the bytes it was met in.
+"""Field: one header field as an interned object, found by the bytes in which it came.
 
-A field is judged once, when it is interned, and never changes. Codecs
-look it up by its HTTP/1 line or by its HPACK literal; what the other codec
-needs is made on first need and kept. A field that breaks the rules is
-interned too, as MALFORMED, so that an HPACK table stays in step; whoever
-builds a head refuses it.
+A field is judged once, when it is interned, and never changes. Codecs look it
+up by its HTTP/1 line or by its HPACK literal; the form that the other codec
+needs is made on first need and kept. A field that breaks the rules is interned
+too, as MALFORMED, so that an HPACK table stays in step with the peer's; building
+a head from it fails.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TE: Final = 7
 HOP: Final = 8
 """Hop-by-hop without meaning to us: dropped."""
 L5D: Final = 9
-"""The mesh's own names, `l5d-…`: they travel, and heads say `has_l5d`; which of them to believe is a stage's to know."""
+"""The mesh's own names, `l5d-…`: they are passed on, and heads say `has_l5d`; stages decide which of them to believe."""
 MALFORMED: Final = 10
 DATE: Final = 11
 """Travels; a response that has none gets one."""
@@ -136,7 +136,7 @@ def integer(value: int, bits: int, pattern: int) -> bytes:
 
 
 _name_kinds: Final[Table[bytes, int]] = Table("names", limits.NAMES_BYTES, 200, 1)
-"""What a name alone says, for names met lately."""
+"""The kind that a name alone decides, for names that came lately."""
 _known_kind: Final = _name_kinds.recent.get
 
 
@@ -178,11 +178,11 @@ _lines: Final[Table[bytes, Field]] = Table("http1_lines", limits.LINES_BYTES, 45
 _literals: Final[Table[tuple[bytes, bytes], Field]] = Table("hpack_literals", limits.LITERALS_BYTES, 550, 4)
 
 known_line: Final = _lines.recent.get
-"""The field of a line that was met lately; else None, and `field_of_line` knows."""
+"""The field of a line that came lately; else None, and `field_of_line` makes it."""
 
 
 known_literal: Final = _literals.recent.get
-"""The field of a (name, literal) that was met lately; else None, and `field_of_literal` knows."""
+"""The field of a (name, literal) that came lately; else None, and `field_of_literal` makes it."""
 
 
 _older_line: Final = _lines.older.get
@@ -196,7 +196,7 @@ def field_of_line(line: bytes) -> Field:
 
 
 def field_of_new_line(line: bytes) -> Field:
-    """The same, for who has asked `known_line` already."""
+    """The same, for callers that have tried `known_line` already."""
     field = _older_line(line)
     if field is None:
         field = _judge_line(line)

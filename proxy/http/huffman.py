@@ -1,9 +1,9 @@
 """Huffman decoding of HPACK strings (RFC 7541 appendix B).
 
-An octet costs one list lookup. Every entry holds what the octet
+An octet costs one list lookup. Every entry holds the text that the octet
 completes and the row to go on with, so that the loop tests nothing. A row is
-filled when it is first met: all of them take a quarter of a second, and a
-process that starts has need of none.
+filled on first use: all of them together take a quarter of a second, and a
+process that starts needs none.
 """
 
 from __future__ import annotations

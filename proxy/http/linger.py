@@ -1,8 +1,8 @@
-"""Linger: the codec of a connection whose last word is written, until its peer has hung up.
+"""Linger: the codec of a connection on which everything is written, until its peer has hung up.
 
-It answers nothing. What still comes is thrown away, because closing a socket
-with unread bytes resets it, and a reset makes the peer lose the answer or the
-GOAWAY that is under way (RFC 9112 section 9.6). Bytes and time are bounded.
+It answers nothing. What still comes is read and thrown away, because closing a
+socket with unread bytes resets it, and a reset makes the peer lose the answer or
+the GOAWAY that is under way (RFC 9112 section 9.6). Bytes and time are bounded.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Linger(Codec):
     def __init__(self, wire: Wire, wheel: Wheel | None, is_writable: bool, reason: Reason = Reason.COMPLETE) -> None:
         """Half-closes the wire. Without a wheel only bytes are bounded.
 
-        A peer that is at fault has GOAWAY_S to read `reason`, any other LINGER_S. Whoever found the fault has counted it:
-        how the peer hangs up then is none.
+        A peer that broke the rules has GOAWAY_S to read the error, any other LINGER_S. The fault was counted when it was
+        found; how the peer hangs up after it does not count as another.
         """
         self.reason = reason
         self._wire = wire
@@ -47,7 +47,7 @@ class Linger(Codec):
             self._hang_up()
 
     def eof(self) -> None:
-        """Both ways have ended, so the wire closes itself."""
+        """Both directions have ended, so the wire closes itself."""
         self._end()
 
     def writable(self, is_writable: bool) -> None:
@@ -57,7 +57,7 @@ class Linger(Codec):
         self._end()
 
     def close(self) -> None:
-        """Shutting down: a client that has all of its answer gets a moment to hang up, one that still reads it keeps its time."""
+        """Shutdown: a client that has its whole answer gets a moment to hang up; one that still reads it keeps its time."""
         deadline = self._deadline
         wheel = self._wheel
         if wheel is None or self._is_over:

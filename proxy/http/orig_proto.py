@@ -61,11 +61,11 @@ def upgrade(request: RequestHead) -> RequestHead:
 
 
 def without_marks(request: RequestHead, is_meshed: bool) -> RequestHead:
-    """The request without what it may not say in the mesh's name, and of the version that a proxy of the mesh said.
+    """The request without the mesh's fields that it may not carry, and in the version that a proxy of the mesh named.
 
-    The one place that judges these fields on their way to an app: from a client that did not prove its identity none
-    passes; `l5d-client-id` is ours to set, whoever sent one; `l5d-orig-proto` counts over HTTP/2, in one of its forms,
-    said once.
+    This is the only place that judges these fields on their way to an app. From a client without a proven identity none
+    passes. `l5d-client-id` is dropped in any case, because we set it ourselves. `l5d-orig-proto` counts over HTTP/2 only,
+    in one of its forms, and if it comes once.
     """
     mark: bytes | None = None
     count = 0
@@ -88,7 +88,7 @@ def without_marks(request: RequestHead, is_meshed: bool) -> RequestHead:
 
 
 def _believe(request: RequestHead, mark: bytes) -> None:
-    """`request` is still ours alone. An unknown form leaves it HTTP/2."""
+    """Edit `request`, which nothing else refers to yet, by its mark. An unknown mark leaves it HTTP/2."""
     form = _FORMS.get(mark)
     if form is None:
         return

@@ -26,11 +26,11 @@ class ClientConnection(Protocol):
         """Attach the attempt to a new stream; it was taken out of `ready` and puts itself back if it has more room."""
 
     def is_stale(self) -> bool:
-        """It can be seen that nothing sent here would be answered."""
+        """Whether it is certain that nothing sent here would be answered."""
 
     @property
     def keep_alive_s(self) -> float:
-        """How long its peer leaves it open while it is idle, as far as it has said; else 0."""
+        """How long its peer leaves it open while it is idle; 0 if the peer has not said so."""
 
     def close(self) -> None:
         """Finish what runs, take nothing new."""
@@ -41,7 +41,7 @@ class Pool:
 
     def __init__(self, dial: Callable[[Pool], ClientConnection]) -> None:
         self.on_empty: Callable[[], None] | None = None
-        """Told when the last connection that could be used is gone."""
+        """Called when the last usable connection is gone."""
         self.patience = 1
         """How many times its keepalive interval a new connection waits before it pings."""
         self._dial = dial
@@ -51,7 +51,7 @@ class Pool:
     def open(self, attempt: Attempt) -> None:
         """Attach the attempt to a stream: the most recently used connection's, or a new one's."""
         if attempt.exchange.reason is not None:
-            return  # its client went while it waited
+            return  # its client left while it waited
         if self._ready and not attempt.is_fresh:
             connection = self._ready.popitem()[0]
         else:
@@ -79,7 +79,7 @@ class Pool:
         self._ready.pop(connection, None)
 
     def retire(self, connection: ClientConnection) -> None:
-        """Nothing new on this connection: it closes, goes away or is full for good."""
+        """Use this connection for nothing new: it closes, has sent GOAWAY, or has used all of its stream numbers."""
         self._ready.pop(connection, None)
         if connection in self._all:
             self._all.discard(connection)
@@ -91,7 +91,7 @@ class Pool:
         self.patience = min(2 * self.patience, _MOST_PATIENCE)
 
     def part(self) -> None:
-        """Nobody will open anything here: let go of whoever made this pool, so that it is freed by its references."""
+        """Nothing will be opened here any more: let go of the owner, so that the cycle with it is broken and both are freed."""
         self.on_empty = None
         self._dial = _no_dial
 

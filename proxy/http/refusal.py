@@ -1,7 +1,8 @@
-"""How the refusal of a request, or of a whole connection, is told to those who run the proxy.
+"""Reports the refusal of a request, or of a whole connection, to those who run the proxy.
 
-Whoever runs into a limit has to learn which: it is logged with its value. What
-merely breaks the rules is counted; a log line for each would be the attacker's.
+A limit that was reached is logged with its value, so that users can find out
+which. What merely breaks the rules is counted, because with a log line for each
+an attacker could fill the log.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ FLOODS: Final = frozenset((Reason.RESET_FLOOD, Reason.CONTROL_FLOOD, Reason.HEAD
 
 
 def note_refusal(error: ProtocolError, faults: Faults | None) -> None:
-    """A request that no stage gets to see."""
+    """Report a request that is refused before any stage sees it."""
     if faults is not None:
         faults.count(error.reason)
     if error.reason is Reason.OVER_LIMIT:
@@ -27,6 +28,6 @@ def note_refusal(error: ProtocolError, faults: Faults | None) -> None:
 
 
 def note_flood(reason: Reason) -> None:
-    """A connection that ends because of what its peer did; its meter counts it."""
+    """Report a connection that ends because its peer broke the rules; its meter counts it."""
     if reason in FLOODS:
         _log.info("HTTP/2 connection ended: %s", reason.value)

@@ -37,7 +37,7 @@ def is_idempotent(exchange: Exchange) -> bool:
 
 
 def may_repeat(exchange: Exchange, progress: int) -> bool:
-    """Of a request whose connection failed with this much progress."""
+    """Whether a request may be sent again after its connection failed with this much progress."""
     if exchange.reason is not None or exchange.response is not None or exchange.is_body_sent:
         return False
     if exchange.attempts >= limits.ATTEMPTS:

@@ -23,7 +23,7 @@ _CLOSES: Final = field(b"l5d-proxy-connection", b"close")
 
 
 def is_grpc(request: RequestHead) -> bool:
-    """It wants its errors in `grpc-status`: HTTP/2 to the end, with a gRPC content type."""
+    """Whether its client expects errors in `grpc-status`: it came over HTTP/2 with a gRPC content type."""
     if request.version != HTTP_2:
         return False
     return any(one.name == b"content-type" and one.value.startswith(GRPC_TYPE) for one in request.fields)

@@ -34,7 +34,7 @@ _SMALL: Final = 4096
 
 
 def keep(pieces: list[bytes] | deque[bytes], data: bytes) -> None:
-    """Keep data that must wait behind what waits already; small pieces are joined, or one octet would cost fifty."""
+    """Append data to what waits already. Small pieces are joined, because a piece of one octet would take fifty."""
     if pieces and len(pieces[-1]) + len(data) <= _SMALL:
         pieces[-1] += data
     else:
@@ -55,7 +55,7 @@ class ServerStream:
     def close_connection(self) -> None:
         """Take no further exchange on this stream's connection: `Connection: close` or a graceful GOAWAY.
 
-        Said before `send_head` of the answer that causes it.
+        Called before `send_head` of the answer that causes it.
         """
         raise NotImplementedError
 
@@ -66,7 +66,7 @@ class ServerStream:
         raise NotImplementedError
 
     def reset(self, reason: Reason) -> None:
-        """Give the stream up; the exchange is not told, since it asked."""
+        """Give the stream up. The exchange is not informed, because it asked for it."""
         raise NotImplementedError
 
     def pause_reading(self, cause: int) -> None:
@@ -124,7 +124,7 @@ class ClientEnd(ClientStream):
 @mypyc_attr(allow_interpreted_subclasses=True)
 @trait
 class RunningAttempt:
-    """What an exchange tells the attempt that runs for it: an Attempt."""
+    """The running Attempt of an exchange, as the exchange sees it."""
 
     __slots__ = ()
 

@@ -101,7 +101,7 @@ class HeaderBlock:
             self._take_hops_out(options)
 
     def _note(self, field: Field, kind: int) -> bool:
-        """Take notice of a field that is more than text; True if it travels on."""
+        """Note what a field means that is more than text. Returns True if the field is passed on."""
         value = field.value
         if kind == HOST:
             if self.authority is not None:
@@ -183,7 +183,7 @@ class TransferCodings:
         codings = [one for one in named if one != b"identity"]
         """`identity` is no coding: HTTP/1.1 knew it until RFC 7230, and some servers still say it."""
         self.error: Final = _error_of(codings)
-        """Why nobody can tell where such a message ends; empty if that is known."""
+        """Why the end of such a message cannot be determined; empty if it can."""
         self.is_chunked: Final = not self.error and codings[-1:] == [b"chunked"]
         self.others: Final = codings[:-1] if self.is_chunked else codings
         """The codings that remain when chunked is taken off, in the order in which they were applied."""

@@ -36,7 +36,7 @@ class BodySink(Protocol):
 
 
 class _NoSink:
-    """Of a reader whose connection is over."""
+    """The sink of a reader whose connection is over."""
 
     __slots__ = ()
 
@@ -56,7 +56,7 @@ class BodyReader:
         self._sink: BodySink = sink
         self._is_response = is_response
         self.has_surplus = False
-        """Bytes follow the body whose end is being told; set before the telling."""
+        """Bytes follow the body; set before the sink is told of its end."""
         self.has_rest = False
         """The last feed had more chunks of this body than one turn's share."""
         self._state = _NONE
@@ -98,7 +98,7 @@ class BodyReader:
         self.has_rest = False
 
     def close(self) -> None:
-        """Deliver nothing any more: lets go of the sink, which owns this reader."""
+        """Deliver nothing any more, and let go of the sink, which owns this reader."""
         self._state = _NONE
         self._partial = b""
         self._sink = _NO_SINK

@@ -1,9 +1,9 @@
 """H1Client: a dialled HTTP/1 connection; it is the ClientStream of the one exchange it carries.
 
-It goes back to its pool before the end of a response is told, so that
-whoever hears of the end may use it again; and only if not one byte is left
-over, since such bytes would answer the next request. A request is written
-when the connection is made, not before: if it never is, nothing was sent.
+It goes back to its pool before it reports the end of a response, so that the
+code that is called may use it again; and only if not one byte is left over,
+because such bytes would answer the next request. A request is written when the
+connection is made, not before: if it never is, nothing was sent.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _STATES: Final = ("connecting", "idle", "head", "body", "tunnel", "closed")
 
 _RACES: Final = (Reason.PEER_CLOSED, Reason.CONNECTION_RESET)
 _BODILESS: Final = frozenset((b"HEAD", b"CONNECT"))
-"""Whose answers do not end where their head says."""
+"""Methods whose responses do not end where their head says."""
 _NO_HEAD: Final = RequestHead(b"", b"", b"", b"", [], 0)
 
 
@@ -57,7 +57,7 @@ class H1Client(Codec, ClientStream):
         self._request: RequestHead = _NO_HEAD
         """The head that was sent last."""
         self._early: list[bytes] | None = None
-        """What a client said into a tunnel that is not open yet."""
+        """Bytes that a client sent for a tunnel that is not open yet."""
         self._is_chunked = self._request_ended = False
         self._keeps_alive = True
         self._was_used = False
@@ -69,7 +69,7 @@ class H1Client(Codec, ClientStream):
         self._is_writable = True
         self._pauses = 0
         self._has_eof = False
-        """The peer has ended, behind bytes that wait for their turn."""
+        """The peer has ended; bytes that came before wait for the next turn."""
 
     # ---- ClientConnection
 
@@ -83,7 +83,7 @@ class H1Client(Codec, ClientStream):
             attempt.exchange.attach(self, attempt.head)
 
     def connected(self) -> None:
-        """Of the dial: bytes can flow."""
+        """Called by the dial when bytes can flow."""
         if self._state != _CONNECTING:
             return
         self._state = _IDLE
@@ -93,8 +93,8 @@ class H1Client(Codec, ClientStream):
             self.open(self._attempt)
 
     def is_stale(self) -> bool:
-        """The peer has closed it, or has sent what nobody asked for: asked of an idle connection before a request that could
-        not be sent twice."""
+        """The peer has closed it, or has sent something without a request. Asked of an idle connection before it gets a request
+        that could not be sent twice."""
         return self._wire.is_stale()
 
     def close(self) -> None:
@@ -145,7 +145,7 @@ class H1Client(Codec, ClientStream):
             self._fail(Reason.RESPONSE_HEAD_LIMIT if is_head else error.reason)
 
     def _wait_turn(self, data: bytes) -> None:
-        """This connection has had its share: everyone else comes first."""
+        """This connection has had its share of the turn; the others come first."""
         self._held = data
         self.pause_reading(NEXT_TURN)
         self._wire.schedule(self)
@@ -162,7 +162,7 @@ class H1Client(Codec, ClientStream):
 
     def eof(self) -> None:
         if self._pauses & NEXT_TURN:
-            self._has_eof = True  # heard while what came before it still waits
+            self._has_eof = True  # it came while earlier bytes still wait
             return
         self._has_eof = False
         state = self._state
@@ -288,7 +288,7 @@ class H1Client(Codec, ClientStream):
             attempt.exchange.response_informational(head)
             return rest
         self.keep_alive_s = block.keep_alive_s
-        # Of a CONNECT that was refused, nobody knows whether its tunnel's bytes were read.
+        # After a refused CONNECT it is unknown whether the server read the bytes that were meant for the tunnel.
         if self._request.method == b"CONNECT" or not h1.may_be_followed(head, block):
             self._keeps_alive = False
         elif self._request.method != b"HEAD":
@@ -377,7 +377,7 @@ class H1Client(Codec, ClientStream):
         self._tell(reason, progress)
 
     def _progress(self, reason: Reason) -> int:
-        """How far the request can have got, of a connection that ends for this reason."""
+        """How far the request can have got when the connection ends for this reason."""
         if self._state == _CONNECTING:
             return NOT_BEGUN
         return RACED if self._is_unanswered and self._was_used and reason in _RACES else BEGUN

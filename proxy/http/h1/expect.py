@@ -6,5 +6,5 @@ from proxy.http.exchange import Exchange
 
 
 def asks_to_continue(exchange: Exchange) -> bool:
-    """It may not send its body at all, so once it is answered nobody knows where its next request begins."""
+    """Such a client may never send its body, so after an early answer it is unknown where its next request begins."""
     return any(one.name == b"expect" for one in exchange.request.fields)

@@ -22,8 +22,8 @@ SHARE_SHIFT: Final = 9
 
 
 def share_of(before: bytes, after: bytes) -> int:
-    """What the head between these two takes of `limits.TURN_HEADS`: of one more for every 512 octets, which may be as many
-    as a hundred fields."""
+    """What the head between these two takes of `limits.TURN_HEADS`: one for every 512 octets, which may hold as many as a
+    hundred fields."""
     return 1 + (len(before) - len(after) >> SHARE_SHIFT)
 
 
@@ -53,7 +53,7 @@ _STATUS_LINES: Final[dict[int, bytes]] = {
 
 
 def over_limit(data: bytes) -> ProtocolError:
-    """What to say of a request head that is longer than we take."""
+    """The error for a request head that is longer than our limit."""
     if data.find(b"\n", 0, limits.HEAD_BYTES) < 0:
         return ProtocolError(
             f"the request line is over the limit of {limits.HEAD_BYTES} octets", Reason.OVER_LIMIT, 414
@@ -159,7 +159,7 @@ def read_request(text: bytes) -> tuple[RequestHead, bool, bool]:
 
 
 def _read_target(head: RequestHead, target: bytes) -> bool:
-    """A target that is no path."""
+    """Read a target that is not a path."""
     head.target = target
     if head.method == b"CONNECT":
         has_host = head.has_host
@@ -203,7 +203,7 @@ def remember_response(text: bytes, block: HeaderBlock, head: ResponseHead) -> No
 
 
 def read_response(start_line: bytes, block: HeaderBlock, method: bytes) -> ResponseHead:
-    """The head of a response to `method`. ProtocolError if it is none."""
+    """The head of a response to `method`. ProtocolError if it is not one."""
     status, version, phrase = _known_response_line(start_line) or _new_response_line(start_line)
     size = block.length
     transfer = block.transfer

@@ -1,8 +1,8 @@
 """H1Pool: the HTTP/1 connections to one endpoint, each kept for one authority and one form of target.
 
-As Pool's, and: a request finds only connections that carried its own
-authority (docs/linkerd/outbound.md, section 9.3); a lonely request gets a
-connection that is closed behind it. Opening, releasing and retiring are O(1)
+It works like Pool, with two differences: a request gets only connections that
+carried its own authority before (docs/linkerd/outbound.md, section 9.3), and a
+lonely request gets a connection that is closed after it. Opening, releasing and retiring are O(1)
 in the number of connections and of authorities; the sweep, one slot in the
 wheel for all, looks at each authority once in an idle timeout.
 """
@@ -34,7 +34,7 @@ class Line:
     def __init__(self, key: bytes) -> None:
         self.key = key
         self.ready: dict[ClientConnection, float] = {}
-        """Since when each is idle, by the wheel's time; the longest first."""
+        """Since when each is idle, by the wheel's time; the longest idle first."""
         self.count = 0
         """Ready or busy."""
 
@@ -89,7 +89,7 @@ class H1Pool(Pool):
     def _is_usable(self, connection: ClientConnection, since: float, exchange: Exchange) -> bool:
         keep_alive_s = connection.keep_alive_s
         if keep_alive_s and self._wheel.now() - since > keep_alive_s - min(1.0, keep_alive_s / 2):
-            return False  # its peer is closing it about now
+            return False  # its peer has announced to close it about now
         return is_idempotent(exchange) or not connection.is_stale()
 
     def connect(self) -> None:

@@ -1,4 +1,4 @@
-"""What an HTTP/1 server answers by itself."""
+"""The answers that an HTTP/1 server gives without asking a stage."""
 
 from __future__ import annotations
 

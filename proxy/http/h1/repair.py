@@ -1,8 +1,8 @@
-"""Heads that break the letter of HTTP/1 in ways that RFC 9112 lets a recipient repair.
+"""Repairs heads that break the letter of HTTP/1 in ways that RFC 9112 lets a recipient repair.
 
 Called only for a head that could not be read. Each function returns the data
-with its head rewritten, so that what travels on has the one form that
-everybody reads alike, or None if it has nothing to repair.
+with its head rewritten into the one form that every recipient reads alike, or
+None if it has nothing to repair.
 """
 
 from __future__ import annotations

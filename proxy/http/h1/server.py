@@ -64,7 +64,7 @@ class H1Server(Codec, ServerStream):
         self._slow_head: Timer | None = None
         """Armed while a head has begun and not ended; a client that is idle is ended only when descriptors are short."""
         self.head_timeout_s = limits.HEAD_S
-        self.bad_target = BAD_TARGET  # of a stage that understands some of these, in its place
+        self.bad_target = BAD_TARGET  # replaced by a side that understands some of these targets
 
     # ---- Codec
 
@@ -272,7 +272,7 @@ class H1Server(Codec, ServerStream):
         stage = self._stage if is_good else self.bad_target
         rest = data[end + 4 :]
         if rest and head.method == b"CONNECT" and stage is not BAD_TARGET:
-            self._held, rest = rest, b""  # for the tunnel, or for nobody: never the next request
+            self._held, rest = rest, b""  # these belong to the tunnel, or are dropped: they are never the next request
         exchange = self._exchange = Exchange(self, head, self._clock(), self._clock)
         exchange.request_head(stage, not size)
         return rest
@@ -302,7 +302,7 @@ class H1Server(Codec, ServerStream):
         return b""
 
     def _wait_turn(self, data: bytes) -> bytes:
-        """This connection has had its share: everyone else comes first."""
+        """This connection has had its share of the turn; the others come first."""
         self._held = data
         self.pause_reading(NEXT_TURN)
         self._wire.schedule(self)
@@ -370,7 +370,7 @@ class H1Server(Codec, ServerStream):
             exchange.request_data(held, self._has_eof)
 
     def _finish(self) -> None:
-        """Our last word is written: the wire belongs to Linger, until the client hangs up."""
+        """The last response is written: the wire belongs to Linger until the client hangs up."""
         if self._faults is not None and self._held and self._state == _HEAD:
             self._faults.count_as("incomplete_head")
         self._become_closed()

@@ -1,9 +1,9 @@
-"""Backlog: what one HTTP/2 connection has to send and cannot, for lack of a window or of a socket that takes it.
+"""Backlog: what one HTTP/2 connection has to send and cannot, because a window is empty or the socket takes no more.
 
 Three things are bounded here, however many streams a peer opens. Octets: beyond
-BACKLOG_BYTES no further stream is let read from its other side until some of
-them have left. Streams: beyond twice that much no further one is taken at all.
-Work: what one turn sends of it is one share; the rest asks for another turn.
+BACKLOG_BYTES no further stream may read from its other side until some octets
+have left. Streams: beyond twice that much no new stream is accepted at all.
+Work: one turn sends one share of it; the rest is sent in later turns.
 
 A complete message that does not move at all is given up after STALL_S, because its client may never read it.
 """
@@ -26,7 +26,7 @@ _READ_BYTES: Final = 262144
 
 
 class Sender:
-    """What a backlog knows of a stream."""
+    """A stream, as far as a backlog knows it."""
 
     __slots__ = ("send_window", "is_stalled")
 
@@ -50,11 +50,11 @@ class Sender:
         raise NotImplementedError
 
     def tell_blocked(self) -> None:
-        """Its other side is to send no more for now."""
+        """Ask its other side to pause."""
         raise NotImplementedError
 
     def tell_ready(self) -> None:
-        """Its other side may go on."""
+        """Tell its other side to go on."""
         raise NotImplementedError
 
     def fail(self, reason: Reason) -> None:
@@ -72,9 +72,9 @@ class Backlog:
         self.held_bytes = 0
         """Of all streams: their unsent octets, and STREAM_BYTES for each that has any."""
         self.frames = 0
-        """DATA frames that had to wait before they were sent: work that the peer's windows made of what was one piece."""
+        """DATA frames that had to wait before they were sent: extra work that the peer's small windows caused."""
         self.silenced: dict[Sender, None] = {}
-        """Streams whose other side is not read from, since too much is held already; in order of asking."""
+        """Streams whose other side is paused because too much is held already; the first to be paused comes first."""
         self._flow = flow
         self._streams = streams
         self._wheel = wheel
@@ -85,7 +85,7 @@ class Backlog:
         return self.held_bytes > 2 * limits.BACKLOG_BYTES
 
     def hold(self, size: int) -> None:
-        """So much more waits. When that is too much, nobody else's other side is read from until there is room."""
+        """`size` more octets wait. When that is too much, the other sides of all streams stay paused until there is room."""
         held = self.held_bytes = self.held_bytes + size
         if held > limits.BACKLOG_BYTES and not self.silenced:
             for stream in self._streams.values():
@@ -93,13 +93,13 @@ class Backlog:
                     self.silence(stream)
 
     def silence(self, stream: Sender) -> None:
-        """Its other side is not read from before there is room for what would come."""
+        """Pause its other side until there is room for what would come."""
         if stream not in self.silenced:
             self.silenced[stream] = None
             stream.tell_blocked()
 
     def let_go(self, size: int) -> None:
-        """So much was sent, or thrown away."""
+        """`size` octets were sent, or thrown away."""
         held = self.held_bytes = self.held_bytes - size
         silenced = self.silenced
         while silenced and held + _READ_BYTES <= limits.BACKLOG_BYTES:
@@ -141,7 +141,7 @@ class Backlog:
             self.waiting.pop(stream, None)
 
     def pump_waiting(self) -> bool:
-        """Send of the streams that wait, in turn; False if more than a share could be sent, and the rest is for a later turn."""
+        """Send data of the waiting streams, in turn. False if there is more than one share; the rest is for a later turn."""
         waiting = self.waiting
         flow = self._flow
         ends_at = self.frames + limits.TURN_FRAMES
@@ -161,7 +161,7 @@ class Backlog:
             self._timer = wheel.after(limits.STALL_S / 2, self._look)
 
     def _look(self) -> None:
-        """A look every half of STALL_S: what has not moved between two is given up.
+        """Runs twice in every STALL_S: a message that has not moved since the last look is given up.
 
         Only messages that are complete: a stream whose endpoint still sends is held back as long as its client likes,
         with no more than a window's worth in memory, as without a proxy.

@@ -1,7 +1,7 @@
-"""Carrier: what the streams of one HTTP/2 connection use of it.
+"""Carrier: the part of an HTTP/2 connection that its streams use.
 
-It knows what a stream has to send (`backlog.Sender`) and nothing else of streams: they know it, and `streams.py`,
-which keeps them, knows both.
+It knows a stream only as something that has data to send (`backlog.Sender`). Streams know the carrier, and `streams.py`,
+which keeps the streams, knows both.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Carrier(Codec):
             self.wait_turn()
 
     def wait_turn(self) -> None:
-        """More is at hand than one turn's share: everyone else comes first."""
+        """There is more to do than one turn's share; the others come first."""
         if not self._waits_for_turn:
             self._waits_for_turn = True
             self.wire.pause_reading()
@@ -63,7 +63,7 @@ class Carrier(Codec):
     # ---- what becomes of a stream, and of the connection
 
     def note_reset(self, stream_id: int) -> None:
-        """We reset this stream: frames of it may still come."""
+        """We reset this stream, and frames of it may still come."""
         raise NotImplementedError
 
     def forget(self, stream_id: int) -> None:

@@ -1,8 +1,8 @@
 """H2Client: a dialled HTTP/2 connection; H2ClientStream: one request on it.
 
-The pool is told when room comes and when it goes, for a while or for
-good. A stream that the peer refused, by GOAWAY or REFUSED_STREAM, is named
-so: it alone may be tried again without asking what was sent.
+It tells its pool when it has room for streams and when it has none, for a while
+or for good. A stream that the peer refused, by GOAWAY or REFUSED_STREAM, is
+reported as such: it may be tried again whatever was sent.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class H2Client(H2Connection):
         self._pool = pool
         self._heads: dict[bytes, ResponseHead] = self.decoder.heads
         self._parked: list[tuple[H2ClientStream, RequestHead]] | None = None
-        """Extended CONNECTs that wait to hear whether the peer takes any."""
+        """Extended CONNECTs that wait for the peer's SETTINGS, which say whether it takes any."""
 
     # ---- ClientConnection
 
@@ -176,7 +176,7 @@ class H2ClientStream(H2Stream, ClientStream):
     __slots__ = ("attempt",)
 
     attempt: Attempt | None
-    """Set by whoever makes the stream."""
+    """Set by the connection when it makes the stream."""
 
     def let_go(self) -> None:
         self.attempt = None
@@ -220,7 +220,7 @@ class H2ClientStream(H2Stream, ClientStream):
                 end = True
                 head = head.with_fields(travelling(head.fields))
             elif head.version != HTTP_2:
-                end = False  # what HTTP/1 asks with has no body; the tunnel's bytes come later
+                end = False  # an HTTP/1 request for a tunnel has no body; the tunnel's bytes come later
         if head.method == b"HEAD":
             self.is_head_request = True
         renderings = None if self.is_tunnel else head.renderings
@@ -278,7 +278,7 @@ class H2ClientStream(H2Stream, ClientStream):
                 attempt.exchange.response_data(b"", True)
 
     def _refuse_tunnel(self) -> None:
-        """Nothing goes into it any more; the response is one like any other."""
+        """The tunnel was refused: send nothing more into it, and treat the response like any other."""
         self.is_tunnel = False
         if self.state != HALF_CLOSED_LOCAL and self.queue is None:
             self._send_frame(b"", 0, True)

@@ -1,4 +1,4 @@
-"""H2Connection: frames in, in the order that the protocol asks for, and each to whom it is for.
+"""H2Connection: reads frames, checks that they come in the order that the protocol allows, and gives each to its stream.
 
 A fault of one stream resets that stream; only a fault of the connection ends
 the connection. A header block is always decoded, even for a stream that is
@@ -6,8 +6,8 @@ gone, or the table would fall out of step. Work per frame is O(1), but for
 SETTINGS, which pays for the streams it touches. What one read brought beyond
 the connection's share of a turn waits in `_buffer`, with reading paused.
 
-Its parts own what they are about: `Flow` the windows, `Backlog` what cannot leave, `Floods` what the peer owes,
-`Leaving` how far the end is, `Keepalive` and `Sequence` their timers; `Streams` keeps the streams.
+Its parts own their state: `Flow` the windows, `Backlog` the data that cannot leave, `Floods` what the peer owes, `Leaving`
+how far the connection is on its way to its end, `Keepalive` and `Sequence` their timers; `Streams` keeps the streams.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ SELF_DEPENDENT: Final = 256
 _HEAD_SHARE: Final = limits.TURN_FRAMES // limits.TURN_HEADS - 1
 """What a head takes of a turn's share beside one frame's."""
 _BLOCK_SHIFT: Final = 6
-"""And it takes one frame's more for every 64 octets of its block, which may be as many fields: 16 KiB of header blocks
-use a turn up. A block over several frames ends its turn anyway."""
+"""And a head takes one frame's share more for every 64 octets of its block, which may be as many fields: 16 KiB of header
+blocks use up a turn. A block over several frames ends its turn anyway."""
 _FRAMING_FLAGS: Final = END_HEADERS | PADDED | PRIORITY_FLAG
 
 
@@ -231,7 +231,7 @@ class H2Connection(Streams):
             self._sequence.begin(payload, flags, stream_id, self.opening_timed_out)
 
     def _receive_rare(self, kind: int, flags: int, stream_id: int, payload: bytes) -> int:
-        """Neither DATA nor HEADERS. What it takes of the share beside one frame's."""
+        """A frame that is neither DATA nor HEADERS. Returns what it takes of the turn's share beside one frame's."""
         if kind == frame.CONTINUATION:
             sequence = self._sequence
             self.floods.charge_silent(1)
@@ -251,7 +251,7 @@ class H2Connection(Streams):
     # ---- the end
 
     def fail(self, reason: Reason) -> None:
-        """The connection is at fault, or silent."""
+        """End the connection, whose peer broke the rules or is silent."""
         leaving = self.leaving
         wheel = leaving.wheel
         if not leaving.reach(OVER):

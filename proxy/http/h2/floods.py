@@ -1,4 +1,4 @@
-"""Floods: what a peer pays for frames that are cheap to send and dear to answer (RFC 9113 section 10.5).
+"""Floods: limits what a peer may cause by frames that are cheap to send and expensive to answer (RFC 9113 section 10.5).
 
 O(1) per frame, and no memory of which frames they were. Real progress pays
 for them (octets moved, messages of the other side, finished exchanges), each at its
@@ -68,12 +68,12 @@ class Floods:
         self._clock = clock
 
     def charge(self, cost: int) -> None:
-        """The peer sent what carries nothing and wants an answer; dearer while it does not read our answers."""
+        """The peer sent a frame that carries nothing and wants an answer. It costs more while it does not read our answers."""
         self.charge_silent(cost if self._flow.is_writable else cost * 10)
 
     def charge_silent(self, cost: int) -> None:
-        """The peer sent what carries nothing and is answered by nothing. What it owes is reckoned here alone: progress costs
-        nothing while it is made."""
+        """The peer sent a frame that carries nothing and needs no answer. Progress is taken into account only here, so that
+        making progress costs nothing."""
         now = self._now()
         quota = self._control
         if quota is None:
@@ -91,7 +91,7 @@ class Floods:
         resets.charge(_RESET_COST, now)
 
     def spent(self) -> int:
-        """Of what frames that carry nothing may cost."""
+        """How much of the limit for frames that carry nothing is used up."""
         return 0 if self._control is None else self._control.spent
 
     def _now(self) -> float:

@@ -29,7 +29,7 @@ class Credit:
         self.taken = 0
         """Taken, not yet given back."""
         self.batch = (announced_bytes >> 1) or 1
-        """So much taken is given back at once."""
+        """When this much was taken it is given back at once."""
 
     def give_back(self) -> int:
         """The increment to announce, now that a batch was taken."""
@@ -68,7 +68,7 @@ class Flow:
             self._wire.write(frame.window_update(0, increment))
 
     def waste(self, size: int) -> None:
-        """DATA that nobody wants: its credit goes back, and it counts as no progress."""
+        """DATA that is discarded: its credit goes back, and it counts as no progress."""
         self._allowed_bytes -= size
         self.take(size)
 

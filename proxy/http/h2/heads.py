@@ -1,9 +1,9 @@
 """Heads out of decoded fields, and fields out of heads: the rules of RFC 9113 section 8.
 
-Judged as a whole, when a block is new; what the text of one field
-decides was decided when the field was interned. A head that breaks the form
-is malformed (ProtocolError, the stream is reset); one that is well formed
-and cannot be served names the status it is answered with.
+A head is judged as a whole when its block is new; what the text of a single
+field decides was decided when the field was interned. A head that breaks the
+form is malformed (ProtocolError, and the stream is reset); for one that is well
+formed and cannot be served the error has the status of the answer.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _settle_authority(head: RequestHead, authority: bytes) -> None:
     """`:authority` and `host` must agree (RFC 9113 section 8.3.1).
 
     A proxy may carry an HTTP/1 request in absolute-form whose Host named another server: there the target counts, and
-    Host follows it, so that policy and app see one host whoever sent this.
+    Host follows it, so that policy and app always see the same host.
     """
     if head.has_host and head.authority.lower() != authority.lower() and not orig_proto.is_carried(head):
         raise ProtocolError(":authority and host disagree", Reason.BAD_AUTHORITY, 400)

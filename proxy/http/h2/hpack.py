@@ -101,7 +101,7 @@ def _no_field() -> Field:
 
 
 class ConstantBlock:
-    """A block that inserts fields and names none of the table's: it means the same, whatever the table holds.
+    """A block that inserts fields into the table and refers to none: it means the same whatever the table holds.
 
     Encoders without a table of their own send such blocks for every head (nginx does).
     """
@@ -113,7 +113,7 @@ class ConstantBlock:
         self.inserted = inserted
         self.size = sum([one.size for one in inserted])
         self.head: Any = None  # a RequestHead at a server, a ResponseHead at a client
-        """What its reader made of the fields; the reader's to set, and to copy."""
+        """The head that the reader made of the fields. The reader sets it, and copies it for each use."""
 
 
 class Decoder:
@@ -132,17 +132,17 @@ class Decoder:
 
     def __init__(self) -> None:
         self.has_changed = False
-        """The last block changed the table: what was remembered of earlier blocks is void."""
+        """The last block changed the table, so that what was remembered of earlier blocks is not valid any more."""
         self.is_familiar = True
         """The last block changed nothing and held nothing new: worth remembering as a whole."""
         self.constant: ConstantBlock | None = None
-        """What is remembered of the last block, if the table has no say in it."""
+        """Set if the last block is one that does not depend on the table."""
         self._table: list[Field] = []
         self._size = 0
         self._max_size = TABLE_BYTES
         self._constants: dict[bytes, ConstantBlock] = {}
         self.heads: dict[bytes, Any] = {}  # as ConstantBlock.head
-        """What the reader made of whole blocks, by their octets; emptied when a block changes the table."""
+        """The heads that the reader made of whole blocks, by their octets; emptied when a block changes the table."""
         self._heads_bytes = 0
         self._share: Share | None = None
         """Made when something is remembered first."""
@@ -231,7 +231,7 @@ class Decoder:
             self._hold(cost)
 
     def keep_head(self, block: bytes, head: Any) -> None:  # as ConstantBlock.head
-        """Remember what the reader made of a familiar block. Nobody edits a head (head.py), so that it is handed out again as it is."""
+        """Remember the head of a familiar block. Heads are never edited (head.py), so the same one can be handed out again."""
         cost = _BLOCK_BYTES + _BLOCK_COPIES * len(block)
         if self._has_room(block, cost):
             self.heads[block] = head
@@ -263,7 +263,7 @@ class Decoder:
             self._share.give_back(dropped)
 
     def forget(self) -> None:
-        """Of what is remembered beside the table, which the peer relies on."""
+        """Forget what is remembered beside the table, which the peer relies on."""
         self._constants.clear()
         self.heads.clear()
         self._heads_bytes = 0

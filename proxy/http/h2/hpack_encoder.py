@@ -170,7 +170,7 @@ class Encoder:
         return octets
 
     def _hold(self, cost: int) -> None:
-        """Said after something was remembered: there may be too much then, of this connection or of all."""
+        """Called after something was remembered, because there may be too much then, in this connection or in all."""
         share = self._share
         if share is None:
             share = self._share = Share(REMEMBERED, "http2_encoded", self)
@@ -180,7 +180,7 @@ class Encoder:
             share.add(cost)
 
     def forget(self) -> None:
-        """Of what is remembered beside the table, which the peer relies on."""
+        """Forget what is remembered beside the table, which the peer relies on."""
         self._blocks.clear()
         self._octets.clear()
         self._seen.clear()

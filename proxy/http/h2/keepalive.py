@@ -1,7 +1,7 @@
-"""Keepalive: PINGs of ours on a connection that is silent, and what follows if even they are not answered.
+"""Keepalive: sends PINGs on a silent connection, and ends it if they are not answered.
 
 A peer that stops at any moment is given up after the interval, a tenth of it, and the timeout: with Linkerd's 10 s and
-3 s within 15 s, as hyper does. No clock is read for what the peer sends.
+3 s that is within 15 s, as in hyper. No clock is read when the peer sends something.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from proxy.http.h2 import frame
 from proxy.http.h2.settings import H2Settings
 
 _OPAQUE_DATA: Final = b"sponson?"
-"""What our PINGs carry; any frame at all answers them."""
+"""The payload of our PINGs; any frame at all counts as an answer."""
 _LOOKS: Final = 10
-"""In one interval: the peer is silent for it when all of them in a row found nothing."""
+"""Looks in one interval: the peer was silent for the interval when all of them in a row found nothing."""
 
 
 class Keepalive:
-    """Made for a connection whose settings want it."""
+    """Made for a connection whose settings ask for it."""
 
     __slots__ = (
         "has_heard",

@@ -1,7 +1,7 @@
 """Leaving: how far an HTTP/2 connection is on its way to its end (RFC 9113 section 6.8). It only ever goes on.
 
-A server shuts down with two GOAWAYs: the first says that nothing changes yet, and the answer to the PING
-behind it that the client has heard so. A client has nothing to announce, and begins with the second step.
+A server shuts down with two GOAWAYs. The first announces it and still accepts every stream; when the PING
+behind it is answered, the client has read it. A client has nothing to announce and begins with the second step.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from proxy.core.timers import Timer, Wheel
 
 SERVING: Final = 0
 ANNOUNCED: Final = 1
-"""We said that we leave; every stream is still served."""
+"""The first GOAWAY is sent; every stream is still served."""
 LAST_STREAMS: Final = 2
-"""No stream is served beyond those that are here."""
+"""The streams that are here are served, and no others."""
 OVER: Final = 3
-"""Whatever comes is read no more: the last word is written, or the connection is lost."""
+"""Nothing is read any more: the last frame is written, or the connection is lost."""
 NAMES: Final = ("serving", "announced", "last streams", "over")
 
 
@@ -32,14 +32,14 @@ class Leaving:
         self._timer: Timer | None = None
 
     def reach(self, state: int) -> bool:
-        """Go on to this state; False if the connection is as far, or further."""
+        """Go on to this state; False if the connection is there already, or further."""
         if self.state >= state:
             return False
         self.state = state
         return True
 
     def give_time(self, on_timeout: Callable[[], None]) -> None:
-        """The peer has GOAWAY_S for its next step. Nothing if it has been given them already."""
+        """Give the peer GOAWAY_S for its next step, unless that time runs already."""
         wheel = self.wheel
         if wheel is not None and (self._timer is None or not self._timer.is_armed):
             self._timer = wheel.after(limits.GOAWAY_S, on_timeout)
@@ -50,7 +50,7 @@ class Leaving:
             self._timer.cancel()
 
     def finish(self) -> None:
-        """The connection is lost, or given to whoever waits for its end."""
+        """The connection is lost, or handed over to the codec that waits for its end."""
         self.state = OVER
         self.wheel = None
         self.answered()

@@ -1,7 +1,7 @@
 """Which frames may come next: SETTINGS first (RFC 9113 section 3.4), a header block without interruption (section 4.3).
 
-What is begun has to be ended in time: a peer that stays silent after half a header block, or before its SETTINGS, holds a
-connection for nothing.
+What is begun has to be ended in time: a peer that stays silent after half a header block, or before its SETTINGS, would
+hold a connection for nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Sequence:
 
     def __init__(self, wheel: Wheel | None) -> None:
         self.awaited = _SETTINGS
-        """ANY frame, the first SETTINGS, or else the stream whose header block goes on in CONTINUATION."""
+        """ANY frame, the first SETTINGS, or else the number of the stream that must go on with CONTINUATION."""
         self.flags = 0
         """Of the HEADERS frame whose block is open."""
         self._octets = b""
@@ -34,7 +34,7 @@ class Sequence:
         self._timer: Timer | None = None
 
     def check(self, kind: int, flags: int, stream_id: int) -> None:
-        """Called while not ANY frame may come."""
+        """Called for each frame unless `awaited` is ANY."""
         if self.awaited == _SETTINGS:
             if kind != frame.SETTINGS or flags & ACK:
                 raise ProtocolError("the first frame is not SETTINGS")

@@ -1,8 +1,8 @@
 """H2Server: an accepted HTTP/2 connection; H2ServerStream: one request on it.
 
-A request head is judged as a whole when its block is new, and
-remembered by the block's octets for as long as the decoder's table stands
-still. Shutting down takes two GOAWAYs (leaving.py).
+A request head is judged as a whole when its block is new, and remembered by
+the block's octets until the decoder's table changes. Shutting down takes two
+GOAWAYs (leaving.py).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from proxy.http.replies import answer, grpc_trailers, is_grpc
 from proxy.http.stream import ServerStream, keep
 
 _DRAIN: Final = b"draining"
-"""What the PING behind the first GOAWAY carries."""
+"""The payload of the PING behind the first GOAWAY."""
 _UNACCEPTED: Final = 16
 """Cause of a pause beside those of http.stream: bytes for a tunnel that is not there yet."""
 
@@ -180,7 +180,7 @@ class H2ServerStream(H2Stream, ServerStream):
     __slots__ = ("exchange",)
 
     exchange: Exchange | None
-    """Set by whoever makes the stream."""
+    """Set by the connection when it makes the stream."""
 
     def let_go(self) -> None:
         self.exchange = None
@@ -239,7 +239,7 @@ class H2ServerStream(H2Stream, ServerStream):
             self._deliver_early()
 
     def sent_end(self) -> None:
-        """The response is complete; what the client still sends, nobody wants (RFC 9113 section 8.1)."""
+        """The response is complete; what the client still sends is not needed (RFC 9113 section 8.1)."""
         if self.is_tunnel and self.state < HALF_CLOSED_REMOTE:
             super().sent_end()
             return
@@ -370,5 +370,5 @@ def _as_http_1(head: RequestHead) -> RequestHead:
 
 
 def _websocket_key() -> bytes:
-    """16 octets in base64; nobody has to trust in their being random (RFC 6455 section 10.3 is about caches)."""
+    """16 octets in base64. Security does not depend on their being random (RFC 6455 section 10.3 is about caches)."""
     return b2a_base64(getrandbits(128).to_bytes(16, "big"), newline=False)

@@ -1,9 +1,9 @@
 """The states of a stream (RFC 9113 section 5.1), and what each frame means in each state: one table for both roles.
 
-A stream that is here has one of the first four states. What a frame names and is not here is judged by its number:
-never used (IDLE), over (CLOSED), skipped by the peer and so closed (SKIPPED, section 5.1.1), or reset by us a short
-while ago, so that the peer may not have known when it sent this (RESET). A client does not remember which streams it
-reset: for it all that are over count as RESET.
+A stream that exists has one of the first four states. If a frame names one that does not exist, its number decides: never
+used (IDLE), over (CLOSED), skipped by the peer and so closed (SKIPPED, section 5.1.1), or reset by us a short while ago,
+so that the peer may not have known when it sent the frame (RESET). A client does not remember which streams it reset; all
+streams that are over count as RESET there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ AFTER_RECEIVED_END: Final = bytes((HALF_CLOSED_REMOTE, CLOSED, HALF_CLOSED_REMOT
 DELIVER: Final = 0
 """To the stream."""
 BEGIN: Final = 1
-"""It opens a stream (servers; nobody opens streams toward a client, which has disabled push)."""
+"""It opens a stream (at servers only: a client disables push, so no peer opens streams to it)."""
 IGNORE: Final = 2
 RESET_STREAM: Final = 3
 """A stream error of type STREAM_CLOSED."""
@@ -48,7 +48,7 @@ ON_OTHERS: Final = bytes((DELIVER, DELIVER, DELIVER, IGNORE, NEVER_OPENED, IGNOR
 
 
 class StreamIds:
-    """Which numbers the client side has used, and which of them are of streams that we reset."""
+    """The stream numbers that the client side has used, and which of those streams we reset."""
 
     __slots__ = ("last", "_remembers", "_reset", "_skipped_from", "_skipped_to")
 
@@ -70,7 +70,7 @@ class StreamIds:
         self.last = stream_id
 
     def note_reset(self, stream_id: int) -> None:
-        """We reset this stream: frames of it may still come."""
+        """We reset this stream, and frames of it may still come."""
         if not self._remembers:
             return
         ids = self._reset
@@ -81,7 +81,7 @@ class StreamIds:
         ids[stream_id] = None
 
     def state_of(self, stream_id: int) -> int:
-        """Of a stream that is not here."""
+        """The state of a stream that does not exist."""
         if not stream_id & 1 or stream_id > self.last:
             return IDLE
         if not self._remembers or (self._reset is not None and stream_id in self._reset):

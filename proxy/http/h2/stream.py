@@ -1,9 +1,9 @@
 """H2Stream: what both roles share of one stream: its state, its windows, its unsent data.
 
-Data leaves in order; what the windows or the socket do not let out waits in a
-queue that is never longer than the other side's window, or than one read of
-its socket, because the exchange is told to stop when the queue begins and to
-go on when it is empty. What all queues of a connection hold is its Backlog's.
+Data leaves in order. What the windows or the socket do not let out waits in a
+queue. The exchange is paused when the queue begins and resumed when it is empty,
+so the queue is never longer than the other side's window, or than one read of
+its socket. The connection's Backlog bounds all of its queues together.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class H2Stream(Sender):
         self.state = OPEN
         """Only `sent_end`, `received_end` and `close` change it, by the tables of state.py."""
         self.connection = connection
-        # What only one role has stands here too, for the same reason.
+        # Attributes of only one role are set here too, for the same reason.
         self.is_tunnel = False
         self.has_head = False
         """The response's head came (clients)."""
@@ -123,14 +123,14 @@ class H2Stream(Sender):
         connection.forget(self.id)
 
     def fail(self, reason: Reason) -> None:
-        """It cannot go on: counted, reset, and its exchange is told."""
+        """Count the fault, reset the stream and end its exchange."""
         self.connection.settings.count_fault(reason)
         if self.state != CLOSED:
             self.reset_with(code_of(reason))
         self.deliver_reset(reason, code_of(reason))
 
     def close(self) -> None:
-        """Nothing more leaves, whatever the caller was in the middle of."""
+        """Send nothing more, whatever the caller was in the middle of."""
         self.state = CLOSED
         self.send_window = _NO_WINDOW
 
@@ -187,7 +187,7 @@ class H2Stream(Sender):
             self.is_stalled = False
             backlog.frames += 1
             if size > room:
-                # The rest stays where it is: what one octet of window costs must not depend on what waits behind it.
+                # The rest is not moved, because the cost of one octet of window must not depend on how much waits behind it.
                 self._queue_start = start + room
                 self._send_frame(data[start : start + room], room, False)
                 backlog.let_go(room)
@@ -295,7 +295,7 @@ class H2Stream(Sender):
     # ---- what the roles add
 
     def let_go(self) -> None:
-        """Nobody wants to hear of this stream any more."""
+        """Let go of the exchange, so that both can be freed."""
         raise NotImplementedError
 
     def is_unanswered(self) -> bool:

@@ -1,7 +1,7 @@
-"""Streams: those of one HTTP/2 connection that are here, the numbers that were used, and how all of them end.
+"""Streams: the open streams of one HTTP/2 connection, the stream numbers that were used, and how streams end.
 
-Whoever opens or closes a stream comes through here, so that what is counted, remembered and given back per
-stream is so for every way in which a stream may end.
+Every stream is opened and closed through this class, so that it is counted, remembered and given back in the same
+way however it ends.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Streams(Carrier):
         self.is_client = is_client
         self.is_full = False
         self.ending: list[tuple[H2Stream, Reason, int]] = []
-        """Streams that are over and whose exchanges have yet to hear why, and with which code."""
+        """Streams that are over and whose exchanges have not been informed yet, each with its reason and error code."""
 
     # ---- one
 
@@ -58,14 +58,14 @@ class Streams(Carrier):
             self.end_if_idle()
 
     def reset_stream(self, stream: H2Stream, reason: Reason) -> None:
-        """The stream is at fault."""
+        """Reset a stream that broke the rules."""
         stream.fail(reason)
         self.floods.charge_reset()
 
     # ---- all
 
     def end_streams(self, reason: Reason) -> None:
-        """All of them, since the connection ends; their exchanges hear of it a share at a time."""
+        """End all streams because the connection ends; their exchanges are informed a share at a time."""
         streams = list(self.streams.values())
         self.streams.clear()
         self.backlog.clear()
@@ -76,7 +76,7 @@ class Streams(Carrier):
         self.tell_ends()
 
     def tell_ends(self) -> None:
-        """Tell the exchanges of streams that are over, as many as one turn allows; the rest in later turns."""
+        """Inform the exchanges of streams that are over, as many as one turn allows; the rest in later turns."""
         ending = self.ending
         if not ending:
             return
@@ -93,7 +93,7 @@ class Streams(Carrier):
     # ---- leaving
 
     def end_if_idle(self) -> None:
-        """Nothing runs and nothing new will: what still comes needs no answer, and could get none."""
+        """End the connection if no stream is left and none may come: nothing that still comes needs an answer."""
         if not self.streams and self.leaving.reach(OVER):
             self.stop_asking()
             if self.is_client:
@@ -114,13 +114,13 @@ class Streams(Carrier):
         """A stream ended on a full connection."""
 
     def retire(self) -> None:
-        """Nobody may open a stream here any more; said before streams are ended."""
+        """No more streams may be opened here. Called before streams are ended."""
 
     def go_away(self) -> None:
         """The last GOAWAY: no stream after those that are here."""
 
     def stop_asking(self) -> None:
-        """It does not matter any more whether the peer is there."""
+        """Stop the keepalive: it does not matter any more whether the peer answers."""
 
     def receive_goaway(self, last_id: int, code: int) -> None:
         """The peer serves nothing beyond this stream."""
