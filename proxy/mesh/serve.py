@@ -39,9 +39,7 @@ from proxy.mesh.identity.keys import Keys, Upkeep, open_keys
 from proxy.mesh.identity.service import Identity
 from proxy.mesh.join.service import Join
 from proxy.mesh.kinds.catalog import CATALOG
-from proxy.mesh.kinds.not_yet import not_yet
 from proxy.mesh.kinds.workloads.external_workload import BY_IDENTITY, EXTERNAL_WORKLOAD
-from proxy.mesh.manifests.kind import Kind, ObjectId
 from proxy.mesh.model import DEFAULT_POLICIES, SERVER_IDENTITY
 from proxy.mesh.probing import Probing
 from proxy.mesh.report.beliefs import Beliefs
@@ -229,16 +227,14 @@ async def _run(settings: Settings, each_second: Callable[[], None]) -> None:
 
 async def _follow(manifests: Manifests, first: Update, topics: Topics, stop: asyncio.Event) -> None:
     """Publish what the manifests say, and whether and where what they name can be reached, until `stop`."""
-    prober, names, said = Prober(topics.observe), Names(topics.observe, SystemResolver().resolve), set[str]()
+    prober, names = Prober(topics.observe), Names(topics.observe, SystemResolver().resolve)
     prober.apply(first)
     names.apply(first)
-    say_what_is_not_yet(first, said)
 
     def publish(update: Update) -> None:
         topics.apply(update)
         prober.apply(update)
         names.apply(update)
-        say_what_is_not_yet(update, said)
 
     await manifests.follow(publish, stop)
     prober.close()
@@ -250,19 +246,6 @@ async def _tick(*each_second: Callable[[], object]) -> None:
         await asyncio.sleep(1.0)
         for call in each_second:
             call()
-
-
-def say_what_is_not_yet(update: Update, said: set[str]) -> None:
-    """Log what changed manifests ask for and sidecars of ours do not do yet; `said`: the features of earlier lines."""
-    changed = (
-        update.snapshot.entries.get(ObjectId(source, key))  # type: ignore[arg-type]
-        for source, key in update.touched
-        if isinstance(source, Kind)
-    )
-    for one in not_yet(entry for entry in changed if entry is not None):
-        if one.feature not in said:
-            said.add(one.feature)
-            _log.warning("%s", one)
 
 
 async def _stop_without_apps(state: State, stop: asyncio.Event) -> None:

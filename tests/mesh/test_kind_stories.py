@@ -18,7 +18,7 @@ from typing import Any
 import grpc
 import pytest
 
-from proxy.api import destination_pb2, inbound_pb2, net_pb2, outbound_pb2, services
+from proxy.api import inbound_pb2, net_pb2, outbound_pb2, services
 from proxy.api.services import Method
 from proxy.control.convert.server import server_policy_of
 from proxy.policy.authz import Client, find_authorization
@@ -337,26 +337,6 @@ spec:
             until(lambda: "spec.to[0]: 'NAME' is no key here: did you mean name?" in story.log())
         with story.put(grant.replace("NAME", "name")):
             assert story.ask() == (200, f"{story.two} plain")
-
-
-def test_service_profile(story: Story) -> None:
-    """Its routes and overrides are served to whoever asks; our own proxies do not act by them yet, which is said once."""
-    text = """\
-apiVersion: linkerd.io/v1alpha2
-kind: ServiceProfile
-metadata: {name: one.default.svc.cluster.local}
-spec:
-  routes: [{name: GET /, condition: {method: GET, pathRegex: /}}]
-  dstOverrides: [{authority: two.default.svc.cluster.local:80, weight: 1}]
-"""
-    asked = destination_pb2.GetDestination(path="one.default.svc.cluster.local:80")
-    with story.put(text):
-        said = "ServiceProfile default/one.default.svc.cluster.local asks for"
-        until(lambda: all(f"{said} {one} of ServiceProfiles" in story.log() for one in ("routes", "overrides")))
-        profile = story.control(services.GET_PROFILE, asked)
-        assert [one.metrics_labels["route"] for one in profile.routes] == ["GET /"]
-        assert [one.authority for one in profile.dst_overrides] == ["two.default.svc.cluster.local:80"]
-        assert allowed(story)
 
 
 def test_egress_network(story: Story) -> None:

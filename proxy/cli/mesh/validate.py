@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 from proxy.mesh.kinds.catalog import CATALOG
-from proxy.mesh.kinds.not_yet import not_yet
 from proxy.mesh.store.manifests import ManifestErrors, Reader, counts
 from proxy.mesh.store.store import Said
 
@@ -30,9 +29,6 @@ def run(arguments: argparse.Namespace) -> int:
     update = Reader(arguments.directory, CATALOG).read_all()
     for said in update.faults:
         print(json.dumps(_fields(said)) if arguments.json else f"{said}{'' if said.is_error else ' (a warning)'}")
-    if not arguments.json:
-        for one in not_yet(update.snapshot.entries.values()):
-            print(f"{one} (a note)")
     wrong = [said for said in update.faults if said.is_error or arguments.strict]
     if not wrong and not arguments.json:
         print(f"{arguments.directory}: {counts(update)}: in good order")
