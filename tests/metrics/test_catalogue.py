@@ -16,6 +16,7 @@ import pytest
 from proxy.balance.endpoints import reset
 from proxy.core.addr import Addr
 from proxy.core.watch import Watch
+from proxy.http.h2.server import H2Server
 from proxy.metrics.names import CATALOGUE, PROM, Family
 from proxy.policy.client import (
     DETECT,
@@ -35,7 +36,7 @@ from proxy.policy.client import (
 )
 from proxy.policy.condition import AllOf
 from proxy.policy.defaults import LOCALHOST
-from proxy.policy.endpoint import EndpointMeta
+from proxy.policy.endpoint import HINT_H2, EndpointMeta, TlsIdentity
 from proxy.policy.meta import default_meta
 from proxy.policy.profile import Profile, ProfileRoute, RetryBudget
 from proxy.policy.server import RateLimit, ServerPolicy
@@ -45,10 +46,20 @@ from tests.inbound.kit import Workload
 from tests.inbound.test_route_numbers import GET as INBOUND_GET
 from tests.inbound.test_route_numbers import policy as server_policy
 from tests.kit.controlplane import ControlPlane, sidecar
-from tests.kit.environment import DATA
+from tests.kit.environment import DATA, NAME
 from tests.kit.http2 import http2_app
-from tests.kit.network import SERVICE, Network, balance_policy, h2_request, hello_bytes, http_server
+from tests.kit.network import (
+    SERVICE,
+    Answering,
+    MeshedPeer,
+    Network,
+    balance_policy,
+    h2_request,
+    hello_bytes,
+    http_server,
+)
 from tests.kit.network import ask as network_ask
+from tests.kit.page import samples
 from tests.kit.sockets import REFUSING, Ticking, run, until
 from tests.metrics.test_lint import without_relabelled
 from tests.outbound.test_stream_numbers import echo, talk
@@ -125,6 +136,7 @@ def families(page: str) -> set[str]:
 async def outbound_pages(ticking: Ticking) -> list[str]:
     return [
         await of_http(ticking),
+        await of_a_meshed_peer(ticking),
         await of_grpc(ticking),
         await of_streams(ticking, OPAQUE),
         await of_streams(ticking, TLS),
@@ -148,6 +160,21 @@ async def of_http(ticking: Ticking) -> str:
     network = Network(ticking)
     network.fake.policies[DST] = Watch(with_retries(balance_policy()))
     network.fake.names[WEB] = Watch(reset({await network.server(http_server("web")): EndpointMeta()}))
+    network.start()
+    assert (await network_ask(network, DST, GET)).endswith(b"web")
+    page = network.metrics()
+    network.close()
+    return page
+
+
+async def of_a_meshed_peer(ticking: Ticking) -> str:
+    network = Network(ticking)
+    stage = Answering("web")
+    peer = MeshedPeer(network, NAME, lambda wire: H2Server(wire, stage, ticking.reactor.clock))
+    labels = (("deployment", "web"), ("namespace", "ns"), ("service", "web"), ("zone_locality", "local"))
+    meta = EndpointMeta(labels, TlsIdentity(NAME, NAME), HINT_H2)
+    network.fake.policies[DST] = Watch(balance_policy())
+    network.fake.names[WEB] = Watch(reset({peer.addr: meta}))
     network.start()
     assert (await network_ask(network, DST, GET)).endswith(b"web")
     page = network.metrics()
@@ -263,8 +290,9 @@ async def of_opaque_inbound(ticking: Ticking) -> str:
         return workload.registry.render().decode()
 
 
-@pytest.mark.timeout(180)
-def test_every_family_is_on_the_page_of_a_sidecar_that_was_used(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Of both sides in every kind of use, and of a whole sidecar that has asked its control plane."""
     pages: list[str] = []
 
     async def story(ticking: Ticking) -> None:
@@ -275,12 +303,40 @@ def test_every_family_is_on_the_page_of_a_sidecar_that_was_used(tmp_path: Path) 
     control = ControlPlane()
     control.start()
     try:
-        with sidecar(control, tmp_path) as proxy:
+        with sidecar(control, tmp_path_factory.mktemp("sidecar")) as proxy:
             proxy.admin("/metrics")
             pages.append(proxy.admin("/metrics")[1])
     finally:
         control.stop()
+    return pages
+
+
+@pytest.mark.timeout(180)
+def test_every_family_is_on_the_page_of_a_sidecar_that_was_used(pages: list[str]) -> None:
     found = set().union(*map(families, pages))
     assert CATALOGUED - found == set(), "in the catalogue, and never counted"
     assert found - CATALOGUED == set()
     assert not [name for page in pages for name in without_relabelled(page)]
+
+
+# ---- what Linkerd's tools ask for
+
+QUERIES: list[dict[str, Any]] = json.loads((DATA / "queries.json").read_text())["queries"]
+
+
+def unanswered(pages: list[str], query: dict[str, Any]) -> bool:
+    """No sample has what the query selects, and all the labels that it groups by."""
+    return not any(
+        set(query["labels"]) <= sample.labels.keys()
+        for page in pages
+        for sample in samples(page, query["family"], **query["where"])
+    )
+
+
+@pytest.mark.timeout(180)
+def test_every_query_of_linkerd_s_tools_finds_its_family_and_labels(pages: list[str]) -> None:
+    assert len(QUERIES) > 40 and sum(one["by"] == "viz stat-outbound" for one in QUERIES) == 10
+    assert [one for one in QUERIES if unanswered(pages, one)] == []
+    labels = QUERIES[0]["labels"]
+    assert unanswered(pages, {"family": QUERIES[0]["family"], "where": {}, "labels": [*labels, "nobody_has_this"]})
+    assert unanswered(pages, {"family": QUERIES[0]["family"], "where": {"parent_name": "nobody"}, "labels": labels})
