@@ -30,8 +30,9 @@ from proxy.outbound.http.rescue import Rescue
 from proxy.outbound.http.retry.deadlines import Deadlines
 from proxy.outbound.http.retry.ground import Ground
 from proxy.outbound.http.retry.policy import RetryPolicy, RouteRetries
+from proxy.outbound.http.retry.stage import TryingStage
 from proxy.outbound.http.retry.tries import Tries
-from proxy.policy.client import Retry, Timeouts
+from proxy.policy.client import EMPTY, ClientRule, Distribution, Retry, Timeouts
 from proxy.policy.meta import default_meta
 from proxy.policy.redirect import Match
 from tests.http.link import ENDS
@@ -104,7 +105,7 @@ class RetryLink:
         self,
         near: str,
         far: str,
-        policy: Retry | RetryPolicy | None,
+        policy: Retry | RetryPolicy | ClientRule | None,
         cut: Cut = whole,
         endpoints: int = 2,
         timeouts: Timeouts | None = None,
@@ -117,7 +118,16 @@ class RetryLink:
         self.in_flight = InFlight(100)
         self.ground = Ground(cast(Any, self.reactor), self.in_flight)
         self.registry = Registry(self.clock)
-        self.policy = RouteRetries(policy, RetryNumbers(self.registry, ROUTE)) if isinstance(policy, Retry) else policy
+        self.retries = self.ground
+        """What a stage takes of a runtime, beside `registry`: a ClientRule in place of a policy has a TryingStage."""
+        self._stage: TryingStage | None = None
+        self.policy: RetryPolicy | None = None
+        if isinstance(policy, ClientRule):
+            self._stage = TryingStage(self, cast(Any, self), policy, ROUTE)
+        elif isinstance(policy, Retry):
+            self.policy = RouteRetries(policy, RetryNumbers(self.registry, ROUTE))
+        else:
+            self.policy = policy
         self.timeouts = timeouts
         self.is_ready = True
         self.rescue = Rescue(self.registry, False, Troubles(self.clock))
@@ -141,7 +151,10 @@ class RetryLink:
         exchange.rescue = self.rescue
         self.exchanges.append(exchange)
         self.observers.append(observer)
-        Tries(self.ground, exchange, self.policy, self.timeouts).begin(self, exchange.request, None)
+        if self._stage is not None:
+            self._stage.route(exchange, exchange.request, None)
+        else:
+            Tries(self.ground, exchange, self.policy, self.timeouts).begin(self, exchange.request, None)
 
     def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
         previous = exchange.tries.previous if exchange.tries is not None else None
@@ -199,9 +212,9 @@ class RetryLink:
             self.near.finish(trailers)
         self.settle()
 
-    def call(self) -> None:
+    def call(self, *fields: tuple[bytes, bytes]) -> None:
         """A gRPC request (HTTP/2), all of it."""
-        self.near.request(b"POST", None, (b"content-type", b"application/grpc"), (b"te", b"trailers"))
+        self.near.request(b"POST", None, (b"content-type", b"application/grpc"), (b"te", b"trailers"), *fields)
         self.near.send(b"\0\0\0\0\0")
         self.near.finish()
         self.settle()
@@ -248,3 +261,8 @@ def retry(
     most_bytes: int = 65536,
 ) -> Retry:
     return Retry(most, most_bytes, statuses, grpc_codes, timeout_s, backoff)
+
+
+def rule(allows: bool, timeouts: Timeouts | None = None) -> ClientRule:
+    """One without retries of its own; `allows` requests to ask for some."""
+    return ClientRule((), (), Distribution(EMPTY), timeouts or Timeouts(), None, allows)

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxy.core.backoff import Backoff
+from proxy.http.exchange import Exchange
+from proxy.outbound.http.numbers import RetryNumbers
 from proxy.outbound.http.retry.budget import Budget
+from proxy.outbound.http.retry.policy import RouteRetries
+from tests.kit import Clock
+from tests.kit.streams import FakeServer, request_head
+from tests.outbound.retry.link import ROUTE, RetryLink, retry
 
 
 def taken(budget: Budget, now: float, asked: int = 1000) -> int:
@@ -79,3 +86,74 @@ def test_over_all_time_retries_are_bounded_by_requests_and_reserve(
             deposits += 1
     # What is spent is forgotten with the slot that it was spent in, so that the reserve counts once for each ttl.
     assert retries <= deposits * worth + per_s * ttl_s * (1 + now / (ttl_s * 0.9))
+
+
+# ---- a thousand at once, through the codecs
+
+
+class Budgeted(RouteRetries):
+    """As a ServiceProfile's: what is left of the budget decides, and each that is not retried pays in."""
+
+    def __init__(self, link_clock: Clock, numbers: RetryNumbers, budget: Budget) -> None:
+        super().__init__(retry(1000), numbers)
+        self._clock = link_clock
+        self._budget = budget
+
+    def permits(self, retries: int) -> bool:
+        return self._budget.withdraw(self._clock())
+
+    def settled(self, retries: int, verdict: int) -> None:
+        self._budget.deposit(self._clock())
+
+
+@pytest.mark.parametrize("backoff_s", [0.0, 0.1])
+def test_a_thousand_requests_that_fail_at_once_share_the_budget(backoff_s: float) -> None:
+    link = RetryLink("h1", "h1", None)
+    numbers = RetryNumbers(link.registry, ROUTE)
+    policy = Budgeted(link.clock, numbers, Budget(10.0, 0.2, 10, link.clock()))
+    policy._backoff = Backoff(backoff_s, backoff_s, 0.0) if backoff_s else None
+    link.policy = policy
+    servers = asked_by(link, 1000)
+    before = 0
+    while len(link.asked) > before:
+        before = len(link.asked)
+        failed(link)
+        pass_time(link, 0.2)
+        settled = sum(one.ends for one in servers)
+        assert (len(link.asked) - 1000) * 5 <= settled + 500, "a fifth of those that were not retried, and the reserve"
+    assert len(link.asked) >= 1250
+    assert all(one.head is not None and one.head.status == 503 and one.ends == 1 for one in servers)
+    assert link.in_flight.count == 0
+
+
+def test_a_thousand_requests_that_fail_at_once_keep_to_their_limits() -> None:
+    link = RetryLink("h1", "h1", retry(2))
+    servers = asked_by(link, 1000)
+    for attempts in (2000, 3000, 3000):
+        failed(link)
+        pass_time(link, 0.0)
+        assert len(link.asked) == attempts
+    assert all(one.head is not None and one.head.status == 503 and one.ends == 1 for one in servers)
+    assert (link.count("requests"), link.count("limit_exceeded")) == (2000, 1000)
+
+
+def asked_by(link: RetryLink, count: int) -> list[FakeServer]:
+    servers = [FakeServer() for _ in range(count)]
+    for server in servers:
+        Exchange(server, request_head(), link.clock(), link.clock).request_head(link, True)
+    return servers
+
+
+def pass_time(link: RetryLink, seconds: float) -> None:
+    """As `link.advance`, while the endpoints do not look."""
+    link.clock.now += seconds
+    link.wheel.advance(link.clock.now)
+    while link.reactor.loop.turn():
+        pass
+
+
+def failed(link: RetryLink) -> None:
+    """Every endpoint that was asked answers 503."""
+    for far in link.fars:
+        if far.wire.take():
+            far.codec.feed(b"HTTP/1.1 503 No\r\nContent-Length: 2\r\n\r\nno")
