@@ -14,6 +14,8 @@ from uuid import uuid4
 
 import pytest
 
+from proxy.core.backoff import Backoff
+from proxy.policy.client import Retry
 from tests.kit.controlplane import App, read_until
 from tests.kit.topology import OUT, PAIR, Topology
 
@@ -99,9 +101,10 @@ def connect(where: Any) -> socket.socket:
     return socket.create_connection(where, timeout=20)
 
 
-def ask(sock: socket.socket) -> None:
+def ask(sock: socket.socket, body: bytes = b"") -> None:
     """With a path of its own: heads that came before are not read again."""
-    sock.sendall(b"GET /%b HTTP/1.1\r\nHost: svc\r\n\r\n" % uuid4().hex.encode())
+    length = b"Content-Length: %d\r\n" % len(body) if body else b""
+    sock.sendall(b"GET /%b HTTP/1.1\r\nHost: svc\r\n%b\r\n%b" % (uuid4().hex.encode(), length, body))
     read_until(sock, b"ok")
 
 
@@ -114,11 +117,33 @@ def http(topology: Topology) -> list[Call]:
     return calls
 
 
-def retry(topology: Topology) -> list[Call]:
+def repeated(topology: Topology) -> list[Call]:
     with App(Closing()) as app, topology.way(OUT, app.port) as where, connect(where) as sock:
         ask(sock)
         with traced(topology) as calls:
             ask(sock)
+    return calls
+
+
+class Failing:
+    """An app that answers 503 to every other request."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+
+    def __call__(self, sock: socket.socket) -> None:
+        while True:
+            read_until(sock, b"hello")
+            self.requests += 1
+            sock.sendall(OK.replace(b"200 OK", b"503 No") if self.requests % 2 else OK)
+
+
+def retried(topology: Topology) -> list[Call]:
+    topology.retry = Retry(1, 65536, ((500, 599),), backoff=Backoff(0.01, 0.01, 0.0))
+    with App(Failing()) as app, topology.way(OUT, app.port) as where, connect(where) as sock:
+        ask(sock, b"hello")
+        with traced(topology) as calls:
+            ask(sock, b"hello")
     return calls
 
 
@@ -133,7 +158,8 @@ def opaque(topology: Topology) -> list[Call]:
     ("title", "way"),
     [
         ("A request over HTTP/1, between two sidecars", http),
-        ("A request that is tried again", retry),
+        ("A request whose connection fails before it can have been begun", repeated),
+        ("A request that its route retries", retried),
         ("A connection of opaque bytes, from its beginning", opaque),
     ],
 )

@@ -13,6 +13,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from time import monotonic, sleep
 from typing import Any, Final, Self, TypeVar
 
@@ -30,6 +31,7 @@ from proxy.inbound.stack import Inbound
 from proxy.inbound.stack import Lookups as InboundLookups
 from proxy.metrics.registry import Registry
 from proxy.outbound.stack import Outbound
+from proxy.policy.client import ClientPolicy, Retry
 from proxy.policy.endpoint import HINT_H2, HINT_NONE, EndpointMeta, Http2Params, TlsIdentity
 from proxy.transport.listener import Listener
 from tests.kit.certificates import credentials
@@ -72,6 +74,8 @@ class Topology:
         self._apps: dict[int, Addr] = {}
         """What stands behind each inbound listener, by its port."""
         self._count = 0
+        self.retry: Retry | None = None
+        """Of the routes of ways that are made from then on."""
         self._ahead_s = 0.0
         self._faults = _Faults()
         self.drains = {OUT: Drain(), IN: Drain()}
@@ -156,7 +160,7 @@ class Topology:
         target = addr(f"10.96.{self._count >> 8}.{self._count & 255}", 80)
         name = f"app-{self._count}.ns.svc.cluster.local:80"
         known: Watch[Resolution[EndpointMeta]] = Watch(reset({endpoint: meta}))
-        self._fake.policies[target] = Watch(balance_policy(name))
+        self._fake.policies[target] = Watch(self._policy(name))
         self._fake.names[name] = known
 
         def accept(sock: socket.socket, peer: Addr) -> None:
@@ -165,6 +169,12 @@ class Topology:
         listener = Listener(self._reactor, addr("127.0.0.1", 0), accept)
         closers += [listener.close, lambda: known.set(reset({}))]
         return listener.addr
+
+    def _policy(self, name: str) -> ClientPolicy:
+        policy = balance_policy(name)
+        (route,) = policy.http1_routes
+        routes = (replace(route, rules=tuple(replace(rule, retry=self.retry) for rule in route.rules)),)
+        return replace(policy, http1_routes=routes, http2_routes=routes)
 
     # ---- the loop's thread
 
