@@ -57,24 +57,24 @@ class EarlyDials:
 class EarlyCodec(Codec):
     """The codec of an early connection until it is joined to its client's."""
 
-    __slots__ = ("_wire", "_on_spoke", "_on_over", "_side")
+    __slots__ = ("wire", "_on_spoke", "_on_over", "_side")
 
     def __init__(self, wire: Wire, on_spoke: Callable[[], None], on_over: Callable[[Reason], None]) -> None:
         """`on_spoke` is called when the server has spoken first, and must call `join`. `on_over` is called when the connection
         is gone or could not be made."""
-        self._wire = wire
+        self.wire = wire
         self._on_spoke = on_spoke
         self._on_over = on_over
         self._side: Side | None = None
 
     def join(self, relay: Relay) -> None:
         """Make it the dialled connection of this relay."""
-        side = self._side = relay.dial(self._wire)
-        self._wire.hand_over(side)
+        side = self._side = relay.dial(self.wire)
+        self.wire.hand_over(side)
 
     def give_up(self) -> None:
         if self._side is None:
-            self._wire.abort(Reason.COMPLETE)
+            self.wire.abort(Reason.COMPLETE)
 
     # ---- Codec
 
@@ -84,13 +84,13 @@ class EarlyCodec(Codec):
         if side is not None:
             side.feed(data)
         else:
-            self._wire.abort(Reason.COMPLETE)
+            self.wire.abort(Reason.COMPLETE)
 
     def _joined(self) -> Side | None:  # a method, because mypyc assumes that an attribute is unchanged after a call
         return self._side
 
     def eof(self) -> None:
-        self._wire.abort(Reason.COMPLETE)
+        self.wire.abort(Reason.COMPLETE)
 
     def writable(self, is_writable: bool) -> None:
         """Nothing is written yet."""

@@ -11,10 +11,12 @@ import pytest
 
 from proxy.balance.endpoints import reset
 from proxy.core.addr import Addr
+from proxy.core.limits import ATTEMPTS
 from proxy.core.watch import Watch
+from proxy.policy.client import OPAQUE
 from proxy.policy.endpoint import EndpointMeta
 from tests.kit.network import Network, balance_policy, http_server
-from tests.kit.sockets import REFUSING, Ticking, run
+from tests.kit.sockets import REFUSING, REFUSING_TOO, Ticking, run
 
 WEB = "web.ns.svc.cluster.local:80"
 DST = Addr("10.43.0.7", 80)
@@ -134,6 +136,77 @@ def test_an_endpoint_that_fails_faster_than_another_answers_does_not_draw_the_re
             statuses.append(await ask(network, GET))
             ticking.pass_time(0.05)
         assert len([one for one in statuses if one != 200]) <= most, statuses
+        network.close()
+
+    run(story)
+
+
+DB = "db.ns.svc.cluster.local:5432"
+OPAQUE_DST = Addr("10.43.0.9", 5432)
+
+
+async def shouts(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"hello ")
+    while data := await reader.read(65536):
+        writer.write(data.upper())
+    writer.close()
+
+
+async def talk(network: Network, data: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection(sock=network.redirect(OPAQUE_DST))
+    writer.write(data)
+    writer.write_eof()
+    try:
+        return await asyncio.wait_for(reader.read(), 10)
+    except OSError:
+        return b"<RST>"
+    finally:
+        writer.close()
+
+
+def begin_opaque(network: Network, *addrs: Addr) -> None:
+    network.fake.policies[OPAQUE_DST] = Watch(balance_policy(DB, OPAQUE))
+    network.fake.names[DB] = Watch(reset(dict.fromkeys(addrs, EndpointMeta())))
+    network.start()
+
+
+def test_no_opaque_connection_is_lost_to_an_endpoint_that_refuses() -> None:
+    """What its client said before anybody was connected to, and that it ended, reaches the one that takes it: all of it, once."""
+
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        begin_opaque(network, await network.server(shouts), REFUSING, REFUSING_TOO)
+        data = bytes(range(97, 123)) * 20_000
+        for size in (0, 5, len(data), *[5] * 20):
+            assert await talk(network, data[:size]) == b"hello " + data[:size].upper()
+            ticking.pass_time(0.5)
+        assert "outbound_tcp_errors_total" not in network.metrics()
+        network.close()
+
+    run(story)
+
+
+def test_only_so_many_endpoints_are_tried_for_one_connection() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        refusing = [Addr(f"127.0.0.{number}", REFUSING.port) for number in range(1, 11)]
+        begin_opaque(network, *refusing)
+        assert await talk(network, b"data") == b"<RST>"
+        router: Any = network.outbound.discovery.get(OPAQUE_DST).routers["opaque"]
+        (backend,) = router._backends.values()
+        ready = backend._balancer.sizes()[1]
+        assert ready == len(refusing) - ATTEMPTS
+        assert 'error="i/o"} 1' in network.metrics(), "counted once"
+        network.close()
+
+    run(story)
+
+
+def test_the_last_opaque_endpoint_ends_its_connections_at_once() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        begin_opaque(network, REFUSING)
+        assert [await talk(network, b"data") for _ in range(3)] == [b"<RST>"] * 3
         network.close()
 
     run(story)

@@ -67,6 +67,7 @@ class OpaqueBalanced:
 
     def take(self, tunnel: Tunnel, context: str) -> None:
         balancer = self._balancer
+        tunnel.origin = self
         endpoint = balancer.ready.pick(self._clock())
         if endpoint is not None:
             balancer.counts.passed += 1
@@ -78,6 +79,14 @@ class OpaqueBalanced:
             balancer.queue.join(tunnel)
         else:
             tunnel.refuse("loadshed", f"{context}: service unavailable")
+
+    def try_again(self, tunnel: Tunnel) -> bool:
+        """The endpoint that failed has left the choice, if it was not the only one."""
+        endpoint = self._balancer.ready.pick(self._clock())
+        if endpoint is None or endpoint is tunnel.endpoint:
+            return False
+        endpoint.connect(tunnel)
+        return True
 
     def close(self) -> None:
         self._balancer.close()

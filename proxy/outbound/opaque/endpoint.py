@@ -32,4 +32,5 @@ class OpaqueEndpoint:
         self._reach.close()
 
     def connect(self, tunnel: Tunnel) -> None:
+        tunnel.endpoint = self
         tunnel.connect(self.dialler, Connecting(self.load, self._clock, self._reach.refused))

@@ -1,27 +1,38 @@
 """One opaque connection of the app: its bytes to an endpoint and back (docs/linkerd/outbound.md, sections 4.3 and 10).
 
-Every failure just ends the connection, counted by its reason. While a
-connection waits for an endpoint at most one read of it is held; it keeps the
-endpoint that it gets until it ends.
+Every failure just ends the connection, counted by its reason; only an endpoint that cannot be connected to is passed
+over for another one, since nothing has been sent. While a connection waits for an endpoint, or for one to be connected
+to, at most one read of it is held; it keeps the endpoint that it gets until it ends.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from proxy.balance.load import ANSWERED, BROKEN, GIVEN_UP, Load
+from proxy.core import limits
 from proxy.core.codec import Codec, Wire
 from proxy.core.reason import Reason
 from proxy.outbound.connect import Dialler
 from proxy.outbound.opaque.numbers import UNEXPECTED, StreamNumbers
+from proxy.outbound.opaque.trial import Trial
 from proxy.transport.early import EarlyCodec, EarlyDials
 from proxy.transport.relay import Relay, RelayEnd
 
 _log: Final = logging.getLogger(__name__)
 
 CountError = Callable[[str], None]
+
+_CONNECTING: Final = (Reason.CONNECT_FAILED, Reason.CONNECT_TIMEOUT)
+
+
+class TunnelOrigin(Protocol):
+    """The backend that chose the endpoint and can choose another."""
+
+    def try_again(self, tunnel: Tunnel) -> bool:
+        """Its endpoint could not be connected to: give it another; False if there is none."""
 
 
 class Connecting:
@@ -58,7 +69,10 @@ class Connecting:
 class Tunnel:
     """One connection of the app, from the moment it is known to be opaque. A Codec until it has a relay's."""
 
-    __slots__ = ("_relay", "_on_error", "_on_waiting_lost", "_connecting", "_numbers", "_error", "sni")
+    __slots__ = (
+        "_relay", "_on_error", "_on_waiting_lost", "_connecting", "_numbers", "_error", "_trial", "_attempts", "_is_made",
+        "origin", "endpoint", "sni",
+    )  # fmt: skip
 
     def __init__(self, wire: Wire, on_error: CountError, sni: str = "") -> None:
         self._on_error = on_error
@@ -69,6 +83,14 @@ class Tunnel:
         """Of the route that it took."""
         self._error = ""
         """Why it was refused, as these say it."""
+        self._trial: Trial | None = None
+        """The connection to its endpoint, while it is being made."""
+        self._attempts = 0
+        self._is_made = False
+        self.origin: TunnelOrigin | None = None
+        """Whom to ask for another endpoint."""
+        self.endpoint: object | None = None
+        """The one that it was given last."""
         self.sni = sni
 
     @property
@@ -86,9 +108,47 @@ class Tunnel:
         self._on_waiting_lost = on_lost
 
     def connect(self, dialler: Dialler, connecting: Connecting) -> None:
+        self._begin(connecting)
+        dialler.dial(self._try, self._connected)
+
+    def _begin(self, connecting: Connecting) -> None:
         self._on_waiting_lost = None
         self._connecting = connecting
-        dialler.dial(self._relay.dial, connecting.made)
+        self._attempts += 1
+
+    def _try(self, wire: Wire) -> Codec:
+        trial = self._trial = Trial(wire, self._not_made)
+        return trial
+
+    def _connected(self) -> None:
+        self._is_made = True
+        connecting, trial = self._connecting, self._trial
+        if connecting is not None:
+            connecting.made()
+        if trial is not None:
+            self._trial = None
+            trial.join(self._relay)
+
+    def _not_made(self, reason: Reason) -> None:
+        self._trial = None
+        self._endpoint_failed(reason)
+        if not self._goes_elsewhere(reason):
+            self._relay.accepted.break_off(reason)
+
+    def _endpoint_failed(self, reason: Reason) -> None:
+        connecting = self._connecting
+        if connecting is not None:
+            self._connecting = None
+            if reason in _CONNECTING:
+                connecting.failed()
+            else:
+                connecting.given_up()
+
+    def _goes_elsewhere(self, reason: Reason) -> bool:
+        origin = self.origin
+        if origin is None or reason not in _CONNECTING or self._attempts >= limits.ATTEMPTS:
+            return False
+        return self._relay.accepted.lost_for is None and origin.try_again(self)
 
     def refuse(self, label: str, text: str, error: str = UNEXPECTED) -> None:
         """End it: `label` for outbound_tcp_errors_total, `text` for the log, `error` for outbound_{tcp,tls}_route_close_total."""
@@ -99,14 +159,16 @@ class Tunnel:
         self._relay.refuse(Reason.CANCELLED)
 
     def _ended(self, end: RelayEnd) -> None:
-        on_lost, connecting = self._on_waiting_lost, self._connecting
+        on_lost, connecting, trial = self._on_waiting_lost, self._connecting, self._trial
+        self.origin = None
         if on_lost is not None:
             self._on_waiting_lost = None
             on_lost(self)
-        elif end.reason in (Reason.CONNECT_FAILED, Reason.CONNECT_TIMEOUT):
+        elif end.reason in _CONNECTING:
             self._on_error("i/o")
-            if connecting is not None:
-                connecting.failed()
+        if trial is not None:
+            self._trial = None
+            trial.give_up()
         if connecting is not None:
             connecting.given_up()
         numbers = self._numbers
@@ -140,7 +202,10 @@ class EarlyTunnel(Tunnel):
         codec = self._codec
         if codec is not None:
             self._codec = None
-            codec.join(self._relay)
+            if self._is_made:
+                codec.join(self._relay)
+            else:
+                codec.wire.hand_over(self._try(codec.wire))
         return self.codec
 
     def give_up(self) -> None:
@@ -163,9 +228,8 @@ class EarlyTunnel(Tunnel):
         if self._is_settled:
             super().connect(dialler, connecting)
             return
-        self._on_waiting_lost = None
-        self._connecting = connecting
-        dialler.dial(self._listen, connecting.made)
+        self._begin(connecting)
+        dialler.dial(self._listen, self._connected)
 
     def refuse(self, label: str, text: str, error: str = UNEXPECTED) -> None:
         if self._is_settled:
@@ -182,14 +246,15 @@ class EarlyTunnel(Tunnel):
     def _gone(self, reason: Reason) -> None:
         if self._is_over:
             return
-        connecting = self._connecting
-        if connecting is not None and reason in (Reason.CONNECT_FAILED, Reason.CONNECT_TIMEOUT):
-            connecting.failed()
-        self._finish()
+        self._codec = None
+        self._endpoint_failed(reason)
+        if self._is_made or not self._goes_elsewhere(reason):
+            self._finish()
 
     def _finish(self) -> None:
         self._is_over = True
         self._codec = None
+        self.origin = None
         self._relay.part()
         self._on_waiting_lost = None
         self._dials.leave(self)

@@ -1,0 +1,57 @@
+"""Trial: the codec of a connection to an endpoint until it is made, so that another endpoint can be dialled if it is not.
+
+Nothing of the client's is written before: what the client has said waits on its side, which reads no further meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from proxy.core.codec import Codec, Wire
+from proxy.core.reason import Reason
+from proxy.transport.relay import Relay, Side
+
+
+class Trial(Codec):
+    __slots__ = ("wire", "_on_failed", "_side")
+
+    def __init__(self, wire: Wire, on_failed: Callable[[Reason], None]) -> None:
+        """`on_failed`: it could not be made, and is gone."""
+        self.wire = wire
+        self._on_failed: Callable[[Reason], None] | None = on_failed
+        self._side: Side | None = None
+
+    def join(self, relay: Relay) -> None:
+        """It is made: the dialled connection of this relay from now on."""
+        self._on_failed = None
+        side = self._side = relay.dial(self.wire)
+        self.wire.hand_over(side)
+
+    def give_up(self) -> None:
+        """Its client has gone."""
+        self._on_failed = None
+        self.wire.abort(Reason.CANCELLED)
+
+    # ---- Codec
+
+    def feed(self, data: bytes) -> None:
+        side = self._side
+        if side is not None:
+            side.feed(data)
+
+    def eof(self) -> None:
+        side = self._side
+        if side is not None:
+            side.eof()
+
+    def writable(self, is_writable: bool) -> None:
+        """Nothing is written yet."""
+
+    def lost(self, reason: Reason) -> None:
+        on_failed = self._on_failed
+        if on_failed is not None:
+            self._on_failed = None
+            on_failed(reason)
+
+    def close(self) -> None:
+        """Its client's connection, which ends by itself, gives it up."""
