@@ -43,6 +43,7 @@ HOT = (
     "proxy/outbound/explicit/connection.py",
     "proxy/outbound/http/logical.py",
     "proxy/outbound/http/numbers.py",
+    "proxy/outbound/http/profile/*.py",
     "proxy/outbound/http/retry/*.py",
     "proxy/outbound/http/rule.py",
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -91,13 +94,16 @@ def test_over_all_time_retries_are_bounded_by_requests_and_reserve(
 # ---- a thousand at once, through the codecs
 
 
-class Budgeted(RouteRetries):
-    """As a ServiceProfile's: what is left of the budget decides, and each that is not retried pays in."""
+class Budgeted:
+    """As a ServiceProfile's: what is left of the budget decides, and each that is not retried pays in. The rest is a route's."""
 
-    def __init__(self, link_clock: Clock, numbers: RetryNumbers, budget: Budget) -> None:
-        super().__init__(retry(1000), numbers)
-        self._clock = link_clock
+    def __init__(self, route: RouteRetries, clock: Clock, budget: Budget) -> None:
+        self._route = route
+        self._clock = clock
         self._budget = budget
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._route, name)
 
     def permits(self, retries: int) -> bool:
         return self._budget.withdraw(self._clock())
@@ -110,8 +116,9 @@ class Budgeted(RouteRetries):
 def test_a_thousand_requests_that_fail_at_once_share_the_budget(backoff_s: float) -> None:
     link = RetryLink("h1", "h1", None)
     numbers = RetryNumbers(link.registry, ROUTE)
-    policy = Budgeted(link.clock, numbers, Budget(10.0, 0.2, 10, link.clock()))
-    policy._backoff = Backoff(backoff_s, backoff_s, 0.0) if backoff_s else None
+    backoff = Backoff(backoff_s, backoff_s, 0.0) if backoff_s else None
+    route = RouteRetries(replace(retry(1000), backoff=backoff), numbers)
+    policy: Any = Budgeted(route, link.clock, Budget(10.0, 0.2, 10, link.clock()))
     link.policy = policy
     servers = asked_by(link, 1000)
     before = 0
