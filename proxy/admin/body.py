@@ -1,6 +1,6 @@
 """BodyOf: a request's body for a stage that answers by itself; the ClientStream of such an exchange.
 
-The whole body, up to a limit, then one call; a body over the limit is refused as soon as that is known.
+It gathers the whole body, up to a limit, and then makes one call; a longer body is refused as soon as that is known.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class BodyOf(ClientEnd):
         self._on_body = None
 
     def pause_reading(self, cause: int) -> None:
-        """Nothing comes from here but the answer."""
+        """Nothing to pause: only the answer comes from here."""
 
     def resume_reading(self, cause: int) -> None: ...
 

@@ -8,7 +8,7 @@ from proxy.http.headers import Field
 
 
 def takes_gzip(fields: Iterable[Field]) -> bool:
-    """What the client says of gzip itself counts, else what it says of `*`; a quality of zero is a no."""
+    """The client's quality for gzip counts, else that for `*`; a quality of zero means no."""
     by_coding: dict[bytes, bool] = {}
     for field in fields:
         if field.name == b"accept-encoding":
@@ -22,7 +22,7 @@ def takes_gzip(fields: Iterable[Field]) -> bool:
 
 
 def _is_above_zero(parameter: bytes) -> bool:
-    """`q=0`, `q=0.000` are a no; what is no quality says nothing, one that cannot be read is a no."""
+    """False for `q=0`, `q=0.000` and qualities that cannot be read; True for parameters that are no quality."""
     name, _, value = parameter.partition(b"=")
     if name.strip() != b"q":
         return True

@@ -1,8 +1,8 @@
 """/env.json: the variables that configure the proxy, all of them or the names that the query gives (docs/linkerd/admin-tap-tracing-shutdown.md, section 2).
 
-Nothing else of the environment is shown, since a container's may hold anything: to who asks, another variable is not set.
-A variable of ours whose value is itself a secret does not exist; one that looks like it is left out all the same. What is
-no Unicode is shown with replacement characters; what is not set is null.
+Nothing else of the environment is shown, because a container's may hold anything; other variables look as if they were not
+set. No variable of ours holds a secret itself; one whose value looks like a secret is left out all the same. Text that is
+not Unicode is shown with replacement characters; a variable that is not set is null.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def env_json(request: RequestHead, query: bytes | None, env: Mapping[str, str]) 
 
 
 def configures(name: str, value: str) -> bool:
-    """Whether it is read by the proxy, and may be read by whoever reaches the admin port."""
+    """Whether the proxy reads this variable, and any client of the admin port may see it."""
     if not name.startswith(_PREFIXES) and name not in _OTHERS:
         return False
     is_secret = not _SECRET_WORDS.isdisjoint(name.split("_")) and not name.endswith(_PLACES)

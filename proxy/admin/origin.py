@@ -1,7 +1,7 @@
-"""Whether a request comes from a web page that has no business here.
+"""Detects requests that come from a web page of another site.
 
 Any page that a person opens can make their browser send a POST to 127.0.0.1, and a page whose own name is made to resolve to 127.0.0.1
-(DNS rebinding) can even read the answers. Both betray themselves: the first by its Origin, the second by a Host that is a name.
+(DNS rebinding) can even read the answers. Both can be recognised: the first by its Origin, the second by a Host that is a name.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Scrapes: the metrics page, written in pieces, so that neither a long page nor a slow reader costs anybody else.
+"""Scrapes: writes the metrics page in pieces, so that neither a long page nor a slow reader holds up other work.
 
-A piece is made in a turn of its own (core/step_queue.py) and only when the one
-before it could leave, so that a page of any length holds the loop for a
-millisecond at a time, and a scraper that does not read costs its connection's
-buffer and no page. A page of up to WRITE_HIGH_BYTES has a length, a longer
-one ends when it ends. How many are under way at once is bounded, and so is how long one of
-them may stand still while others want its place.
+A piece is a step of its own (core/step_queue.py), and is made only when the one
+before it could leave. So a page of any length holds the loop for a millisecond
+at a time, and a scraper that does not read costs the buffer of its connection
+and not a whole page. A page of up to WRITE_HIGH_BYTES has a content-length, a
+longer one has none. The number of pages under way is bounded, and so is the
+time that one of them may stand still while others wait for its place.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class Scrapes:
         self._fill()
 
     def look_again(self) -> None:
-        """Due every now and then: one that stood still may have to give way by now."""
+        """Called now and then: a scrape that has stood still may have to give up its place."""
         self._fill()
 
     def over(self, scrape: Scrape) -> None:
-        """It has ended, or its client has gone."""
+        """Called when a scrape has ended, or its client has left."""
         if scrape in self._running or scrape in self._waiting:
             self._running.pop(scrape, None)
             self._waiting.pop(scrape, None)
@@ -91,7 +91,7 @@ class Scrapes:
             self._steps.add(scrape)
 
     def _cut_one_off(self) -> bool:
-        """One whose client does not read, though others would."""
+        """End one scrape whose client does not read while others wait."""
         before = self._clock() - limits.SCRAPE_STALL_S
         for scrape in self._running:
             if scrape.blocked_at is not None and scrape.blocked_at <= before:
@@ -162,7 +162,7 @@ class Scrape(ClientEnd):
             exchange.cancel(Reason.STALLED)
 
     def _gather(self, exchange: Exchange) -> None:
-        """One more piece of the beginning, which is sent once the page is whole, or too long to wait for that."""
+        """Add a piece to the beginning of the page, which is sent when the page is whole, or too long to wait for."""
         if self._pieces is None:
             self._pieces = self._scrapes.begin()
         piece, is_last = self._next()

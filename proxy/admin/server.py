@@ -1,7 +1,7 @@
 """AdminStage: what the admin port answers (docs/linkerd/admin-tap-tracing-shutdown.md, section 2; recorded in tests/data/admin.json).
 
-The path decides, then the method, then who asks, in the order that each endpoint has it. Who asks is the connection's peer; Host and Origin
-only tell whether a web page made a local browser ask (origin.py). Policy, TLS and metrics of the port are joined outside.
+Path, method and client are checked, in the order in which Linkerd checks them for each endpoint. The client is the connection's peer; Host and
+Origin only show whether a web page made a local browser send the request (origin.py). Policy, TLS and metrics of the port are added outside.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class LogLevel(Protocol):
 
 
 class Admin:
-    """What the endpoints show and do; one per process.
+    """What all endpoints share; one per process.
 
     `scrapes` answers for the metrics page; `env` is the process's environment; `shut_down` begins the shutdown and says whether
     it could, None if the endpoint is not enabled.
@@ -75,7 +75,7 @@ class Admin:
 
 
 class AdminStage:
-    """Of one connection, since some endpoints are for loopback only."""
+    """Made for each connection, because some endpoints are for local clients only."""
 
     __slots__ = ("_admin", "_is_local")
 

@@ -1,6 +1,6 @@
-"""Http2: what the HTTP/2 variables of a listener make of the codec's settings (docs/linkerd/configuration.md, section 4.3).
+"""Http2: the codec's settings from the HTTP/2 variables of a listener (docs/linkerd/configuration.md, section 4.3).
 
-What is unset stays as the codec has it.
+Variables that are unset leave the codec's defaults.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from proxy.http.h2.settings import DEFAULT, H2Settings
 
 
 def server_settings(given: Http2Server, faults: Faults) -> H2Settings:
-    """What we announce to whoever connects; `faults` counts the streams that are refused or reset."""
+    """What we announce to clients; `faults` counts the streams that are refused or reset."""
     settings = DEFAULT._replace(
         stream_window_bytes=given.initial_stream_window_size,
         connection_window_bytes=max(given.initial_connection_window_size, DEFAULT_WINDOW),

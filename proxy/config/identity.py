@@ -1,8 +1,8 @@
 """Who we are, whom we trust, and who certifies us (docs/linkerd/configuration.md, section 4.7).
 
-Whatever could never work stops the process here, before a socket is
-bound: also trust anchors without a usable certificate. A missing directory,
-key or CSR does not: those are made.
+A configuration that could never work stops the process here, before a socket is
+bound; so do trust anchors without a usable certificate. A missing directory, key
+or CSR does not: those are made.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reader: takes texts out of the mapping, keeps what was wrong with them, and goes on.
+"""Reader: reads the values of the mapping, collects what is wrong with them, and goes on.
 
-A bad value is logged and remembered when it is met, and stands as its
-default until the end, where everything that was remembered stops the process.
+A bad value is logged and remembered when it is read, and replaced by its
+default until the end, where any remembered error stops the process.
 """
 
 from __future__ import annotations

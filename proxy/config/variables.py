@@ -1,4 +1,4 @@
-"""The variables that stand for themselves: name, syntax, default; one row each (docs/linkerd/configuration.md, section 4).
+"""The variables that can be read one by one: name, syntax, default; one row each (docs/linkerd/configuration.md, section 4).
 
 A row's attribute of Config is its name in lower case, with `_s` if it is a duration; an exception is spelled out.
 """

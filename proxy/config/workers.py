@@ -1,6 +1,6 @@
-"""How many workers (docs/linkerd/configuration.md, section 7).
+"""How many workers to run (docs/linkerd/configuration.md, section 7).
 
-What was asked for bounds the number; what the machine has bounds it last.
+The configuration bounds the number, and then the CPUs that this process may use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The trust anchors' file is looked at while we run, so that a root can be rotated without a restart.
+"""Watches the file of trust anchors, so that a root can be rotated without a restart.
 
 Linkerd's proxy reads its anchors once, from its environment. Ours may come from a file, and then follow it: each half
 minute, and before each certificate is asked for, since that one may be signed under a root that was just added.
@@ -39,7 +39,7 @@ class Anchors:
             self._timer = None
 
     def look(self) -> None:
-        """Once. What cannot be used changes nothing, and is said once."""
+        """Look once. Anchors that cannot be used change nothing, and are logged once."""
         path = self._path
         if path is None:
             return

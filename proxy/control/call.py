@@ -1,10 +1,9 @@
 """Call: one gRPC call as its caller sees it; Attempt: the call on the wire, as the server side of an Exchange.
 
-The caller hears of messages in order and of the end exactly once, and
-nothing after `cancel`. A call that never began (the connection could not be
-made, or the peer refused the stream) goes back to the channel, which tries
-again: to the caller that is only time. An attempt that its call has left
-says nothing more to it.
+The caller gets messages in order and the end exactly once, and nothing after
+`cancel`. A call that never began (the connection could not be made, or the peer
+refused the stream) goes back to the channel, which tries again; the caller only
+sees a delay. An attempt that its call has left does not call back any more.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ class Call:
         self.timer: Any = None
         """The loop's handle, while the call stands in the channel's line."""
         self.on_began: Callable[[], None] | None = None
-        """Told when the head of the answer has come."""
+        """Called when the head of the answer has come."""
         self._channel = channel
         self._body = grpc.frame(request.SerializeToString())
         self._on_message = on_message
@@ -76,12 +75,12 @@ class Call:
         self._attempt: Attempt | None = None
 
     def cancel(self) -> None:
-        """Give the call up; nothing is told any more. Idempotent."""
+        """Give the call up; no callback is called any more. Idempotent."""
         if not self.is_over:
             self._stop()
 
     def end(self, status: Status) -> None:
-        """It is over, and the caller is told why."""
+        """End the call and give its status to the caller."""
         if not self.is_over:
             self._stop()
             self._on_end(status)
@@ -263,7 +262,7 @@ class Attempt(ServerEnd):
 
     def exchange_ended(self, exchange: Exchange) -> None:
         self._let_go(GIVEN_UP if exchange.reason is Reason.CANCELLED else BROKEN)
-        self._exchange = None  # it points back here: both are freed by their references
+        self._exchange = None  # it points back here; without the cycle both are freed at once
 
     def _let_go(self, outcome: int) -> None:
         if self._counts:

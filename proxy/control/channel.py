@@ -58,23 +58,23 @@ class Channel:
         self.stale: Final = Stale(repr(self), reactor.clock)
         self._members: dict[Addr, Member] = {}
         self.counts: Final = Counts(self.clock())
-        """For the metrics of a balancer, which this is (docs/linkerd/metrics.md, section 9)."""
+        """Counts for the balancer metrics, since a channel balances over addresses (docs/linkerd/metrics.md, section 9)."""
         self.shown: Closes | None = None
         """Where they are shown; closed with the channel."""
         self._ready: P2c[Member] = P2c()
         self._queue: dict[Call, float] = {}
         """Calls that no address can take now, longest waiting first, and since when each waits."""
         self._calls: dict[Call, None] = {}
-        """All that are not over."""
+        """All calls that are not over."""
         self._is_closed = False
         self._lost_at: float | None = None
-        """Since when none of its addresses can be connected to."""
+        """When the last of its addresses became unreachable; None while one can be asked."""
         self._resolution = names.resolve(settings.target, settings.backoff, settings.client, self._on_addresses)
 
     # ---- callers
 
     def call(self, method: Method[Q, A], request: Q, on_reply: Callable[[A | Status], None]) -> Call:
-        """One answer: the message, or the status that stands in its place."""
+        """Ask for one answer: the message, or the status in its place."""
         replies: list[A] = []
 
         def on_end(status: Status) -> None:
@@ -90,7 +90,7 @@ class Channel:
     def watch(
         self, method: Method[Q, A], request: Q, on_message: Callable[[A], None], on_end: Callable[[Status], None]
     ) -> Call:
-        """Messages until the end, which is told once; nothing is told within this call."""
+        """Get messages until the end, which comes once; no callback is called within this call."""
         call = Call(self, method, request, on_message, on_end)
         self._calls[call] = None
         if self._is_closed:
@@ -100,7 +100,7 @@ class Channel:
         return call
 
     def close(self) -> None:
-        """Cancel every call, of which nothing more is told, and drop every connection. Idempotent."""
+        """Cancel every call, without calling back, and drop every connection. Idempotent."""
         self._is_closed = True
         self._resolution.close()
         for call in list(self._calls):

@@ -73,7 +73,7 @@ class ProfileStream:
         self._newest: destination_pb2.DestinationProfile | None = None
         """What came while another was read. It replaces all that came before it, so that there is never more than one."""
         self._left_out: list[str] = []
-        """What the last profile had to do without: said once, though the control plane may say it again and again."""
+        """The parts that were left out of the last profile, so that they are logged once although the profile may come again."""
         self._subscription = Subscription(
             destinations.channel,
             services.GET_PROFILE,
@@ -224,7 +224,7 @@ class EndpointSet:
 
 
 def change(before: Resolution[EndpointMeta], now: Resolution[EndpointMeta]) -> str:
-    """In words, what is different about who is there; empty if nobody came or went."""
+    """Which endpoints came and went, in words; empty if none did."""
     if now.state == ABSENT:
         return "" if before.state == ABSENT else "the control plane knows no such service"
     came, went = now.endpoints.keys() - before.endpoints.keys(), before.endpoints.keys() - now.endpoints.keys()

@@ -16,7 +16,7 @@ SYSTEM_TTL_S: Final = 30.0
 
 
 class DnsError(Exception):
-    """A name has no such records, or nobody could be asked; the text says which."""
+    """A name has no such records, or no name server answered; the text says which."""
 
     def __init__(self, text: str, ttl_s: float | None = None) -> None:
         super().__init__(text)

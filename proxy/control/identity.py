@@ -175,7 +175,7 @@ class Identity:
             self._timer = self._loop.call_later(max(left_s, 0.0), self._look)
 
     def _look(self) -> None:
-        """Whichever clock says first that it is time: the wall clock jumps when it is set, the other one stands still in a suspended machine."""
+        """Renew when either clock says that it is time: the wall clock jumps when it is set, the loop's clock stops in a suspended machine."""
         self._timer = None
         if self._loop.time() >= self._due_at or self._wall_clock() >= self._due_wall_at:
             self._certify()

@@ -94,7 +94,7 @@ class Member:
         self._channel.is_reached()
 
     def failed(self) -> None:
-        """A connection could not be made. Many calls may say so of the same one."""
+        """A connection could not be made. Several calls may report the same connection."""
         if self._timer is None and not self._is_gone:
             wait_s = self._channel.settings.backoff.wait_s(self._failures)
             self._failures += 1
@@ -107,7 +107,7 @@ class Member:
         self._on_ready(self, True)
 
     def close(self) -> None:
-        """It is no address of the controller any more; calls that run, run on."""
+        """It is not an address of the controller any more; running calls go on."""
         self._is_gone = True
         if self._timer is not None:
             self._timer.cancel()
@@ -142,7 +142,7 @@ class Member:
             scope.ended(0, False, "", "unclassified")
 
     def count_left(self, http_status: int) -> None:
-        """Nobody read the response to its end: a success of unknown status, as Linkerd counts it."""
+        """The response was not read to its end: count a success of unknown status, as Linkerd does."""
         scope = self._channel.scope
         if scope is not None:
             scope.ended(http_status, True, str(grpc.UNKNOWN), "")

@@ -15,7 +15,7 @@ from proxy.policy.meta import Meta
 
 
 class Arrived:
-    """What authorization asks about, and what its counters and log lines name."""
+    """What authorization needs to know of a connection, and what its counters and log lines name."""
 
     __slots__ = ("peer", "target", "tls", "client", "port")
 

@@ -1,6 +1,6 @@
 """Labels of the inbound side's metrics, in the order in which they are printed (docs/linkerd/metrics.md, section 2).
 
-Pure; asked when a connection is understood or a route is first met, never per request.
+Pure functions, called when a connection is understood or a route is first used, never per request.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Tls(NamedTuple):
 
     @property
     def is_meshed(self) -> bool:
-        """Only such a client is told what went wrong inside."""
+        """Only such a client gets the reasons of failures."""
         return self.state == ESTABLISHED and bool(self.client_id)
 
     @property

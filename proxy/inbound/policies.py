@@ -1,10 +1,10 @@
-"""Policies: what holds for each port now, one watch per port, kept while somebody uses it.
+"""Policies: the current policy of each port, with one watch per port that is kept while the port is used.
 
 A connection never waits for the control plane: an entry begins with the
-default policy and is replaced by each answer. The key is the port alone.
-Ports that are named in the configuration are watched from the start and
-never given up; others are, once nobody has used them for a while and unless
-the control plane is away (docs/linkerd/inbound.md, section 5, "Watch").
+default policy, and each answer replaces it. The key is the port alone. Ports
+that are named in the configuration are watched from the start and for good;
+others are dropped when they have not been used for a while, unless the control
+plane is away (docs/linkerd/inbound.md, section 5, "Watch").
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def never() -> bool:
 
 
 class PortPolicy:
-    """One port's policy and the router made from it, for whoever has taken it and until they release it."""
+    """One port's policy and the router made from it. Users take it and release it."""
 
     __slots__ = ("port", "watch", "router", "_make_router", "_users", "_policies", "_idle")
 
@@ -33,7 +33,7 @@ class PortPolicy:
         self.port: Final = port
         self.watch: Final = watch
         self.router = Router(watch.value)
-        """Made anew by each update: whoever remembers anything about a route compares it by identity."""
+        """Made anew by each update; code that remembers anything about a route compares the router by identity."""
         self._policies: Final = policies
         self._users = 0
         self._idle: Timer | None = None
@@ -53,7 +53,7 @@ class PortPolicy:
         return self
 
     def stop_waiting(self) -> None:
-        """It does not expire by itself any more."""
+        """Stop the idle timer, so that it does not expire by itself."""
         idle = self._idle
         if idle is not None:
             idle.cancel()
@@ -66,7 +66,7 @@ class PortPolicy:
             self._idle = self._policies.arm(self)
 
     def expired(self) -> None:
-        """Nobody has used it for the idle time."""
+        """It has not been used for the idle time."""
         if self._policies.is_stale():
             self._idle = self._policies.idle_timer(self)
             return
@@ -89,11 +89,12 @@ class Policies:
         permanent: Iterable[int],
         idle_s: float,
     ) -> None:
-        """`initial` is what holds for a port until the control plane has spoken; `permanent` are the ports watched from now on."""
+        """`initial` is the policy of a port until the control plane has answered; `permanent` ports are watched from now on."""
         self.is_stale: Callable[[], bool] = never
-        """The control plane is away: a port's policy is kept, since the default would hold for it otherwise."""
+        """Whether the control plane is away. Policies are kept then, because the default would replace them otherwise."""
         self.unused: Final[dict[PortPolicy, None]] = {}
-        """Those that nobody uses, the longest unused first: whoever tries all ports must not make us watch them all."""
+        """Ports that are not in use, the longest unused first. Their number is bounded, so that a client that tries all ports
+        does not make us watch them all."""
         self._watch: Final = watch
         self._initial: Final = initial
         self._wheel: Final = reactor.wheel

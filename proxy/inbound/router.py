@@ -1,7 +1,7 @@
 """Router: which rule of one port's policy a request takes.
 
-Made once per policy and replaced with it; knows nothing of connections.
-Whether a client may take a route is for http/authorize.py to say.
+It is made once per policy and replaced with it, and knows nothing of
+connections. http/authorize.py decides whether a client may take a route.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Router:
         """Its state lives as long as the policy does: an update begins anew (docs/linkerd/inbound.md, section 7)."""
         self._table: Final = RouteTable(policy.routes)
         self.only: Final = self._table.only
-        """What every request finds, whatever it says; None if that depends on the request."""
+        """The rule that every request takes; None if it depends on the request."""
         self.filters: Final = [[compile_filters(rule.filters) for rule in route.rules] for route in policy.routes]
         """Of each rule of each route."""
         self.numbers: Final[dict[int, RouteNumbers]] = {}
-        """Of those routes that requests have taken; kept by whoever counts them."""
+        """The metrics of routes that requests have taken; filled in by the code that counts them."""
 
     def find(self, request: RequestHead) -> Found | None:
         """None if no route matches, and always for a policy without routes."""

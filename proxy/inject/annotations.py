@@ -1,6 +1,6 @@
 """Annotations of a pod, and of its namespace, as changes of the settings: every one that Linkerd's injector knows.
 
-One that cannot be read is left out with a note, as Linkerd leaves it out: whoever applies a manifest keeps his defaults.
+One that cannot be read is left out with a note, as in Linkerd, and the default stays in force.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ALPHA: Final = "config.alpha.linkerd.io/"
 BETA: Final = "config.beta.linkerd.io/"
 INJECT: Final = "linkerd.io/inject"
 WISHES: Final = ("", "enabled", "ingress", "disabled")
-"""What that annotation may say; nothing is `enabled` for whoever runs the command."""
+"""Values of that annotation; without it, running the command counts as `enabled`."""
 OPAQUE_PORTS: Final = f"{PREFIX}opaque-ports"
 ADDITIONAL_ENV: Final = f"{PREFIX}proxy-additional-env"
 DEBUG: Final = f"{PREFIX}enable-debug-sidecar"
@@ -182,7 +182,7 @@ ANNOTATIONS: Final[dict[str, Annotation]] = {
     f"{PREFIX}debug-image-version": Annotation("debugContainer.image.version", _string, is_inherited=False),
     f"{PREFIX}debug-image-pull-policy": Annotation("debugContainer.image.pullPolicy", _string, is_inherited=False),
 }
-"""By name; what changes more than one setting has a function of its own below."""
+"""By name; annotations that change more than one setting have a function of their own below."""
 
 OTHERS: Final = (INJECT, OPAQUE_PORTS, ADDITIONAL_ENV, DEBUG)
 WITHOUT_EFFECT: Final = (f"{PREFIX}pod-inbound-ports",)
@@ -203,7 +203,7 @@ def inherited(own: Mapping[str, str], namespace: Mapping[str, str]) -> dict[str,
 
 
 def apply(settings: Settings, annotations: Mapping[str, str], labels: Mapping[str, str], note: Note) -> None:
-    """Change the settings as the pod's annotations ask; what cannot be read is told to `note` and left out."""
+    """Change the settings as the pod's annotations ask; one that cannot be read is reported to `note` and left out."""
     for name, annotation in ANNOTATIONS.items():
         if name in annotations:
             try:

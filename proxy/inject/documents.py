@@ -73,7 +73,7 @@ def documents(text: str | bytes, name: str) -> Iterator[dict[str, Any]]:
 
 
 class _Copy:
-    """One document without aliases: what stands at two places is injected at each of them, so that no two may be one."""
+    """One document without aliases: a value that is used at two places is injected at each, so it must exist twice."""
 
     __slots__ = ("_name", "_left")
 

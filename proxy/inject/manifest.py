@@ -1,7 +1,7 @@
-"""Manifests with pods in them: where each kind has its pod, and the sidecar put there, or taken out, or only asked for.
+"""Manifests with pods in them: finds the pod of each kind, and puts the sidecar there, takes it out, or only asks for it.
 
-Injecting twice is injecting once: what an earlier injection added is taken out first. Everything else of a manifest stays
-as it is, and in its place.
+Injecting twice has the effect of injecting once, because what an earlier injection added is taken out first. Everything
+else in a manifest stays as it is, and in its place.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ManifestError(ValueError):
 
 
 class Mesh(NamedTuple):
-    """Whose sidecars are added."""
+    """The mesh to which the sidecars belong."""
 
     settings: Settings
     namespace: str = "linkerd"

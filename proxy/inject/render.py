@@ -22,7 +22,7 @@ LABELS_VOLUME: Final = "linkerd-podinfo"
 VOLUMES: Final = frozenset({LOCK_VOLUME, IDENTITY_VOLUME, TOKEN_VOLUME, LABELS_VOLUME})
 
 _NEEDED: Final = ("NET_ADMIN", "NET_RAW")
-"""Capabilities of whoever makes rules."""
+"""The capabilities that a container needs to install the rules."""
 _PROGRAMS: Final = "/usr/lib/linkerd"
 
 
@@ -105,7 +105,7 @@ class Sidecar:
         }
 
     def _init_capabilities(self) -> dict[str, list[str]]:
-        """The proxy's, if it has any, and those without which there are no rules."""
+        """The proxy's capabilities, if it has any, and those that installing the rules needs."""
         get = self._settings.get
         given = get("proxy.capabilities") if self._proxy_capabilities() else get("proxyInit.capabilities")
         found = {"add": [*_NEEDED, *given["add"]], "drop": [name for name in given["drop"] if name not in _NEEDED]}
@@ -162,7 +162,7 @@ class Sidecar:
         return made
 
     def debug(self) -> Container:
-        """Linkerd's container with tcpdump and the like, for whoever asks for it."""
+        """Linkerd's container with tcpdump and the like, if it is asked for."""
         get = self._settings.get
         version = get("debugContainer.image.version") or get("linkerdVersion")
         alive = {"exec": {"command": ["true"]}}

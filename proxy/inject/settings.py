@@ -1,7 +1,7 @@
 """The settings of a sidecar, by the names that they have in Linkerd's Helm chart, with its defaults.
 
-Only what has a meaning for the sidecar is here; whoever gives another one is told, not refused, since a file of values for
-the whole chart is what users have at hand.
+Only settings that matter to the sidecar are here. Others cause a note and not an error, because users mostly have a file of
+values for the whole chart.
 """
 
 from __future__ import annotations

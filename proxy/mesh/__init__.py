@@ -1,4 +1,6 @@
-"""The embedded control plane: manifests in, Linkerd's gRPC APIs out. A sidecar never imports it.
+"""The server side of the control-plane APIs: the embedded control plane, which serves Linkerd's gRPC APIs from manifests.
+
+The client side is the package control. A sidecar never imports this one.
 
 The way of a manifest, from left to right:
 

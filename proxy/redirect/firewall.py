@@ -28,7 +28,7 @@ class FirewallError(Exception):
 
 
 class Where(NamedTuple):
-    """Whose rules, and how they are reached."""
+    """Where the rules are, and how they are reached."""
 
     mode: str = "nft"
     families: tuple[bool, ...] = (False,)
@@ -45,7 +45,7 @@ class Shell:
         self.log: Final = log
         self._netns: Final = netns
         self.only_tells: Final = only_tells
-        """Nothing is run; the log says what would be."""
+        """Nothing is run; the log shows what would be."""
 
     def tell(self, command: list[str]) -> None:
         self.log.info(" ".join(self._inside([shutil.which(command[0]) or command[0], *command[1:]])))
@@ -57,7 +57,8 @@ class Shell:
         return "" if self.only_tells else self._run(command, given, is_told)
 
     def look(self, command: list[str]) -> str:
-        """What a command printed that changes nothing, and is run and not told whatever else is only told; FirewallError."""
+        """The output of a command that changes nothing. It is run even if other commands are only logged, and is not logged
+        itself. FirewallError."""
         return self._run(command)
 
     def _run(self, command: list[str], given: str = "", is_told: bool = False) -> str:
@@ -75,7 +76,7 @@ class Shell:
         return done.stdout
 
     def read(self, path: str) -> str:
-        """A file of the kernel's, which shows the namespace of whoever opens it; FirewallError."""
+        """A file of the kernel, read inside the namespace, because it shows that of the process that opens it. FirewallError."""
         if self._netns:
             return self.look(["cat", path])
         try:
@@ -105,7 +106,7 @@ def _hint(said: str) -> str:
 
 
 def find_programs(mode: str, is_ipv6: bool, log: Log, which: Callable[[str], str | None] = shutil.which) -> Programs:
-    """Those of the mode, or the first others that are there: a pod is better off with either kernel interface than with none."""
+    """The programs of the mode, or else the first others that are there: either kernel interface is better than none."""
     wanted = programs(mode, is_ipv6)
     for found in (wanted, *(programs(other, is_ipv6) for other in FALLBACKS)):
         if all(which(name) for name in found):
@@ -218,8 +219,8 @@ CLOSE_WAIT: Final = "net.netfilter.nf_conntrack_tcp_timeout_close_wait"
 
 @contextmanager
 def close_wait_timeout(timeout_s: int, shell: Shell, root: str = "/proc/sys") -> Iterator[None]:
-    """How long the kernel remembers a connection whose one end has closed; 0 leaves it. It is put back if what follows
-    fails, and stays otherwise. FirewallError."""
+    """Set how long the kernel remembers a connection of which one end has closed; 0 leaves it. It is put back if what
+    follows fails, and stays otherwise. FirewallError."""
     if not timeout_s:
         yield
         return

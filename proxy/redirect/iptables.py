@@ -1,8 +1,8 @@
 """A Plan as rules of iptables, and the rules that are there already, read from iptables-save.
 
 Chains, rules, their order and their comments are those of Linkerd's init
-container, so that whoever reads a pod's rules, or repairs them, finds what he
-knows, and so that either program can replace the other's rules. Unlike it we
+container, so that people who read or repair a pod's rules find what they know,
+and so that either program can replace the other's rules. Unlike Linkerd's we
 hand all rules of an address family to iptables-restore at once, which commits
 them as one change: no connection ever meets half of them.
 """
@@ -58,7 +58,7 @@ NOTHING: Final = Rules()
 
 
 def read_rules(saved: str) -> Rules:
-    """Our part of what iptables-save prints; everybody else's is left out."""
+    """Our part of what iptables-save prints, without the rules of others."""
     lines = saved.splitlines()
     ours = (INBOUND_CHAIN, OUTBOUND_CHAIN)
     return Rules(

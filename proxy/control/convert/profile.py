@@ -1,7 +1,7 @@
 """DestinationProfile → Profile (docs/linkerd/service-profiles.md, sections 1 to 6).
 
-What is wrong in a profile is left out, never the whole: a profile only adds to a policy. What was left out is told to whoever
-asked, so that an error of the profile is met once, when it comes, and by no request.
+Only the invalid parts of a profile are left out, never the whole, because a profile only adds to a policy. The caller gets
+the list of what was left out, so that an error is reported once, when the profile comes, and not at requests.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ProfileReading:
         self._read = 0
 
     def read(self, count: int) -> bool:
-        """So many routes more; whether there are others behind them."""
+        """Read `count` more routes. Returns whether there are others after them."""
         first, end = self._read, min(self._read + count, len(self._message.routes))
         self._read = end
         for index in range(first, end):

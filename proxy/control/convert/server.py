@@ -44,8 +44,8 @@ Authorizations = tuple[Authorization, ...]
 def server_policy_of(message: inbound_pb2.Server, lets_localhost_in: bool = True) -> ServerPolicy:
     """InvalidMessageError if any part of it breaks a rule.
 
-    Whoever calls from this machine's loopback is let in, as by Linkerd's proxy: unless the mesh itself is on loopback,
-    where that would be everybody.
+    Clients on this machine's loopback are let in, as in Linkerd's proxy, unless the mesh itself is on loopback, where that
+    would let in every client.
     """
     if not message.HasField("protocol"):
         raise InvalidMessageError("server: missing protocol")
@@ -169,7 +169,7 @@ def _suffix_of(parts: Sequence[str]) -> str:
 
 
 def _meta_of_labels(labels: Mapping[str, str], default_kind: str) -> Meta:
-    """The older way of saying metadata."""
+    """Metadata in its older form, as labels."""
     if "name" not in labels:
         raise InvalidMessageError("labels: missing name")
     name = labels["name"]

@@ -1,11 +1,11 @@
-"""Accept: where did this connection want to go, and is it ours to take there (docs/linkerd/inbound.md, section 1).
+"""Accept: finds where a connection was going, and whether that is in this workload (docs/linkerd/inbound.md, section 1).
 
-A connection whose destination cannot be learnt, or is not this
-workload's, is closed before a byte of it is read; the listener goes on.
+A connection whose destination cannot be found, or is not this workload's, is
+closed before a byte of it is read; the listener goes on.
 
 Without redirection there is no original destination: a kernel that tracks no
 connections has no such socket option (ENOPROTOOPT), one that does not track
-this connection no entry (ENOENT). Nothing can have been redirected then, so
+this connection has no entry (ENOENT). Nothing can have been redirected then, so
 the socket's own address is where the client went: the inbound port itself,
 which is the direct port. That is how peers reach an app where no rule can be
 set (docs/design.md, section 6).
@@ -53,7 +53,7 @@ class Accept:
         self._app: Final = app
         self._destination: Final = find_destination
         self._asks_kernel: Final = find_destination is destination
-        """Then it is an address that was on the wire."""
+        """The destination is asked of the kernel, and so is an address that was on the wire."""
         self._ips: Final = runtime.config.inbound_ips
         self._faults: Final = runtime.registry.faults("inbound")
 

@@ -30,8 +30,8 @@ class AdminServer:
     __slots__ = ("tls_timeout_s", "is_direct", "counts_routes", "drain", "_runtime", "_addr", "_pages")
 
     def __init__(self, runtime: Runtime, at: Addr, pages: Callable[[bool], Stage], drain: Drain) -> None:
-        """`pages` gives the stage that answers a client, told whether it is a local one. The admin port has a drain of its
-        own, since it answers until the traffic of both sides has ended."""
+        """`pages` gives the stage that answers a client; its argument says whether the client is local. The admin port has a
+        drain of its own, because it answers until the traffic of both sides has ended."""
         self.tls_timeout_s: float = _DETECT_TIMEOUT_S
         self.is_direct: bool = False
         self.counts_routes: bool = False
@@ -43,7 +43,9 @@ class AdminServer:
     def accept(self, sock: socket.socket, peer: Addr) -> None:
         arrival = Arrival(self._runtime, self, peer, self._addr)
         own = addr(*sock.getsockname()[:2])
-        arrival.is_local = self._runtime.here.is_local_client(peer, own)  # asked now: later our own may be closed
+        arrival.is_local = self._runtime.here.is_local_client(
+            peer, own
+        )  # now, because a socket of ours may close later
         arrival.settle(self._addr)
         arrival.begin(sock)
 

@@ -46,21 +46,21 @@ class Early(Protocol):
     """A connection that was dialled while the client said nothing (transport/early.py)."""
 
     on_spoke: Callable[[], None]
-    """The app has spoken first; `settle` is due within the call. Set by whoever waits for the client at the moment."""
+    """Called when the app has spoken first, and must call `settle`. Set by the code that waits for the client at the moment."""
 
     @property
     def is_open(self) -> bool:
         """It can be settled."""
 
     def settle(self, wire: Wire) -> Codec | None:
-        """The client's bytes are forwarded over it: the codec for its wire, None if this client may not."""
+        """Forward the client's bytes over it. Returns the codec for the client's wire, or None if this client may not."""
 
     def give_up(self) -> None:
         """Close it, unless it is settled. Idempotent."""
 
 
 class Service(Protocol):
-    """What an arrival is handed to once its TLS is settled: the app's ports, the direct port, the admin port."""
+    """Serves an arrival once its TLS is settled: the app's ports, the direct port, or the admin port."""
 
     tls_timeout_s: float
     is_direct: bool
@@ -77,7 +77,7 @@ class Service(Protocol):
         """The connection's first codec. It may abort the wire."""
 
     def early(self, arrival: Arrival, on_spoke: Callable[[], None]) -> Early | None:
-        """Its client says nothing: who may speak to it first has been dialled, or None if there is nobody."""
+        """Dial a server that may speak first, because the client says nothing; None if there is no such server."""
 
 
 class Releases(Protocol):
@@ -103,7 +103,7 @@ class Arrival:
         self.tls = Tls(NONE, reason=PORT_SKIPPED)
         self.alpn = ""
         self.is_local = False
-        """At the admin port: its client is on this machine and speaks for itself."""
+        """At the admin port: its client is on this machine and is not this proxy (core/here.py)."""
         self.early: Early | None = None
         self._silence: Timer | None = None
         self._service: Final = service
@@ -116,13 +116,13 @@ class Arrival:
 
     @property
     def port(self) -> PortPolicy:
-        """Of the target; there once `settle` was called."""
+        """The policy of the target's port; set once `settle` was called."""
         port = self._port
         assert port is not None
         return port
 
     def settle(self, target: Addr) -> None:
-        """This is where it goes: its port's policy is kept until the connection ends."""
+        """Set where it goes, and keep the policy of that port until the connection ends."""
         self.target = target
         self._port = self.runtime.policies.take(target.port)
 
@@ -135,7 +135,7 @@ class Arrival:
         return Arrived(self.peer, self.target, self.tls, self.port)
 
     def meter(self) -> Meter:
-        """The numbers that the connection adds to; complete once TLS and target are settled."""
+        """The meter that counts the connection; its labels are complete once TLS and target are settled."""
         server_labels = labels.server(self.port.policy.meta, self.port.port)
         return self.runtime.registry.meter(labels.accepted(self.target, self.tls, server_labels))
 
@@ -175,7 +175,7 @@ class Arrival:
             if delay_s:
                 self._silence = self.runtime.reactor.wheel.after(delay_s, self._silent)
 
-    def _is_dropped(self) -> bool:  # asked anew after a call: mypyc holds on to what it saw of an attribute before
+    def _is_dropped(self) -> bool:  # a method, because mypyc assumes that an attribute is unchanged after a call
         return self._sock is None
 
     def fail(self, error: str, text: str) -> None:
@@ -185,7 +185,7 @@ class Arrival:
     # ---- server first
 
     def begin_early(self, on_spoke: Callable[[], None]) -> None:
-        """The client says nothing: dial who may speak first, if that has not been done."""
+        """The client says nothing: dial the server that may speak first, if that has not been done."""
         early = self.early
         if early is None:
             self.early = self._service.early(self, on_spoke)
@@ -207,7 +207,7 @@ class Arrival:
             self.begin_early(self._spoke_first)
 
     def _spoke_first(self) -> None:
-        """The app has, before the client: so this is no TLS for us, nor HTTP."""
+        """The app has spoken before the client, so this is neither TLS for us nor HTTP."""
         peek = self._peek
         if peek is not None:
             self._peek = None
@@ -231,9 +231,9 @@ class Arrival:
             connection.codec.ask_to_leave()
 
     def close(self) -> None:
-        """A client that has said nothing ends now; the rest is its codec's to finish.
+        """End the connection of a client that has said nothing; any other is finished by its codec.
 
-        One that has begun to speak was accepted: its handshake, or its ClientHello, ends well or at its own deadline.
+        A client that has begun to speak is served: its handshake, or its ClientHello, succeeds or meets its own deadline.
         """
         connection = self._connection
         if connection is not None:
@@ -286,7 +286,7 @@ class Arrival:
             self._serve_plain()
 
     def _terminate(self) -> None:
-        self.drop_early()  # what this client may is not known any more
+        self.drop_early()  # the client's identity, and so what it may do, is not known before the handshake
         sock = self._taken()
         context = self.runtime.credentials.server_context(self._service.is_direct)
         self._watch(serve_tls(self.runtime.reactor, sock, context, self._on_established, self._on_tls_failed))
@@ -303,7 +303,7 @@ class Arrival:
         self.fault(_HANDSHAKE_FAULTS[reason])
 
     def fault(self, name: str) -> None:
-        """It never got a meter, which counts the faults of those that did."""
+        """Count the fault of a connection that never got a meter, which would count it."""
         self.runtime.registry.faults("inbound").count_as(name)
 
     # ---- serving
@@ -328,12 +328,12 @@ class Arrival:
     # ---- ending
 
     def _drop(self) -> None:
-        """Close a socket that no connection serves."""
+        """Close the socket if no connection object serves it."""
         sock = self._sock
         if sock is not None:
             self._sock = None
             try:
-                sock.recv(_LOOKED_AT_BYTES)  # what was only looked at would make the close a reset
+                sock.recv(_LOOKED_AT_BYTES)  # bytes that were peeked at and not read would turn the close into a reset
             except OSError:
                 pass
             sock.close()

@@ -33,7 +33,8 @@ class ConnectionGuard:
         self._on_revoked: Callable[[], None] | None = None
 
     def admit(self, on_revoked: Callable[[], None]) -> bool:
-        """May it be forwarded? If so, `on_revoked` is called when an update of the policy refuses it; then `end` is due."""
+        """Whether it may be forwarded. If so, `on_revoked` is called when an update of the policy refuses it, and `end` must
+        be called when the connection is over."""
         arrived = self._arrived
         found = self._permit(arrived.port.policy)
         if found is None:
@@ -74,5 +75,5 @@ class ConnectionGuard:
 
 
 def may_forward(arrived: Arrived) -> bool:
-    """Would `ConnectionGuard.admit` let it in now? Neither counted nor logged."""
+    """Whether `ConnectionGuard.admit` would let it in now; neither counted nor logged."""
     return find_tcp_authorization(arrived.port.policy, arrived.client) is not None

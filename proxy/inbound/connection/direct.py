@@ -1,4 +1,4 @@
-"""Direct: a peer's proxy connects to ours itself, and says in a transport header which port it wants.
+"""Direct: connections that a peer's proxy makes to our own port, naming the app's port in a transport header.
 
 Only mutual TLS with the header's ALPN protocol is served; the address is
 the original destination's, the port the header's, and what holds is that
@@ -63,7 +63,7 @@ class DirectServer:
         return FirstBytes(wire, self._runtime.reactor.wheel, HEADER, self.tls_timeout_s, on_read)
 
     def _route(self, arrival: Arrival, wire: Wire, header: TransportHeader) -> Codec | None:
-        """Whom the header names; None if nobody, which was counted."""
+        """The codec for the port that the header names; None if there is no such port, which was counted."""
         self._count(arrival, header)
         if header.name:
             return self._gateway.serve(arrival, wire, header)

@@ -1,7 +1,7 @@
-"""Early: the app is dialled for a client that says nothing, since the app may be the one to speak first (transport/early.py).
+"""Early: dials the app for a client that says nothing, because the app may be the one to speak first (transport/early.py).
 
-Only where this client may have its bytes forwarded, as far as it is known then; that is asked again, and counted, once
-somebody has spoken.
+It does so only if this client may have its bytes forwarded, as far as is known then; that is decided again, and counted,
+once either side has spoken.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from proxy.transport.early import EarlyCodec, EarlyDials
 
 
 class EarlyApp:
-    """One such connection; an arrival's `Early`."""
+    """One such connection; implements `arrival.Early`."""
 
     __slots__ = ("on_spoke", "_arrival", "_dials", "_codec", "_forwarding")
 
@@ -31,7 +31,7 @@ class EarlyApp:
         self._forwarding: Forwarding | None = None
 
     def begin(self) -> bool:
-        """Dial the app; False if that may not be."""
+        """Dial the app; False if it may not be dialled."""
         arrival = self._arrival
         if arrival.port.policy.protocol != DETECT or not may_forward(arrival.arrived()):
             return False

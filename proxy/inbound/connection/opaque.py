@@ -1,8 +1,7 @@
 """Opaque: a connection forwarded to the app as bytes, both ways.
 
-Authorized when it begins and again at each update of its port's policy;
-either side's end is passed on alone (half-close). Nobody waits for it but
-Drain.
+It is authorized when it begins and again at each update of its port's policy.
+The end of one side is passed on alone (half-close). Only Drain waits for it.
 """
 
 from __future__ import annotations

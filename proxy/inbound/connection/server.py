@@ -1,7 +1,7 @@
 """Server: a connection to one of the app's ports, by the protocol that its policy says (docs/linkerd/inbound.md, section 2).
 
-The policy's protocol is read once, when the connection begins; who may
-do what is asked of the policy of the moment.
+The policy's protocol is read once, when the connection begins; authorization
+uses the policy of the moment.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class AppServer:
             return serve_http2(arrival, wire, self._app(arrival))
         if protocol == HTTP_1 and arrival.tls.state == labels.NONE:
             return serve_http1(arrival, wire, self._app(arrival))
-        # A peer's proxy may carry HTTP/1 in HTTP/2 whatever the policy calls the port.
+        # A peer's proxy may carry HTTP/1 in HTTP/2 whichever protocol the policy names.
         timeout_s = self._runtime.config.inbound_detect_timeout_s if protocol == HTTP_1 else policy.detect_timeout_s
         return detect(arrival, wire, timeout_s, self._detected)
 
@@ -74,7 +74,7 @@ class AppServer:
         return forward(arrival, wire)
 
     def _undetected(self, arrival: Arrival, wire: Wire, policy: ServerPolicy) -> Codec:
-        """The client has said nothing in time: the policy of now decides."""
+        """The client has said nothing in time: the current policy decides."""
         if policy.protocol == HTTP_1:
             _log.info("Handling connection as HTTP/1 due to policy")
             return serve_http1(arrival, wire, self._app(arrival))
@@ -86,11 +86,11 @@ class AppServer:
 
 
 Detected = Callable[[Arrival, Wire, Detection], "Codec | None"]
-"""Whom the connection goes to; None: it is over, and was counted."""
+"""Returns the codec that the connection goes to, or None if it is over, which was counted."""
 
 
 def detect(arrival: Arrival, wire: Wire, timeout_s: float, on_detected: Detected) -> Codec:
-    """The codec that waits for the first bytes, counts what they are, and hands over to whom `on_detected` says."""
+    """The codec that waits for the first bytes, counts what they are, and hands over to the codec from `on_detected`."""
     registry = arrival.runtime.registry
     clock = arrival.runtime.reactor.clock
     began_at = clock()

@@ -1,4 +1,4 @@
-"""Where a person should look when the inbound side has failed a request: told to meshed clients only."""
+"""Where a person should look when the inbound side has failed a request; only meshed clients get it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Whether this client may send requests to a route (docs/linkerd/inbound.md, sections 5, 6 and 12).
 
-Decided once per connection and route; requests meet the policy of their moment, since an update makes routes anew. Counted
-and logged per request.
+It is decided once per connection and route; each request meets the current policy, because an update makes new routes. It
+is counted and logged per request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _AUDIT: Final = default_meta(AUDIT)
 
 
 class RoutePermit:
-    """What one route says to one connection's client, found once; `count` is said of each of its requests."""
+    """Whether one connection's client may use one route, decided once; `count` is called for each of its requests."""
 
     __slots__ = ("route", "authorization", "request_labels", "_arrived", "_decided", "_is_audited")
 
@@ -39,7 +39,7 @@ class RoutePermit:
         self._decided: Final = registry.counter(name, (*target, *server_and_route, *authorized, *arrived.tls.labels))
         self._is_audited: Final = found is not None and found.meta == _AUDIT
         self.request_labels: Final[Labels] = (*target, *arrived.tls.labels, *server_and_route, *authorized)
-        """Of request_total and its kin, after the direction."""
+        """The labels of request_total and its siblings, after the direction."""
 
     def count(self) -> None:
         self._decided.add()

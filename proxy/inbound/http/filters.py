@@ -1,4 +1,4 @@
-"""What a client hears when a filter of its route answers the request (docs/linkerd/inbound.md, sections 6 and 11)."""
+"""The answers that filters of a route give in place of the app (docs/linkerd/inbound.md, sections 6 and 11)."""
 
 from __future__ import annotations
 

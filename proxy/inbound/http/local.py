@@ -1,9 +1,9 @@
 """Local: the app's own connections, by port and by how a request is written (docs/linkerd/inbound.md, section 3).
 
-HTTP/1 is pooled per authority and form, as if each were an upstream of
-its own; a request that names no host, or that HTTP/1.0 made, gets a
-connection to itself. HTTP/2 has one connection per port: it is made again
-with backoff, and requests wait for it at most the failfast time.
+HTTP/1 is pooled per authority and form, as if each were an upstream of its
+own; a request that names no host, or came in HTTP/1.0, gets a connection to
+itself. HTTP/2 has one connection per port: it is made again with backoff, and
+requests wait for it for the failfast time at most.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _log: Final = logger(__name__)
 
 
 class Loop:
-    """The proxy's own ports are no app's: a request that is to go there would come back, or be taken for the app's own."""
+    """The stage for the proxy's own ports, which are no app's: a request sent there would come back as a loop, or look like
+    one that the app sent."""
 
     __slots__ = ()
 
@@ -58,7 +59,8 @@ class Local:
             made=runtime.here.to_apps,
         )
         self._apps: Final[dict[Addr, App]] = {}
-        """Each as long as a client's connection leads to it or one of its own is open: peers may name any port."""
+        """An app is kept only while a client's connection leads to it or one of its own is open, because peers may name any
+        port."""
 
     def take(self, target: Addr) -> App:
         """The app there, to be released when the connection that leads to it ends."""
@@ -114,7 +116,7 @@ class App:
         self._send(Attempt(exchange, exchange.request, self))
 
     def try_again(self, attempt: Attempt, reason: Reason) -> bool:
-        """Over a connection that has served nobody; an app that cannot be reached is not asked twice."""
+        """Try again over a new connection; an app that cannot be reached is not asked twice."""
         if reason is Reason.CONNECT_FAILED or reason is Reason.CONNECT_TIMEOUT:
             return False
         attempt.end(reason)
@@ -142,7 +144,7 @@ class App:
         if self._users or len(self._http1) or (http2 is not None and not http2.is_unused):
             return
         self._on_unused(self)
-        # What points back here is let go of, so that the app is freed by its references.
+        # Let go of what points back here, so that the app is freed at once.
         self._http1.on_empty = None
         if http2 is not None:
             self._http2 = None
@@ -150,7 +152,7 @@ class App:
 
 
 class Http2App:
-    """The one HTTP/2 connection to an app, and who waits for it."""
+    """The one HTTP/2 connection to an app, and the requests that wait for it."""
 
     __slots__ = (
         "_runtime", "_target", "_options", "_pool", "_reconnect", "_queue", "_idle_s",
@@ -199,7 +201,7 @@ class Http2App:
 
     @property
     def is_unused(self) -> bool:
-        """There is no connection, nobody waits for one, and none is tried."""
+        """There is no connection, no request waits for one, and none is being made."""
         return not self._is_trying and not len(self._pool) and not self._queue
 
     def part(self) -> None:
@@ -227,7 +229,7 @@ class Http2App:
 
     def _connect(self) -> None:
         if self._runtime.reactor.clock() - self._wanted_at > self._idle_s:
-            self._is_trying = False  # nobody has asked for a long time; the next request begins anew
+            self._is_trying = False  # no request has come for a long time; the next one connects again
             self._on_unused()
             return
         self._pool.connect()
@@ -248,7 +250,7 @@ class Http2App:
         was_ready = self._is_ready
         self._is_ready = False
         if was_ready and not self._queue:
-            self._is_trying = False  # it may stay away until somebody asks
+            self._is_trying = False  # stay disconnected until the next request
             self._on_unused()
         else:
             self._reconnect.lost()

@@ -1,9 +1,8 @@
 """Http: the requests of one accepted connection, on their way to the app.
 
-`HttpConnection.dispatch` is the order of what happens to a request
-(docs/linkerd/inbound.md, section 3); each step is one line there, and what does
-not depend on the request was found when the connection or its route was
-first met.
+`HttpConnection.dispatch` shows the steps of a request in their order
+(docs/linkerd/inbound.md, section 3), a line for each. What does not depend on the
+request was looked up when the connection began, or when it first took the route.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class HttpConnection:
         self._router: Router = self._port.router
         self._permits: Final[dict[int, PermittedRoute]] = {}
         self._came: RequestHead | None = None
-        """The last remembered head that `_admit` was given, and below what it made of it: most clients repeat themselves."""
+        """The last head given to `_admit` that its codec remembers; below is the result. Most clients repeat themselves."""
         self._admitted: RequestHead | None = None
 
     def dispatch(self, exchange: Exchange) -> None:
@@ -94,7 +93,7 @@ class HttpConnection:
     # ---- steps
 
     def _admit(self, request: RequestHead) -> RequestHead:
-        """The request as policy and the app get it: without what it may not say in the mesh's name, and with who sent it."""
+        """The request as policy and app get it: without mesh fields that it may not carry, and with its client's identity."""
         admitted = self._admitted
         if admitted is not None and request is self._came:
             return admitted
@@ -111,8 +110,8 @@ class HttpConnection:
         return request
 
     def _find(self, router: Router, request: RequestHead) -> Found | None:
-        """The rule of the path as it is written; but what the app may read as a path that this client may not take is
-        treated as that."""
+        """The rule for the path as it is written. If the app may read the path as another one that this client may not
+        request, the rule for that one."""
         found = router.find(request)
         if found is None or has_readings(request.path) is None:
             return found

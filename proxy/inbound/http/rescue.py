@@ -1,8 +1,8 @@
-"""Rescue: how what failed becomes an answer (docs/linkerd/inbound.md, section 11; recorded texts in tests/data).
+"""Rescue: answers for requests that failed (docs/linkerd/inbound.md, section 11; recorded texts in tests/data).
 
-One table says what each failure is over HTTP, over gRPC, and for the
-client's connection. Only a meshed client reads why; what happened at the
-app's side is told by itself, what was decided here behind the connection's
+One table says what each failure becomes over HTTP, over gRPC, and for the
+client's connection. Only a meshed client gets the reason. The text of a failure
+of the app stands alone; that of a decision made here follows the connection's
 name.
 """
 
@@ -45,7 +45,7 @@ _FAILURES: Final = overridden(
         Reason.INTERNAL: UNEXPECTED._replace(text="unexpected error"),
     }
 )
-"""An app that broke off or spoke no HTTP loses its own connection only: the client's stays (better than Linkerd's 500)."""
+"""An app that broke off or did not speak HTTP loses its own connection only, and the client's stays (Linkerd answers 500)."""
 
 
 _CONNECTING: Final = (Reason.CONNECT_FAILED, Reason.CONNECT_TIMEOUT)
@@ -62,7 +62,7 @@ class InboundRescue:
         self._troubles: Final = runtime.troubles
         self._is_http2: Final = is_http2
         self.informs: bool = arrived.tls.is_meshed
-        """Only such a client is told why."""
+        """Only such a client gets the reason of a failure."""
 
     def rescue(self, exchange: Exchange, reason: Reason) -> None:
         """The app's connection or stream failed before its response began."""
@@ -76,7 +76,7 @@ class InboundRescue:
         self._reply(exchange, failure, failure.text, reason)
 
     def fail(self, exchange: Exchange, failure: Failure, text: str) -> None:
-        """Answer for something that was decided here."""
+        """Answer a request that was refused here."""
         arrived = self._arrived
         if failure.label:
             self._count(failure.label)
