@@ -16,6 +16,7 @@ from proxy.http import repeat
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead, ResponseHead
 from proxy.http.repeat import BEGUN
+from proxy.http.replies import without_proxy_marks
 from proxy.http.stream import RunningAttempt
 
 NOTED_STATUS: Final = 429
@@ -121,8 +122,11 @@ class Attempt(RunningAttempt):
         if tries is not None and tries.holds_head(head, end):
             return
         target = self.target
-        if target is not None and (head.has_l5d or head.status >= NOTED_STATUS):
-            head = target.edit_response(self, head)
+        if target is not None:
+            if head.has_l5d or head.status >= NOTED_STATUS:
+                head = target.edit_response(self, head)
+        elif head.has_l5d:
+            head = without_proxy_marks(head)
         self.exchange.response_head(head, end)
 
     def response_reset(self, reason: Reason, code: int = 0, progress: int = BEGUN) -> None:

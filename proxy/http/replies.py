@@ -22,6 +22,15 @@ _TYPE: Final = field(b"content-type", GRPC_TYPE)
 _CLOSES: Final = field(b"l5d-proxy-connection", b"close")
 
 
+PROXY_MARKS: Final = (b"l5d-proxy-error", b"l5d-proxy-connection")
+"""By which an answer that a proxy made is known; nobody else's word counts."""
+
+
+def without_proxy_marks(head: ResponseHead) -> ResponseHead:
+    """A response of an app, which is no proxy."""
+    return head.with_fields([one for one in head.fields if one.name not in PROXY_MARKS])
+
+
 def is_grpc(request: RequestHead) -> bool:
     """Whether its client expects errors in `grpc-status`: it came over HTTP/2 with a gRPC content type."""
     if request.version != HTTP_2:

@@ -11,7 +11,7 @@ from proxy.core.addr import Addr
 from proxy.policy.defaults import LOCALHOST
 from proxy.policy.meta import Meta, default_meta
 from proxy.policy.server import DETECT, Authorization, ServerPolicy, ServerRoute, ServerRule
-from tests.inbound.kit import OK, Http2Client, Workload
+from tests.inbound.kit import OK, PEER, Http2Client, Workload
 from tests.kit.http1 import Client
 from tests.kit.sockets import REFUSING, Ticking, run, until
 
@@ -182,5 +182,23 @@ def test_grpc_trailers_decide_the_class() -> None:
                 'authz_name="testsaz"',
             )
             assert count == 1
+
+    run(story)
+
+
+@pytest.mark.parametrize("peer", [PEER, None, ""])
+def test_an_app_cannot_say_what_only_proxies_say(peer: str | None) -> None:
+    """A peer's proxy would close its client's connection, or take the answer for one of ours."""
+    forged = b"HTTP/1.1 503 No\r\nL5d-Proxy-Error: forged\r\nl5d-proxy-connection: close\r\nl5d-other: kept\r\ncontent-length: 0\r\n\r\n"
+
+    async def story(ticking: Ticking) -> None:
+        async with Workload(ticking) as workload:
+            workload.app.answer = lambda said: forged
+            client = await (workload.connect() if peer == "" else workload.connect_tls(peer))
+            for _ in range(2):  # the second time the head is a remembered one
+                answer = await client.ask(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+                assert answer.startswith(b"HTTP/1.1 503 No\r\n") and b"proxy" not in answer.lower()
+                assert b"l5d-other: kept" in answer
+            client.close()
 
     run(story)
