@@ -77,6 +77,7 @@ class Attempt(RunningAttempt):
         self.head = request
         """As the endpoint gets it."""
         self.target: Target | None = None
+        """Its endpoint, which is told how it goes once it is the exchange's `attempt`; both are set by the endpoint."""
         self.origin = origin
         self.numbers: AttemptNumbers | None = None
         self.sent_at = exchange.dispatched_at
@@ -90,11 +91,6 @@ class Attempt(RunningAttempt):
         self.deadline: Timer | None = None
         """Armed while a response head is awaited."""
         self._is_over = False
-
-    def aim(self, target: Target) -> None:
-        """Set its endpoint, which is informed of its progress from now on."""
-        self.target = target
-        self.exchange.attempt = self
 
     def answer_within(self, wheel: Wheel, ticks: int) -> None:
         """It fails with RESPONSE_TIMEOUT unless a response head comes within so many ticks from now."""

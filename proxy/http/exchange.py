@@ -103,7 +103,7 @@ class Exchange:
         self.rescue: Rescue | None = None
         self.has_begun = False  # the observers' `response_began` was called
         self.is_broken = False  # it failed on the endpoint's side, or here: the client would have stayed
-        self._clock = clock
+        self._clock: Clock = clock or (lambda: now)
         self._on_gone: Callable[[], None] | None = None
         self._held: Held | None = None
         self._has_left = False
@@ -158,7 +158,7 @@ class Exchange:
 
     def _request_is_here(self) -> None:
         if self.observers:
-            self.request_ended_at = self._now()
+            self.request_ended_at = self._clock()
         tries = self.tries
         if tries is not None:
             tries.request_sent()
@@ -336,7 +336,7 @@ class Exchange:
             attempt.answered()
         observers = self.observers
         if observers:
-            self.answered_at = self._now()
+            self.answered_at = self._clock()
             for observer in observers:
                 observer.response_began(self)
 
@@ -370,7 +370,7 @@ class Exchange:
             client.reset(reason)
         observers = self.observers
         if observers:
-            self.ended_at = self._now()
+            self.ended_at = self._clock()
         attempt = self.attempt
         if attempt is not None:
             self.attempt = None  # it points back here; without the cycle both are freed at once
@@ -385,10 +385,6 @@ class Exchange:
             on_gone()
         for observer in observers:
             observer.exchange_ended(self)
-
-    def _now(self) -> float:
-        clock = self._clock
-        return clock() if clock is not None else self.dispatched_at
 
     def __repr__(self) -> str:
         """`Exchange GET web/a H1Server→H1Client request:open response:200 body`."""

@@ -18,8 +18,13 @@ from proxy.http.h2.hpack_encoder import Encoder
 from proxy.http.h2.settings import H2Settings
 
 
+def _no_time() -> float:
+    """For a connection without a clock or a wheel, where nothing takes time."""
+    return 0.0
+
+
 class Carrier(Codec):
-    __slots__ = ("wire", "settings", "flow", "backlog", "floods", "encoder", "_clock", "_waits_for_turn")
+    __slots__ = ("wire", "settings", "flow", "backlog", "floods", "encoder", "clock", "_waits_for_turn")
 
     def __init__(
         self,
@@ -33,14 +38,10 @@ class Carrier(Codec):
         self.settings = settings
         self.flow = Flow(wire, settings)
         self.backlog = Backlog(self.flow, streams, wheel)
-        self._clock: Clock | None = wheel.now if clock is None and wheel is not None else clock
-        self.floods = Floods(self.flow, self.backlog, self._clock, settings.max_early_resets)
+        self.clock: Clock = clock or (wheel.now if wheel is not None else _no_time)
+        self.floods = Floods(self.flow, self.backlog, self.clock, settings.max_early_resets)
         self.encoder = Encoder()
         self._waits_for_turn = False
-
-    def now(self) -> float:
-        clock = self._clock
-        return clock() if clock is not None else 0.0
 
     # ---- turns
 

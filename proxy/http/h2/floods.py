@@ -53,7 +53,7 @@ class Floods:
 
     __slots__ = ("sent_messages", "ended_streams", "_control", "_resets", "_max_resets", "_flow", "_backlog", "_clock")
 
-    def __init__(self, flow: Flow, backlog: Backlog, clock: Clock | None, max_early_resets: int) -> None:
+    def __init__(self, flow: Flow, backlog: Backlog, clock: Clock, max_early_resets: int) -> None:
         self.sent_messages = 0
         """Pieces of bodies that left as the other side said them."""
         self.ended_streams = 0
@@ -74,7 +74,7 @@ class Floods:
     def charge_silent(self, cost: int) -> None:
         """The peer sent a frame that carries nothing and needs no answer. Progress is taken into account only here, so that
         making progress costs nothing."""
-        now = self._now()
+        now = self._clock()
         quota = self._control
         if quota is None:
             quota = self._control = Quota(limits.CONTROL_FRAMES, Reason.CONTROL_FLOOD, now, self._progress())
@@ -83,7 +83,7 @@ class Floods:
 
     def charge_reset(self) -> None:
         """A stream ended early by the peer's doing: it was reset without need, or the peer made us reset it."""
-        now = self._now()
+        now = self._clock()
         resets = self._resets
         if resets is None:
             resets = self._resets = Quota(2 * self._max_resets, Reason.RESET_FLOOD, now, self.ended_streams)
@@ -93,10 +93,6 @@ class Floods:
     def spent(self) -> int:
         """How much of the limit for frames that carry nothing is used up."""
         return 0 if self._control is None else self._control.spent
-
-    def _now(self) -> float:
-        clock = self._clock
-        return clock() if clock is not None else 0.0
 
     def _progress(self) -> int:
         """All that was done for this peer so far, in units of the quota."""

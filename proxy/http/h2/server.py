@@ -115,7 +115,7 @@ class H2Server(H2Connection):
         stream.exchange = None
         self.streams[stream_id] = stream
         try:
-            stream.receive_head(head, end, self._stage, self.now())
+            stream.receive_head(head, end, self._stage, self.clock())
         except ProtocolError as error:
             self.reset_stream(stream, error.reason)
         except Exception:
@@ -153,7 +153,7 @@ class H2Server(H2Connection):
         """A request that no stage gets to see: answered if it is well formed, reset if not."""
         note_refusal(error, self.settings.faults)
         if is_answered(error):
-            fields = (_status_field(error.status), _NO_BODY, date_field(self.now()))
+            fields = (_status_field(error.status), _NO_BODY, date_field(self.clock()))
             self.wire.write(frame.header_frames(stream_id, self.encoder.encode(fields), True))
             if not end:
                 self.refuse_stream(stream_id, NO_ERROR)
@@ -202,7 +202,7 @@ class H2ServerStream(H2Stream, ServerStream):
                 head = _as_http_1(head)
         else:
             self.body_left = head.body_size
-        exchange = self.exchange = Exchange(self, head, now, self.connection.now)
+        exchange = self.exchange = Exchange(self, head, now, self.connection.clock)
         exchange.request_head(stage, end)
 
     # ---- ServerStream
@@ -231,7 +231,7 @@ class H2ServerStream(H2Stream, ServerStream):
                     head = head.with_fields([one for one in head.fields if one.name != orig_proto.NAME])
                 extra = (mark,)
         if not head.has_date and needs_date(head):
-            extra = (*extra, date_field(self.connection.now()))
+            extra = (*extra, date_field(self.connection.clock()))
         self._send_block(status, head, extra, end)
         if end:
             self.sent_end()

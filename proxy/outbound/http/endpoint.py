@@ -123,8 +123,10 @@ class HttpEndpoint:
     # ---- a request
 
     def dispatch(self, attempt: Attempt) -> None:
-        attempt.exchange.endpoint = self
-        attempt.aim(self)
+        exchange = attempt.exchange
+        exchange.endpoint = self
+        exchange.attempt = attempt
+        attempt.target = self
         self.load.begin()
         self._in_flight.count += 1
         self._scope.requests += 1

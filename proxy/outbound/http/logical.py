@@ -258,20 +258,16 @@ class RuleBackend(BackendPlace):
         exchange.route = self._place
         exchange.backend = self
         exchange.editor = self._editor
-        if not self._take(Attempt(exchange, head)):
-            self._shedding.route(exchange, head, match)
-
-    def _take(self, attempt: Attempt) -> bool:
-        exchange = attempt.exchange
         numbers = self._numbers
+        attempt = Attempt(exchange, head)
         attempt.numbers = numbers
         exchange.attempt = attempt  # also while it waits for an endpoint: how that ends is counted
         exchange.response_frames = numbers.frames
         if self._concrete.take(attempt):
             numbers.requests.value += 1
-            return True
-        exchange.attempt = None
-        return False
+        else:
+            exchange.attempt = None
+            self._shedding.route(exchange, head, match)
 
 
 class FilteredBackend(RuleBackend):

@@ -118,21 +118,15 @@ class BackendNumbers:
         self._duration_s: Final = registry.histogram(f"{of.prefix}_backend_response_duration_seconds", named)
         self._statuses: Final = _statuses(registry, of, "_backend_response_statuses_total", named)
 
-    def ended(self, response: ResponseHead | None, trailers: list[Field] | None, error: str, took_s: float) -> None:
-        """An attempt is over. `response`: what the endpoint answered; `took_s`: since all of the request was sent."""
-        self._duration_s.observe(took_s)
-        if self._of.is_grpc:
-            self._statuses.count(_code(response, trailers, error), error)
-        else:
-            self._statuses.count(NO_STATUS if response is None else response.status, error)
-
     # ---- http.attempt.AttemptNumbers
 
     def attempt_answered(self, attempt: Attempt) -> None:
         exchange = attempt.exchange
         response = exchange.response
         if response is not None and response.body_size == TUNNEL:
-            self.ended(response, None, "", exchange.answered_at - attempt.sent_at)
+            # Of no gRPC call: that one would be no tunnel.
+            self._duration_s.observe(exchange.answered_at - attempt.sent_at)
+            self._statuses.count(response.status)
 
     def attempt_ended(self, attempt: Attempt) -> None:
         """With its exchange, which knows how; of one whose client had gone before it was answered nothing is counted."""
@@ -150,7 +144,13 @@ class BackendNumbers:
         took_s = 0.0
         if exchange.request_ended:
             took_s = exchange.ended_at - max(attempt.sent_at, exchange.request_ended_at)
-        self.ended(response, exchange.trailers, failure, took_s)
+        self._duration_s.observe(took_s)
+        status = NO_STATUS
+        if self._of.is_grpc:
+            status = _code(response, exchange.trailers, failure)
+        elif response is not None:
+            status = response.status
+        self._statuses.count(status, failure)
 
 
 class RetryNumbers:

@@ -162,7 +162,8 @@ class RetryLink:
         self.asked.append(endpoint)
         attempt = Attempt(exchange, head)
         exchange.endpoint = endpoint
-        attempt.aim(endpoint)
+        attempt.target = endpoint
+        attempt.exchange.attempt = attempt
         endpoint.pool.open(attempt)
 
     def dial(self, pool: Pool) -> Any:
