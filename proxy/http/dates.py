@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from calendar import timegm
 from datetime import UTC, datetime
 from typing import Final
 
@@ -82,4 +83,4 @@ def seconds_until(value: bytes) -> float | None:
         then = datetime(number, _MONTHS.index(name) + 1, int(day), hour, minute, min(second, 59), tzinfo=UTC)
     except ValueError:
         return None
-    return max(then.timestamp() - time.time(), 0.0)
+    return max(then.timestamp() - timegm(time.gmtime()), 0.0)

@@ -37,7 +37,7 @@ class Balancing:
             return RecoveringEwma(load.default_rtt_s, load.decay_s, now)
         return PeakEwma(load.default_rtt_s, load.decay_s, now)
 
-    def picker(self) -> P2c[Any]:
+    def picker(self) -> P2c[Any]:  # of endpoints of any kind: HTTP's, opaque ones
         if self.slow_start_s or self.probe_share:
             return TunedP2c(self.slow_start_s, self.probe_share)
         return P2c()

@@ -145,7 +145,7 @@ def test_informational_headers_can_be_silenced(monkeypatch: pytest.MonkeyPatch) 
     story = Story(monkeypatch)
     router: Any = story.destination.routers["http1"]
     rescue = router._rescue
-    rescue._is_silent = True
+    rescue.informs = False
     story.server.feed(GET)
     story.client.lost(Reason.CONNECT_FAILED)
     answer = story.wire.take()
