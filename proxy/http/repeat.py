@@ -1,4 +1,6 @@
-"""Repeat: whether a request may be sent once more after its connection failed. All repeating is decided here.
+"""Repeat: decides whether a request may be sent once more after its connection failed.
+
+Retries that a route asks for, after an answer or a timeout, are decided in outbound/http/retry/.
 
 A client codec reports how far the request can have got; it does not decide.
 What was certainly not begun may be sent again whatever its method (RFC 9113
