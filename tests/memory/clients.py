@@ -158,6 +158,22 @@ def tunnels(where: Addr) -> None:
         _read(sock, b"ping")
 
 
+def silent_at_first(then: bytes, until: bytes) -> Client:
+    """For so long that its server may be dialled, which says nothing either."""
+
+    def client(where: Addr) -> None:
+        with connect(where) as sock:
+            sock.settimeout(0.08)
+            with contextlib.suppress(TimeoutError):
+                sock.recv(1)
+            sock.settimeout(TIMEOUT_S)
+            if then:
+                sock.sendall(then)
+                _read(sock, until)
+
+    return client
+
+
 def _read(sock: Any, until: bytes) -> None:
     data = b""
     while more := sock.recv(65536):
@@ -181,6 +197,9 @@ ANY_KIND: dict[str, Client] = {
     "http1-malformed": says(b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"),
     "http1-half-a-head": leaves_after(b"GET / HTTP/1.1\r\nHo"),
     "nothing": leaves_after(b""),
+    "silent-then-nothing": silent_at_first(b"", b""),
+    "silent-then-http1": silent_at_first(GET, b"ok"),
+    "silent-then-opaque": silent_at_first(OPAQUE, OPAQUE),
     "nothing-but-a-reset": leaves_after(b"", ends_by_reset=True),
     "tunnel": tunnels,
     "http2": says(PREFACE + HTTP2_GET, b"ok"),

@@ -69,7 +69,9 @@ def collector_off() -> Iterator[Leftovers]:
 @pytest.fixture(scope="module")
 def topology() -> Iterator[Topology]:
     made = Topology(
-        OUTBOUND_HTTP1_CONNECTION_POOL_IDLE_TIMEOUT="20ms", INBOUND_HTTP1_CONNECTION_POOL_IDLE_TIMEOUT="20ms"
+        OUTBOUND_HTTP1_CONNECTION_POOL_IDLE_TIMEOUT="20ms",
+        INBOUND_HTTP1_CONNECTION_POOL_IDLE_TIMEOUT="20ms",
+        SPONSON_SERVER_FIRST_DELAY="20ms",
     )
     yield made
     made.close()

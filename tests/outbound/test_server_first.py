@@ -1,0 +1,102 @@
+"""Silent clients whose servers are dialled: what they can make the proxy hold, and what failures they do not hear of."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from proxy.balance.endpoints import Resolution, reset
+from proxy.core import limits
+from proxy.core.addr import Addr
+from proxy.core.watch import Watch
+from proxy.policy.client import FORBIDDEN, ClientPolicy, Distribution, StreamRoute
+from proxy.policy.endpoint import EndpointMeta
+from proxy.policy.meta import default_meta
+from tests.kit.network import Network, balance_policy
+from tests.kit.sockets import REFUSING, Ticking, run, until
+
+DST = Addr("10.43.0.9", 2525)
+MAIL = "mail.ns.svc.cluster.local:2525"
+GET = b"GET / HTTP/1.1\r\nHost: mail\r\nConnection: close\r\n\r\n"
+
+
+CLIENTS = limits.EARLY_DIALS + 40
+
+
+def test_silent_clients_make_a_bounded_number_of_connections() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        taken: list[asyncio.StreamWriter] = []
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            taken.append(writer)
+            await reader.read()
+            writer.close()
+
+        network.fake.policies[DST] = Watch(balance_policy(MAIL))
+        network.fake.names[MAIL] = Watch(reset({await network.server(serve): EndpointMeta()}))
+        network.start()
+        clients = [network.redirect(DST) for _ in range(CLIENTS)]
+        await until(lambda: len(network.drain) == CLIENTS)
+        ticking.pass_time(0.3)
+        await until(lambda: len(taken) == limits.EARLY_DIALS)
+        assert len(network.outbound.runtime.early) == limits.EARLY_DIALS
+        # Later ones have their turn when these have had theirs; the number stays.
+        ticking.pass_time(limits.EARLY_S)
+        late = network.redirect(DST)
+        await until(lambda: len(network.drain) == CLIENTS + 1)
+        ticking.pass_time(0.3)
+        await until(lambda: len(taken) == limits.EARLY_DIALS + 1)
+        assert len(network.outbound.runtime.early) == limits.EARLY_DIALS
+        for client in (*clients, late):
+            client.close()
+        await until(lambda: not len(network.drain) and not len(network.outbound.runtime.early))
+        network.close()
+
+    run(story)
+
+
+def refusing() -> tuple[ClientPolicy, Resolution[EndpointMeta]]:
+    return balance_policy(MAIL), reset({REFUSING: EndpointMeta()})
+
+
+def nobody() -> tuple[ClientPolicy, Resolution[EndpointMeta]]:
+    return balance_policy(MAIL), reset({})
+
+
+def forbidden() -> tuple[ClientPolicy, Resolution[EndpointMeta]]:
+    policy = balance_policy(MAIL)
+    closed = StreamRoute(default_meta("no-bytes"), Distribution("empty"), (), FORBIDDEN, "no bytes here")
+    routes = policy.http1_routes
+    return ClientPolicy(policy.meta, policy.protocol, routes, routes, (closed,)), reset({REFUSING: EndpointMeta()})
+
+
+@pytest.mark.parametrize(("what", "status"), [(refusing, b"502"), (nobody, b"50"), (forbidden, b"502")])
+def test_a_client_that_was_slow_hears_in_http_that_its_server_cannot_be_had(what: Any, status: bytes) -> None:
+    """The dial that its silence brought about has failed, or bytes may not pass: it is still waited for."""
+
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        policy, known = what()
+        network.fake.policies[DST] = Watch(policy)
+        network.fake.names[MAIL] = Watch(known)
+        network.start()
+        reader, writer = await asyncio.open_connection(sock=network.redirect(DST))
+        await until(lambda: len(network.drain) == 1)
+        ticking.pass_time(0.3)
+        await asyncio.sleep(0.05)
+        ticking.pass_time(1.0)
+        await until(lambda: not len(network.outbound.runtime.early), "what was begun is over")
+        assert "outbound_tcp_errors_total{" not in network.metrics(), "nothing has failed yet"
+        writer.write(GET)
+        answer = asyncio.create_task(reader.read())
+        while not answer.done():
+            await asyncio.sleep(0.01)
+            ticking.pass_time(0.1)
+        assert (await answer).startswith(b"HTTP/1.1 " + status)
+        writer.close()
+        network.close()
+
+    run(story)
