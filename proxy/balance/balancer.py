@@ -43,16 +43,16 @@ W_contra = TypeVar("W_contra", contravariant=True)
 
 
 class Served(Protocol[E_contra, W_contra]):
-    """The backend that has a balancer: gets every waiter back, with an endpoint or without."""
+    """The backend that owns a balancer. It gets every waiter back, with an endpoint or without."""
 
     def dispatch_to(self, endpoint: E_contra, waiter: W_contra) -> None: ...
 
     def fail_waiter(self, waiter: W_contra) -> None:
-        """Failfast; or `balancer.error` says with what the resolution was refused."""
+        """Failfast; or the resolution was refused, with the error in `balancer.error`."""
 
 
 class _Nothing:
-    """Behind a balancer that is closed, so that it and whoever made it are freed by their references."""
+    """Stands in for the owner of a closed balancer, which breaks the cycle between them, so that both are freed at once."""
 
     __slots__ = ()
 
@@ -65,7 +65,7 @@ _NOTHING: Final = _Nothing()
 
 
 def _skip(endpoint: object) -> None:
-    """A visit that nobody has asked for."""
+    """The visit when none is under way."""
 
 
 class QueueLimits(NamedTuple):
@@ -107,10 +107,10 @@ class Balancer(Generic[E, M, W]):
         self.queue: WaitQueue[W] = WaitQueue(self, reactor.wheel, limits.capacity, limits.failfast_s, reactor.clock)
         self.counts: Final = self.queue.counts
         self.error = ""
-        """Why nothing will ever be dispatched again."""
+        """Why nothing will ever be dispatched again; empty if that is not so."""
         self._endpoints: dict[Addr, tuple[M, E, Gate[E]]] = {}
         self.ready: Picker[E] = P2c() if picker is None else picker
-        """Those that are ready: `pick` here, else join `queue` if that is ready."""
+        """The endpoints that are ready: `pick` here, or else join `queue` if that is ready."""
         self._served: Served[E, W] = served
         self._make = make
         self._resolution = resolution

@@ -1,10 +1,10 @@
 """Breaker: keeps an endpoint that fails too often out of its balancer's choice, and lets one piece of work probe it later.
 
-A breaker stands at an endpoint's gate. It hears how each piece of work ended;
-its judge says when that is too much. Then the gate shuts for a step of the
-backoff, and after it exactly one piece of work may pass: how that ends decides
-whether the gate opens or shuts again, for longer. Probation has no end of its
-own (docs/linkerd/balancing.md, section 6).
+A breaker works on an endpoint's gate. It gets the outcome of each piece of work,
+and its judge decides when the endpoint fails too often. Then the gate shuts for a
+step of the backoff, and after it exactly one piece of work may pass: its outcome
+decides whether the gate opens, or shuts again for longer. Probation has no end of
+its own (docs/linkerd/balancing.md, section 6).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FAILURE: Final = 1
 RATE_LIMITED: Final = 2
 """The endpoint answered that it has had enough for now: no failure of its own, but no success either."""
 UNKNOWN: Final = 3
-"""It ended without saying anything about the endpoint: whoever wanted it has gone."""
+"""It ended without showing anything about the endpoint, because its client left."""
 
 _OPEN: Final = 0
 _SHUT: Final = 1
@@ -29,10 +29,11 @@ _PROBATION: Final = 2
 
 
 class Judge(Protocol):
-    """What it knows of one endpoint is its own; `sample` is asked while the gate is open, `reset` when it has opened again."""
+    """Judges one endpoint and keeps its own state; `sample` is called while the gate is open, `reset` when it has opened
+    again."""
 
     def sample(self, outcome: int, now: float) -> str:
-        """Take note of an outcome; why the gate must shut now, or an empty text."""
+        """Take note of an outcome. Returns why the gate must shut now, or an empty text."""
 
     def passes(self, outcome: int) -> bool:
         """The endpoint may be used again after a probe that ended like this."""
@@ -67,7 +68,7 @@ class Breaker:
     def __init__(
         self, gate: Shutter, judge: Judge, wheel: Wheel, backoff: Backoff, on_change: Callable[[str], None]
     ) -> None:
-        """`on_change` hears why the gate was shut, once until it opens again, and then an empty text."""
+        """`on_change` is called with the reason when the gate is shut, once until it opens again, and then with an empty text."""
         self.is_probing = False
         """The next piece of work is the probe."""
         self._gate = gate
@@ -99,7 +100,7 @@ class Breaker:
                 self._shut_for_now()
                 self._on_change(why)
         elif state == _PROBATION:
-            # Whichever piece of work it came from: one that began before the gate shut knows as much.
+            # From any piece of work: one that began before the gate shut shows as much.
             self._probe = None
             if self._judge.passes(outcome):
                 self._recover()
@@ -107,7 +108,7 @@ class Breaker:
                 self._shut_for_now()
 
     def close(self) -> None:
-        """The endpoint is gone, or judged by another breaker from now on, which finds the gate open."""
+        """The endpoint is gone, or another breaker judges it from now on, and gets the gate open."""
         timer = self._timer
         if timer is not None:
             self._timer = None
@@ -135,7 +136,7 @@ class Breaker:
         self._gate.open(TRIPPED)
 
     def _probe_lost(self, work: object) -> None:
-        """The probe was given up before it could tell: the next one probes."""
+        """The probe was given up without an outcome, so the next piece of work is the probe."""
         if work is self._probe:
             self._probe = None
             if self._state == _PROBATION:
@@ -225,7 +226,7 @@ class Window:
 
     @property
     def span_s(self) -> float:
-        """What it realizes of the window that was asked for."""
+        """The width of the window as it is kept."""
         return self._width_s * 10
 
     def record(self, is_good: bool, now: float) -> None:
@@ -263,7 +264,7 @@ class Window:
 
 
 class _Nobody:
-    """Behind a breaker that is closed."""
+    """Stands in for the gate of a closed breaker."""
 
     __slots__ = ()
 
@@ -280,4 +281,4 @@ _NOTHING: Final = _Nobody()
 
 
 def _nothing(why: str) -> None:
-    """What a closed breaker tells."""
+    """The `on_change` of a closed breaker."""

@@ -1,7 +1,7 @@
-"""Counts: what a balancer and its line count, as plain numbers that metrics read at a scrape (docs/linkerd/metrics.md, section 7).
+"""Counts: what a balancer and its queue count, as plain numbers that metrics read at a scrape (docs/linkerd/metrics.md, section 7).
 
-Whoever dispatches a piece of work at once adds one to `passed`, and nothing else: it waited for no time that could be
-measured. Times are the clock's, in monotonic seconds.
+Dispatching a piece of work at once adds one to `passed` and nothing else, because it has not waited. Times are the clock's,
+in monotonic seconds.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Counts:
         self.passed = 0
         """Pieces of work that got an endpoint at once."""
         self.joined = 0
-        """Those that had to wait in line."""
+        """Pieces of work that had to wait in the queue."""
         self.waits = [0] * (len(WAIT_BOUNDS_S) + 1)
-        """Of those that left the line, with an endpoint or turned away, by how long they waited."""
+        """Pieces of work that left the queue, with an endpoint or without, by how long they waited."""
         self.waited_s = 0.0
         self.opened = 1
         self.shut = 0
@@ -38,7 +38,7 @@ class Counts:
         """Updates of the resolution that changed something, by what they said."""
 
     def left(self, joined_at: float, now: float) -> None:
-        """Somebody's wait is over."""
+        """A wait is over."""
         waited_s = now - joined_at
         self.waits[bisect_left(WAIT_BOUNDS_S, waited_s)] += 1
         self.waited_s += waited_s

@@ -1,8 +1,8 @@
 """Resolution: which addresses a name has now, as discovery has said so far.
 
-A value, made anew by each update (docs/linkerd/balancing.md, section 4.2).
-Whoever balances compares it with the one before: an address whose metadata
-is equal keeps its endpoint.
+A value, made anew by each update (docs/linkerd/balancing.md, section 4.2). A
+balancer compares it with the one before: an address whose metadata is equal
+keeps its endpoint.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from proxy.core.addr import Addr
 M = TypeVar("M")
 
 PENDING: Final = "pending"
-"""Nothing has been said yet."""
+"""There is no answer yet."""
 KNOWN: Final = "known"
-"""`endpoints` is the whole truth, even when empty."""
+"""`endpoints` has all endpoints, even when it is empty."""
 ABSENT: Final = "absent"
 """The name does not exist; balances like an empty set."""
 FAILED: Final = "failed"
-"""The question was refused for good; `error` says why."""
+"""The lookup was refused for good; `error` says why."""
 
 
 RESET: Final = "Reset"

@@ -1,9 +1,9 @@
-"""Gate: what stands between an endpoint and its balancer, so that one that is ready can still be kept out.
+"""Gate: stands between an endpoint and its balancer, so that one that is ready can still be kept out.
 
-An endpoint says when it is ready and when it is not any more. A gate that is
-shut holds the former back until it is opened. It may be shut for several
-reasons at once (the endpoint refused a connection, its breaker tripped), each
-of which is taken back by whoever had it; it is open when none is left.
+An endpoint reports when it becomes ready and when it stops being so. A gate that
+is shut holds back the former until it is opened. It may be shut for several
+reasons at once (the endpoint refused a connection, its breaker tripped), each of
+which is removed by the code that set it; the gate is open when none is left.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ E_contra = TypeVar("E_contra", contravariant=True)
 UNREACHED: Final = 1
 """A connection to the endpoint could not be made."""
 TRIPPED: Final = 2
-"""Its breaker says so (breaker.py)."""
+"""Its breaker tripped (breaker.py)."""
 
 
 class Readiness(Protocol[E_contra]):
-    """What a balancer hears of its endpoints."""
+    """A balancer, as its endpoints' gates see it."""
 
     def became_ready(self, endpoint: E_contra) -> None: ...
 
@@ -31,7 +31,7 @@ class Readiness(Protocol[E_contra]):
 
 
 class Gate(Generic[E]):
-    """Of one endpoint; itself what the endpoint tells of its readiness."""
+    """The gate of one endpoint, which reports its readiness here."""
 
     __slots__ = ("_readiness", "_endpoint", "_is_ready", "_shut_by")
 
@@ -54,7 +54,7 @@ class Gate(Generic[E]):
             self._readiness.became_pending(endpoint)
 
     def shut(self, by: int) -> None:
-        """Nothing is given to the endpoint from now on, until `open` takes this reason back."""
+        """Give nothing to the endpoint until `open` removes this reason."""
         was_open = not self._shut_by
         self._shut_by |= by
         endpoint = self._endpoint
@@ -62,7 +62,7 @@ class Gate(Generic[E]):
             self._readiness.became_pending(endpoint)
 
     def shut_if_others(self, by: int) -> bool:
-        """Shut it if another endpoint can take its place: the last one stays, so that its clients hear at once what is wrong."""
+        """Shut it if another endpoint can take its place. The last one stays, so that clients get its error at once."""
         endpoint = self._endpoint
         readiness = self._readiness
         if self._shut_by & by or endpoint is None or readiness is None or not readiness.has_others(endpoint):
@@ -71,7 +71,7 @@ class Gate(Generic[E]):
         return True
 
     def open(self, by: int) -> None:
-        """This reason is gone; nothing happens if it was none."""
+        """Remove this reason; nothing happens if it was not set."""
         was_shut = self._shut_by
         self._shut_by &= ~by
         endpoint = self._endpoint
@@ -79,5 +79,5 @@ class Gate(Generic[E]):
             self._readiness.became_ready(endpoint)
 
     def close(self) -> None:
-        """The endpoint is evicted: the balancer hears no more of it."""
+        """The endpoint is evicted: report nothing more to the balancer."""
         self._readiness = None

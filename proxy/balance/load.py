@@ -1,8 +1,8 @@
-"""Load: how busy an endpoint looks, as a picker compares it; and how a piece of work ended, as a load is told.
+"""Load: how busy an endpoint looks to a picker; and the outcomes of work, from which a load learns.
 
-A load is told of every piece of work twice: `begin`, and `end` with what
-happened, or `penalize` in place of `end`. A failure never makes an endpoint
-look better: one that refuses at once would otherwise be the fastest of all.
+For every piece of work `begin` is called, and then `end` with the outcome, or
+`penalize` in its place. A failure never makes an endpoint look better: one that
+refuses at once would otherwise be the fastest of all.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from __future__ import annotations
 from typing import Final
 
 ANSWERED: Final = 0
-"""It was done: what it took says how fast the endpoint is."""
+"""It was done, and its duration shows how fast the endpoint is."""
 FAILED: Final = 1
-"""The endpoint answered that it could not: what that took says something only if it was long."""
+"""The endpoint answered with a failure, whose duration counts only if it was long."""
 BROKEN: Final = 2
 """The endpoint did not answer at all: it was not reached, or broke off."""
 GIVEN_UP: Final = 3
-"""Whoever wanted it has gone: it would have taken at least so long."""
+"""Its client left: it would have taken at least as long as it had."""
 
 BROKEN_RTT_S: Final = 1.0
-"""What an endpoint is taken for, at least, that did not answer at all. Above what most services take, so that one that breaks
-off at once is not the fastest; it decays like any other estimate."""
+"""The least duration that counts for an endpoint that did not answer at all. It is above what most services take, so that an
+endpoint that breaks off at once is not the fastest; it decays like any other estimate."""
 MIN_RTT_S: Final = 0.001
 MIN_DECAY_S: Final = 0.001
-"""Discovery may say zero, which nothing can be divided by."""
+"""The control plane may send zero, by which nothing can be divided."""
 
 
 class Load:
-    """A class to inherit from, so that the compiled build calls it directly. By itself: nothing but what is under way."""
+    """A base class and not a Protocol, so that the compiled build calls it directly. By itself it only counts work in flight."""
 
     __slots__ = ("pending",)
 
@@ -36,7 +36,7 @@ class Load:
         """Pieces of work that have begun and not ended."""
 
     def weight(self, now: float) -> float:
-        """The less, the better: compared between endpoints of one balancer, in no particular unit."""
+        """Compared between the endpoints of one balancer, in no particular unit; less is better."""
         return self.pending
 
     def begin(self) -> None:

@@ -1,9 +1,9 @@
-"""WaitQueue: a bounded queue for whoever finds no endpoint ready, and the failfast gate behind it (docs/linkerd/balancing.md, section 1).
+"""WaitQueue: a bounded queue for work that finds no endpoint ready, and its failfast gate (docs/linkerd/balancing.md, section 1).
 
-Whoever finds no endpoint ready waits here, in order, for at most the
-failfast timeout. When that passes without one the gate shuts and everyone in
+Work that finds no endpoint ready waits here, in order, for at most the failfast
+timeout. When that passes without an endpoint, the gate shuts and everything in
 the queue is turned away; it opens as soon as an endpoint is ready. While it is
-shut nobody may join: that is what `is_ready` tells a distribution.
+shut nothing may join, which a distribution sees by `is_ready`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ W_contra = TypeVar("W_contra", contravariant=True)
 
 
 class Serves(Protocol[W_contra]):
-    """What takes those that wait out of the queue."""
+    """The owner of a queue, which serves those that wait in it."""
 
     def has_ready(self) -> bool:
         """An endpoint could be picked now."""
@@ -33,7 +33,7 @@ class Serves(Protocol[W_contra]):
 
 
 class _Nothing:
-    """Behind a queue that was parted from."""
+    """Stands in for the owner of a queue that is over."""
 
     __slots__ = ()
 
@@ -76,7 +76,7 @@ class WaitQueue(Generic[W]):
         self._ticks = wheel.ticks(failfast_s)
         self._capacity = capacity + 1  # one is being served already
         self._queue: dict[W, float] = {}
-        """Since when each waits, the longest waiting first."""
+        """When each began to wait, the longest waiting first."""
         self._timer: Timer | None = None
         self._is_serving = False
 
@@ -96,7 +96,7 @@ class WaitQueue(Generic[W]):
             self._timer = self._wheel.arm(self._fail_fast, self._ticks)
 
     def leave(self, waiter: W) -> None:
-        """It waits no longer. The timer stays: that nobody was ready is still true."""
+        """It waits no longer. The timer keeps running, because it is still true that no endpoint is ready."""
         self._queue.pop(waiter, 0.0)
 
     def became_ready(self) -> None:
@@ -115,7 +115,7 @@ class WaitQueue(Generic[W]):
                 try:
                     self._serves.serve(waiter)
                 except Exception:
-                    report_fault()  # one's fault must not cost the others their turn
+                    report_fault()  # an exception for one must not keep the others waiting
         finally:
             self._is_serving = False
         if self._queue and self._timer is None:
@@ -129,13 +129,13 @@ class WaitQueue(Generic[W]):
         self._turn_all_away()
 
     def close(self) -> None:
-        """Nothing is behind the queue any more."""
+        """Shut for good: there are no endpoints any more."""
         self._disarm()
         self.is_shut = True
         self._turn_all_away()
 
     def part(self) -> None:
-        """Close, and let go of whoever serves it."""
+        """Close, and let go of the owner."""
         self.close()
         self._serves = _NOTHING
 

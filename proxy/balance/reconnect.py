@@ -44,7 +44,7 @@ class Reconnect:
             self._connect()
 
     def part(self) -> None:
-        """Stop, and let go of whoever made it."""
+        """Stop, and let go of the owner."""
         self.stop()
         self._connect = _nothing
 
@@ -57,4 +57,4 @@ class Reconnect:
 
 
 def _nothing() -> None:
-    """What a reconnect does that was parted from."""
+    """Replaces the callback after `part`."""

@@ -1,6 +1,6 @@
 """ControlPlane: everything that a sidecar asks of its controllers, made from its configuration.
 
-The one place where settings of variables become settings of clients.
+This is the only place where configuration becomes settings of clients.
 Controllers on loopback take the inbound side's connect settings and no
 stream limits (docs/linkerd/configuration.md, sections 4.5 and 4.6).
 """
@@ -80,14 +80,14 @@ class ControlPlane:
         self.identity: Final = self._identity(reactor.loop, key_and_csr)
 
     def is_stale(self) -> bool:
-        """Something that it said cannot be asked about now."""
+        """Whether some answer of a controller cannot be renewed now (stale.py)."""
         return any(self.stale.values())
 
     def stale_texts(self) -> list[str]:
         return [str(one) for one in self.stale.values() if one]
 
     def look_if_stale(self) -> None:
-        """Called now and then."""
+        """Called now and then, to log stale answers."""
         for one in self.stale.values():
             one.look()
 

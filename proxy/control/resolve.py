@@ -1,6 +1,6 @@
-"""Names: which addresses a controller has now, by DNS, and again whenever the records run out.
+"""Names: resolves the addresses of a controller by DNS, and again whenever the records expire.
 
-A lookup that fails takes nothing away: the last addresses stay until a
+A lookup that fails changes nothing: the last addresses stay until a
 newer answer replaces them. SRV comes first, since a headless service's
 records name each pod and its port; any failure of it falls back to A and
 AAAA, and, where DNS knows nothing at all, to the system's resolver (hosts
@@ -28,9 +28,9 @@ from proxy.policy.endpoint import EndpointMeta
 _log: Final = logger(__name__)
 
 MIN_TTL_S: Final = 5.0
-"""No name is asked for more often than this."""
+"""No name is looked up more often than this."""
 SYSTEM_TTL_S: Final = 30.0
-"""The system's resolver tells no TTL."""
+"""For answers of the system's resolver, which gives no TTL."""
 
 SRV: Final = "SRV"
 ADDRESS: Final = "A/AAAA"

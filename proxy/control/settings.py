@@ -1,4 +1,4 @@
-"""What a channel to a controller is made with."""
+"""The settings of a channel to a controller."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from proxy.http.h2.settings import H2Settings
 
 QUEUE_CALLS: Final = 1000
 QUEUE_WAIT_S: Final = 30.0
-"""The queue of a control client, and how long one may stand in it (docs/linkerd/configuration.md, section 4.6)."""
+"""The length of a control client's queue, and how long a call may wait in it (docs/linkerd/configuration.md, section 4.6)."""
 
 
 class Dial(Protocol):
@@ -26,7 +26,7 @@ class Dial(Protocol):
 @dataclass(frozen=True, slots=True)
 class ChannelSettings:
     client: str
-    """Whose channel it is, for logs and metrics: `destination`, `policy`, `identity`."""
+    """The name of the client for logs and metrics: `destination`, `policy`, `identity`."""
     target: ControlAddr
     backoff: Backoff
     """Between attempts to connect to one address, and to resolve the name."""

@@ -1,8 +1,8 @@
-"""Stale: what one controller said last and cannot be asked about now.
+"""Stale: the answers of one controller that cannot be renewed now.
 
 An answer is stale from the moment its stream fails until the next stream's first message replaces it. As long as
-anything is, what was learnt from the control plane is kept even if nobody uses it (outbound/discover.py,
-inbound/policies.py), since it could not be learnt again.
+any is, answers of the control plane are kept even if they are not in use (outbound/discover.py, inbound/policies.py),
+because they could not be had again.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ class Stale:
     __slots__ = ("name", "_clock", "_since", "_is_said")
 
     def __init__(self, name: str, clock: Clock) -> None:
-        """`name` says whose answers these are, for texts."""
+        """`name` is the controller's, for log lines."""
         self.name: Final = name
         self._clock: Final = clock
         self._since: Final[dict[object, float]] = {}
-        """By the streams, the one that failed first standing first."""
+        """By stream, the one that failed first comes first."""
         self._is_said = False
 
     def __len__(self) -> int:
         return len(self._since)
 
     def begin(self, stream: object) -> None:
-        """It had answered, and has failed. Again and again, as long as it fails."""
+        """A stream that had answered has failed. Called at each failure."""
         self._since.setdefault(stream, self._clock())
 
     def end(self, stream: object) -> None:
-        """It has answered again, or nobody asks any more. Idempotent."""
+        """A stream has answered again, or is not needed any more. Idempotent."""
         if self._since.pop(stream, None) is not None and not self._since and self._is_said:
             self._is_said = False
             _log.info("%s answers again", self.name)
 
     @property
     def age_s(self) -> float:
-        """How long the oldest of them has been; 0 if there is none."""
+        """How long the oldest of them has been stale; 0 if there is none."""
         return self._clock() - next(iter(self._since.values())) if self._since else 0.0
 
     def look(self) -> None:
-        """Called now and then: say it, once."""
+        """Called now and then: log that answers are stale, once."""
         if not self._is_said and self.age_s >= _SAID_AFTER_S:
             self._is_said = True
             _log.warning("%s: what it said last is used until it answers again", str(self))

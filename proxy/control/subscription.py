@@ -1,10 +1,9 @@
 """Subscription: a server stream that is opened again whenever it ends, until it is closed or refused for good.
 
-Whoever subscribes keeps its last value meanwhile; it hears of each
-message, with whether it is the first since (re)connecting, and of a refusal
-once. A stream that had begun is asked for again at once, one that failed
-waits for the next backoff step. A message that its reader cannot take ends
-this stream only.
+The subscriber keeps its last value meanwhile. It gets each message, with whether
+it is the first since (re)connecting, and a refusal once. A stream that had begun
+is opened again at once, one that failed waits for the next backoff step. A
+message that its reader cannot take ends this stream only.
 Source: docs/linkerd/outbound.md, section 3; docs/linkerd/balancing.md, section 4.3; docs/linkerd/configuration.md, section 4.5.
 """
 
@@ -29,7 +28,7 @@ from proxy.http.grpc import Status
 _log: Final = logger(__name__)
 
 REFUSALS: Final = frozenset({grpc.INVALID_ARGUMENT, grpc.FAILED_PRECONDITION})
-"""The question itself is wrong: asking again will not help."""
+"""The request itself is wrong, so asking again does not help."""
 
 A = TypeVar("A", bound=Message)
 
@@ -67,7 +66,7 @@ class Subscription(Generic[A]):
         on_refused: Callable[[Status], None],
     ) -> None:
         self.is_over = False
-        """Closed, or refused for good: it asks no more."""
+        """Closed, or refused for good: it is not opened again."""
         self._channel = channel
         self._method = method
         self._request = request
@@ -78,11 +77,11 @@ class Subscription(Generic[A]):
         self._call: Call | None = None
         self._failures = 0
         self._told: Status | None = None
-        """How the last stream ended, if none has answered since: warned of once, not at each retry."""
+        """How the last stream ended, if none has answered since. It is logged once, not at each retry."""
         self._has_message = False
         """This stream has begun to answer."""
         self._has_value = False
-        """Any stream has: there is something that may be stale."""
+        """Any stream has begun to answer, so there is something that may become stale."""
         self._began_at = 0.0
         self._retry: Any = None
         self._receive: Any = None
@@ -90,12 +89,12 @@ class Subscription(Generic[A]):
         """The loop's handles."""
 
     def open(self, finals: frozenset[int] = REFUSALS) -> None:
-        """Begin; `finals` are the codes that end it for good."""
+        """Open the stream; `finals` are the codes that end the subscription for good."""
         self._finals = finals
         self._ask()
 
     def close(self) -> None:
-        """Cancel the stream; nothing is told any more. Idempotent."""
+        """Cancel the stream; no callback is called any more. Idempotent."""
         if not self.is_over:
             self.is_over = True
             self._channel.stale.end(self)
@@ -186,7 +185,7 @@ class Subscription(Generic[A]):
     def _wait_s(self) -> float:
         backoff = self._settings.backoff
         if self._has_message and self._channel.clock() - self._began_at >= backoff.min_s:
-            return 0.0  # a stream that lived; one that did not would make a loop of this
+            return 0.0  # only after a stream that lived: otherwise this would become a busy loop
         wait_s = backoff.wait_s(self._failures)
         self._failures += 1
         return wait_s

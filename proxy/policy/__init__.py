@@ -1,1 +1,1 @@
-"""What the control plane wants, as plain data, and pure functions over it. No I/O, no protobuf."""
+"""The control plane's policies as plain data, and pure functions over them. No I/O, no protobuf."""

@@ -15,7 +15,7 @@ from proxy.policy.server import GRPC, HTTP_1, HTTP_2, Authentication, Authorizat
 
 
 class Client:
-    """Whoever opened a connection, as far as authorization asks: its address, and what our TLS proved."""
+    """The client of a connection as authorization sees it: its address, and the identity that TLS proved."""
 
     __slots__ = ("ip", "is_tls", "identity")
 

@@ -1,6 +1,6 @@
-"""Classify: was this exchange a success, as response_total and route_response_total count it (docs/linkerd/service-profiles.md, section 4).
+"""Classify: whether an exchange was a success for response_total and route_response_total (docs/linkerd/service-profiles.md, section 4).
 
-Pure; asked once, when the exchange has ended.
+A pure function, called once, when the exchange has ended.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BROKEN: Final = frozenset(
         Reason.IDLE_TIMEOUT,
     )
 )
-"""Why a response that had begun did not end, if it was not its client that left."""
+"""Why a response that had begun did not end, for reasons other than that its client left."""
 
 _RESETS: Final = (
     "NO_ERROR", "PROTOCOL_ERROR", "INTERNAL_ERROR", "FLOW_CONTROL_ERROR", "SETTINGS_TIMEOUT", "STREAM_CLOSED",
@@ -64,7 +64,7 @@ class ClassifyingRoute:
 
 
 def classify(exchange: Exchange) -> Class | None:
-    """Of an exchange that has ended; None if nobody waited for its response any more."""
+    """The class of an exchange that has ended; None if its client did not wait for the response any more."""
     response = exchange.response
     reason = exchange.reason
     if response is None:
@@ -84,7 +84,7 @@ def classify(exchange: Exchange) -> Class | None:
 
 
 def classify_by(classes: ResponseClasses, response: ResponseHead, trailers: list[Field] | None) -> Class:
-    """The statuses that the route names are what it says; of the others gRPC's status decides, wherever it stands."""
+    """The route decides for the statuses that it names; for others the gRPC status decides, in the head or in the trailers."""
     status = response.status
     if status in classes.failures:
         return Class(status, False, "", "")

@@ -1,4 +1,4 @@
-"""The built-in server policies: what holds for a port until the control plane has spoken, or when it cannot be understood.
+"""The built-in server policies, for ports until the control plane has answered, and for answers that cannot be understood.
 
 Values made once at start. Names and meaning are those of
 `LINKERD2_PROXY_INBOUND_DEFAULT_POLICY` (docs/linkerd/inbound.md, section 5, "Default policies").

@@ -3,7 +3,7 @@
 When a policy arrives, the filters of each rule and each backend are compiled into `Filters`: at most one callable for the
 request and one for the response, whatever the filters are. No callable edits the head it is given: it returns that head or
 another one, so that the request as it came can be sent again, filtered anew. What a filter answers instead of a head is a
-value; how it reads on the wire is for the side to say that serves the request.
+value, which the side that serves the request turns into a response.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Redirection:
 
 
 class InjectedFailure:
-    """The request fails because the policy says so; a gRPC client hears `grpc_code`, any other `status`."""
+    """The policy makes the request fail; a gRPC client gets `grpc_code`, any other `status`."""
 
     __slots__ = ("status", "grpc_code", "message")
 
@@ -153,7 +153,7 @@ class HeaderEdit:
         removed = {name for name in names_removed if _may_edit(name, kind_of(name, b""))}
         appended = [one for one in added if one.name not in names] + set_
         hosts = [one for one in appended if one.kind == HOST]
-        if hosts:  # a request has one: another that is added takes the place of the first
+        if hosts:  # a request has one Host, so one that is added replaces it
             names.add(b"host")
             appended = [one for one in appended if one.kind != HOST] + hosts[-1:]
         self._dropped: Final = frozenset(names | removed)
@@ -173,7 +173,7 @@ class HeaderEdit:
     def of_response(self, head: ResponseHead) -> ResponseHead:
         edited = head.with_fields(self._edited(head.fields))
         if self._edits_date:
-            edited.has_date = False  # where none is left, the codec says when it answers
+            edited.has_date = False  # if none is left the codec adds one
         return edited
 
     def _edited(self, fields: list[Field]) -> list[Field]:
@@ -229,7 +229,7 @@ class Refusing:
 
 
 class Redirecting:
-    """A Redirect. A request that would be sent to where it goes anyway passes."""
+    """A Redirect. A request that it would redirect to its own location passes."""
 
     __slots__ = ("_redirect",)
 

@@ -1,7 +1,7 @@
 """Whether a request fits a match, and how well (docs/linkerd/outbound.md, section 7; docs/linkerd/inbound.md, section 6).
 
-What does not depend on the request is made ready when a policy arrives: a match becomes a Matcher, which scores requests.
-Scores are compared lexicographically; which rule of which route has the best one is table.py's to find.
+What does not depend on the request is prepared when a policy arrives: a match becomes a Matcher, which scores requests.
+Scores are compared lexicographically; table.py finds the rule with the best one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pattern: a regular expression that somebody else wrote, matched in linear time.
+"""Pattern: a regular expression from a policy, matched in linear time.
 
 Routes of a control plane may carry regular expressions, and any client chooses the text that they are tried on. Python's own engine backtracks,
 so that one request could hold the loop for minutes; RE2 does not, whatever the expression and the text. This module is the
@@ -53,7 +53,7 @@ class Pattern:
         return hit is not None and hit.span() == (0, len(value))
 
     def occurs_in(self, value: bytes) -> bool:
-        """Whether it matches anywhere: for expressions that say themselves where they begin and end."""
+        """Whether it matches anywhere: for expressions that have their own anchors."""
         return self._search(value) is not None
 
     def __eq__(self, other: object) -> bool:
@@ -87,7 +87,7 @@ def _compile(text: str) -> Any:  # a pattern of re2, which has no types
 
 
 def _foreign_part(text: str) -> str:
-    """What RE2 would take for something else than Rust's engine does; empty if there is nothing of the kind."""
+    """A part of the expression that means something else to RE2 than to Rust's engine; empty if there is none."""
     for found in _FOREIGN.finditer(text):
         escape = found["escape"]
         if escape is not None:

@@ -15,7 +15,8 @@ from proxy.policy.endpoint import EndpointMeta
 
 @dataclass(frozen=True, slots=True)
 class ResponseClasses:
-    """What a route's response classes say of each status: the first class that matches it has decided already."""
+    """A route's response classes by status. Of several classes that match a status the first counts, which was decided when
+    this was made."""
 
     successes: frozenset[int] = frozenset()
     failures: frozenset[int] = frozenset()

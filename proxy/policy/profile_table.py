@@ -1,8 +1,7 @@
 """Which route of a ServiceProfile a request takes: the first in the list whose condition it meets (docs/linkerd/service-profiles.md, section 3).
 
-Routes whose paths begin with known characters are looked up by them, so that a thousand routes of one API cost about as
-much as a few. Those that may begin with anything are asked in their order; one expression takes about a microsecond, and
-a time linear in the path's length.
+Routes that fix how a path begins are looked up by that beginning, so that a thousand routes of one API cost about as much
+as a few. The others are tried in their order; one expression takes about a microsecond, linear in the path's length.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from proxy.policy.condition import RequestCondition
 
 NONE: Final = -1
 _FEW: Final = 4
-"""So many routes are asked sooner than looked up."""
+"""Up to this many routes it is faster to try each than to look them up."""
 
 
 class ProfileTable:
@@ -51,7 +50,7 @@ class ProfileTable:
         return best if best < len(conditions) else NONE
 
     def _first(self, places: list[int], before: int, method: bytes, path: bytes) -> int:
-        """The first of these places whose condition holds; `before` if none in front of that does."""
+        """The first of these places whose condition holds; `before` if none before it does."""
         for place in places:
             if place >= before:
                 break

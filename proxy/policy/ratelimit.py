@@ -16,7 +16,7 @@ PER_IDENTITY: Final = "per-identity"
 OVERRIDE: Final = "override"
 
 _CLIENTS: Final = 4096
-"""Remembered clients beyond which those whose tokens are all back are forgotten."""
+"""When more clients than this are remembered, those that have all their tokens back are forgotten."""
 
 
 class Limited(NamedTuple):
@@ -90,7 +90,8 @@ class RateLimiter:
         return found
 
     def _forget_some(self, now: float) -> None:
-        """Those whose tokens are all back, and if that is not a quarter, those met first: work and memory are bounded."""
+        """Forget the clients that have all their tokens back, and if they are less than a quarter, also the oldest, so that
+        work and memory are bounded."""
         clients = self._clients
         for name in [name for name, bucket in clients.items() if bucket.is_full(now)]:
             del clients[name]

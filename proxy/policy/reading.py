@@ -1,10 +1,10 @@
-"""How else an app may read a path than as it is written.
+"""The other ways in which an app may read a path than as it is written.
 
-A path travels as it came, byte for byte, and is matched as it came. But apps
+A path is passed on as it came, byte for byte, and is matched as it came. But apps
 decode it, resolve its dot segments, merge its slashes, cut off a fragment or
-path parameters, each in its own way. Where that could make another path of
-it, whoever authorizes asks for every reading, and permits what all of them
-permit. Pure, and linear in the length of the path.
+path parameters, each in its own way. Where that could make another path of it,
+authorization tries every reading and permits only what all of them permit. Pure
+functions, linear in the length of the path.
 """
 
 from __future__ import annotations

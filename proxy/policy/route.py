@@ -1,6 +1,6 @@
-"""Routes as data: what may match a request and what is done with it then, for both directions.
+"""Routes as data, for both directions: the matches of a request, and the filters for it.
 
-Values; matching is match.py's, filters' effects are filter.py's.
+These are values. match.py does the matching, filter.py applies the filters.
 Semantics: docs/linkerd/inbound.md, section 6; docs/linkerd/outbound.md, sections 7 and 8.
 """
 

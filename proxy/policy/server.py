@@ -28,7 +28,7 @@ class NetworkMatch:
 
 @dataclass(frozen=True, slots=True)
 class Authentication:
-    """Who may: anyone; or whoever speaks mesh TLS; or those of certain identities."""
+    """The clients that are let in: all; or all with mesh TLS; or those with certain identities."""
 
     needs_tls: bool = False
     any_client: bool = True

@@ -16,7 +16,7 @@ from proxy.policy.match import Asked, Everything, HostMatcher, Matcher, PathMatc
 from proxy.policy.route import GrpcMatch, HostMatch, HttpMatch
 
 _FEW: Final = 4
-"""So many matches are scored sooner than looked up."""
+"""Up to this many matches it is faster to score each than to look them up."""
 
 
 class Rule(Protocol):
@@ -62,7 +62,7 @@ class RouteTable:
 
     def __init__(self, routes: Sequence[Route]) -> None:
         self.only: Final = _universal(routes)
-        """What every request finds, whatever it says; None if it depends on the request."""
+        """The rule that every request takes; None if it depends on the request."""
         by_host: dict[HostMatch, list[Candidate]] = {}
         anywhere: list[Candidate] = []
         order = 0
