@@ -80,13 +80,19 @@ def test_fail_fast_says_why() -> None:
     troubles = Troubles(Clock())
     addrs = [Addr("10.0.0.1", port) for port in range(80, 85)]
     known = Resolution(KNOWN, dict.fromkeys(addrs, EndpointMeta()))
-    assert nobody_ready(Resolution(PENDING), troubles) == "0 endpoints: the control plane has not named any yet"
-    assert nobody_ready(Resolution(ABSENT), troubles) == "0 endpoints: the control plane knows no such service"
-    assert nobody_ready(Resolution(KNOWN), troubles) == "0 endpoints"
-    assert nobody_ready(known, troubles) == "none of 5 endpoints is ready"
+    assert (
+        nobody_ready(Resolution(PENDING), troubles, 3.0)
+        == "0 endpoints: the control plane has not named any yet, for 3s"
+    )
+    assert (
+        nobody_ready(Resolution(ABSENT), troubles, 0.0)
+        == "0 endpoints: the control plane knows no such service, for 0s"
+    )
+    assert nobody_ready(Resolution(KNOWN), troubles, 200.0) == "0 endpoints, for 3m"
+    assert nobody_ready(known, troubles, 0.0) == "none of 5 endpoints is ready"
     for addr in addrs:
         troubles.failed(str(addr), "refused")
-    said = nobody_ready(known, troubles)
+    said = nobody_ready(known, troubles, 0.0)
     assert (
         said.startswith("none of 5 endpoints is ready; 10.0.0.1:80: refused, for 0s; ") and said.count("refused") == 3
     )

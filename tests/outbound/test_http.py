@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import socket
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,28 @@ def test_a_service_is_balanced_over_its_endpoints() -> None:
         source.set(remove(source.value, [servers[0]]))
         assert {(await ask(network))[-1:] for _ in range(40)} == {b"b", b"c"}
         assert [kind for kind, _ in network.fake.asked] == ["policy", "endpoints"]
+        network.close()
+
+    run(story)
+
+
+def test_fail_fast_says_how_long_there_have_been_no_endpoints() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        server = await network.server(http_server("a"))
+        network.fake.policies[DST] = Watch(balance_policy())
+        source = network.fake.names[WEB] = Watch(reset({server: EndpointMeta()}))
+        network.start()
+        assert (await ask(network))[-1:] == b"a"
+        ticking.pass_time(4.0)
+        gone_at = ticking.now
+        source.set(remove(source.value, [server]))
+        waiting = asyncio.create_task(ask(network))
+        while not waiting.done():
+            await asyncio.sleep(0.05)
+            ticking.pass_time(0.35)
+        found = re.search(rb"0 endpoints, for ([0-9]+)s\b", await waiting)
+        assert found is not None and int(found[1]) <= ticking.now - gone_at + 0.5, "not the time before"
         network.close()
 
     run(story)
@@ -218,7 +241,7 @@ def test_grpc_hears_its_failure_in_trailers_only() -> None:
         ticking.pass_time(0.35)
         headers = await waiting
         assert headers[":status"] == "200" and headers["grpc-status"] == "4"
-        assert "service in fail-fast; 0 endpoints; are there endpoints" in headers["grpc-message"]
+        assert "service in fail-fast; 0 endpoints, for 0s; are there endpoints" in headers["grpc-message"]
         shed = await call()
         expected = dict(GOLDEN["empty"]["grpc"]["headers"])
         for name in (":status", "content-length", "content-type", "grpc-status", "l5d-proxy-connection"):

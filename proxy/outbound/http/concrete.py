@@ -13,7 +13,7 @@ from proxy.balance.balancer import Balancer
 from proxy.balance.endpoints import ABSENT, PENDING, Resolution, reset
 from proxy.core.errors import report_fault
 from proxy.core.reason import Reason
-from proxy.core.troubles import Troubles
+from proxy.core.troubles import Troubles, lasting
 from proxy.core.watch import Watch
 from proxy.http.attempt import Attempt
 from proxy.http.place import Place
@@ -66,7 +66,8 @@ class Balanced:
     """Endpoints behind a balancer. The Origin of the attempts that it takes."""
 
     __slots__ = (
-        "_balancer", "_kind", "_ready", "_queue", "_counts", "_rescue", "_clock", "_name", "_resolution", "_runtime", "_shown",
+        "_balancer", "_kind", "_ready", "_queue", "_counts", "_rescue", "_clock", "_name", "_resolution", "_resolved_at", "_runtime",
+        "_shown",
     )  # fmt: skip
 
     def __init__(self, kind: EndpointKind, resolution: Watch[Resolution[EndpointMeta]], name: str) -> None:
@@ -79,6 +80,9 @@ class Balanced:
         self._queue = self._balancer.queue
         self._counts = self._balancer.counts
         self._resolution = resolution
+        self._resolved_at = runtime.reactor.clock()
+        """When the control plane last said something else of the endpoints, or was asked first."""
+        resolution.subscribe(self._note_resolution)
         self._runtime = runtime
         self._rescue = kind.rescue
         self._clock = runtime.reactor.clock
@@ -159,11 +163,15 @@ class Balanced:
             self.show(shown.backend, terms.parent)
 
     def close(self) -> None:
+        self._resolution.unsubscribe(self._note_resolution)
         self._balancer.close()
         shown = self._shown
         if shown is not None:
             self._shown = None
             shown.view.close()
+
+    def _note_resolution(self, resolution: Resolution[EndpointMeta]) -> None:
+        self._resolved_at = self._clock()
 
     # ---- the balancer's line
 
@@ -186,21 +194,24 @@ class Balanced:
         if error:
             self._rescue.fail(exchange, UNEXPECTED, f"{self._name}pool failed: {error}")
         else:
-            why = nobody_ready(self._resolution.value, self._runtime.troubles)
+            why = nobody_ready(self._resolution.value, self._runtime.troubles, self._clock() - self._resolved_at)
             self._rescue.fail(exchange, FAILFAST, f"{self._name}service in fail-fast", why=why)
 
 
-def nobody_ready(known: Resolution[EndpointMeta], troubles: Troubles) -> str:
-    """Why no endpoint of a backend can be picked, in a line."""
-    if known.state == PENDING:
-        return "0 endpoints: the control plane has not named any yet"
-    if known.state == ABSENT:
-        return "0 endpoints: the control plane knows no such service"
+def nobody_ready(known: Resolution[EndpointMeta], troubles: Troubles, for_s: float) -> str:
+    """Why no endpoint of a backend can be picked, in a line; `for_s`: how long this has been what is known of them."""
     if not known.endpoints:
-        return "0 endpoints"
+        what = _NOBODY.get(known.state, "")
+        return f"0 endpoints{what}, for {lasting(for_s)}"
     count = len(known.endpoints)
     some = troubles.of_some(map(str, known.endpoints), _NAMED_ENDPOINTS)
     return f"none of {count} endpoint{'s' if count > 1 else ''} is ready" + "".join(f"; {one}" for one in some)
+
+
+_NOBODY: Final = {
+    PENDING: ": the control plane has not named any yet",
+    ABSENT: ": the control plane knows no such service",
+}
 
 
 class Failing:
