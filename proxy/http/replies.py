@@ -19,6 +19,7 @@ GRPC_TYPE: Final = b"application/grpc"
 
 _EMPTY: Final = field(b"content-length", b"0")
 _TYPE: Final = field(b"content-type", GRPC_TYPE)
+_WEB_TYPE: Final = b"application/grpc-web"
 _CLOSES: Final = field(b"l5d-proxy-connection", b"close")
 
 
@@ -48,7 +49,7 @@ def answer(request: RequestHead, status: int, grpc_code: int, text: str, informs
     fields: list[Field] = [_EMPTY]
     if is_grpc(request):
         status = 200
-        fields.append(_TYPE)
+        fields.append(_type_for(request))
         fields.append(field(b"grpc-status", b"%d" % grpc_code))
         if informs:
             fields.append(Field(b"grpc-message", value, PLAIN, False, b"", b""))
@@ -60,6 +61,14 @@ def answer(request: RequestHead, status: int, grpc_code: int, text: str, informs
             fields.append(_CLOSES)
     head.version = request.version
     return head
+
+
+def _type_for(request: RequestHead) -> Field:
+    """gRPC-Web's clients take an answer of their own type only."""
+    for one in request.fields:
+        if one.name == b"content-type" and one.value.startswith(_WEB_TYPE):
+            return one
+    return _TYPE
 
 
 def grpc_trailers(code: int, text: str) -> list[Field]:

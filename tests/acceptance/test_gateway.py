@@ -15,10 +15,11 @@ from proxy.core.watch import Absent, Watch
 from proxy.outbound.effective import gateway_policy
 from proxy.policy.client import OPAQUE, Balance, ClientPolicy, Forward
 from proxy.policy.defaults import default_policy
-from proxy.policy.endpoint import EndpointMeta
+from proxy.policy.endpoint import HINT_H2, EndpointMeta, TlsIdentity
 from proxy.policy.profile import Profile
 from proxy.transport.header import TransportHeader
 from tests.inbound.kit import PEER, Http2Client, Workload
+from tests.kit.certificates import credentials
 from tests.kit.environment import NAME
 from tests.kit.http1 import Inbox
 from tests.kit.network import Answering, Network, balance_policy, h2_server, http_server
@@ -38,6 +39,7 @@ class Gateway:
             **env,
         }
         self.network = Network(ticking, **env)
+        self.network.credentials = credentials(NAME)  # both sides are one process
         self.network.start()
         self.inbound = Workload(ticking, policy, self.network.outbound.onward, **env)
         self.seen: list[bytes] = []
@@ -283,6 +285,65 @@ def test_a_failure_behind_the_gateway_is_told_to_the_peer() -> None:
             said = await answer
             assert said.startswith(b"HTTP/1.1 504 ") and b"service in fail-fast" in said
             client.close()
+
+    run(story)
+
+
+def towards(gateway: Gateway, target: str = DST) -> EndpointMeta:
+    """What another cluster's control plane says of the endpoint of a mirrored service."""
+    port = gateway.inbound.listener.addr.port
+    return EndpointMeta(
+        tls=TlsIdentity(NAME, NAME), hint=HINT_H2, opaque_transport_port=port, authority_override=target
+    )
+
+
+MIRROR = "dst-west.ns.svc.cluster.local:80"
+APP_WANTS = Addr("10.43.0.77", 80)
+
+
+def test_a_peers_outbound_side_reaches_a_service_of_another_cluster() -> None:
+    """From one app to the other: its proxy, the gateway's two sides."""
+
+    async def story(ticking: Ticking) -> None:
+        async with Gateway(ticking) as gateway:
+            await gateway.serve()
+            gateway.inbound.original = gateway.inbound.listener.addr
+            near = Network(ticking)
+            near.fake.policies[APP_WANTS] = Watch(balance_policy(MIRROR))
+            near.fake.names[MIRROR] = Watch(reset({Addr("127.0.0.1", 4321): towards(gateway)}))
+            near.start()
+            reader, writer = await asyncio.open_connection(sock=near.redirect(APP_WANTS))
+            for _ in range(2):
+                writer.write(b"GET /a HTTP/1.1\r\nHost: dst-west\r\n\r\n")
+                head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+                assert head.startswith(b"HTTP/1.1 200 ") and await reader.readexactly(6) == b"behind"
+            writer.close()
+            assert all(b"host: dst.test.example.com:4321\r\n" in one.lower() for one in gateway.seen)
+            count = "inbound_tcp_transport_header_connections_total"
+            assert gateway.inbound.metric(count, 'session_protocol="http/2"', 'target_name="dst.test.example.com"') == 1
+            near.close()
+
+    run(story)
+
+
+def test_a_gateway_whose_service_is_behind_itself_does_not_go_round() -> None:
+    """Two gateways of one mesh that each take the other for the way: here they are one and the same."""
+
+    async def story(ticking: Ticking) -> None:
+        async with Gateway(ticking) as gateway:
+            gateway.inbound.original = gateway.inbound.listener.addr
+            gateway.network.fake.profiles[DST] = Watch(Profile(name=DST))
+            gateway.network.fake.policies[DST] = Watch(balance_policy(DST))
+            gateway.network.fake.names[DST] = Watch(reset({Addr("127.0.0.1", 4321): towards(gateway)}))
+            client = await gateway.connect("http/1")
+            answer = await client.ask(GET)
+            assert answer.startswith(b"HTTP/1.1 508 ")
+            assert gateway.inbound.metric("inbound_http_errors_total", 'error="gateway loop"') == 1
+            client.close()
+            opaque = await gateway.connect("")
+            opaque.write(b"hello")
+            assert await opaque.rest() in (b"", b"<RST>")
+            assert gateway.inbound.metric("inbound_tcp_errors_total", 'error="gateway loop"') == 1
 
     run(story)
 

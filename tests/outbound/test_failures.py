@@ -202,6 +202,25 @@ async def failed(ticking: Ticking, network: Network, case: Case, more: list[tupl
     return (await asking)[0]
 
 
+@pytest.mark.parametrize("kind", ["application/grpc", "application/grpc+proto", "application/grpc+json"])
+@pytest.mark.parametrize("web", ["", "-web"])
+def test_a_call_of_any_type_of_grpc_is_told_by_its_status(kind: str, web: str) -> None:
+    """Row 74: a bare 503 would be Unknown to it."""
+    kind = kind.replace("grpc", f"grpc{web}")
+
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        network.fake.policies[DST] = Watch(CASES["no dispatcher"].policy())
+        network.start()
+        told = await failed(ticking, network, CASES["no dispatcher"], [("content-type", kind)])
+        assert (told[":status"], told["grpc-status"]) == ("200", "14")
+        assert "not served here" in told["grpc-message"]
+        assert told["content-type"] == (kind if web else "application/grpc")
+        network.close()
+
+    run(story)
+
+
 def test_an_endpoint_that_refuses_is_named() -> None:
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)
