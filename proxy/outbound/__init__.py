@@ -1,1 +1,1 @@
-"""Traffic that the application sends: where to, by which endpoint, over mTLS. Read stack.py first."""
+"""Traffic that the application sends: it is discovered, routed, balanced, and sent over mTLS. Read stack.py first."""

@@ -1,9 +1,9 @@
 """Dialler: how one endpoint is reached (docs/linkerd/outbound.md, section 9.5).
 
 Everything but the TLS context is decided when the endpoint is built:
-address, identity, transport header, labels. What discovery gives an identity
-is reached over TLS or not at all; a refused address fails like a refused
-connect, never inside the call.
+address, identity, transport header, labels. An endpoint with an identity is
+reached over TLS or not at all; an address that may not be dialled fails like a
+refused connect, never inside the call.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SessionProtocol = Literal["", "http/1", "http/2"]
 
 
 def as_reached(runtime: Runtime, addr: Addr, meta: EndpointMeta) -> EndpointMeta:
-    """The metadata as far as it counts: an endpoint of this very workload has neither TLS nor a proxy before it."""
+    """The metadata as it applies: an endpoint of this workload itself has neither TLS nor a proxy in front of it."""
     if not runtime.is_local(addr):
         return meta
     return replace(meta, tls=None, hint=HINT_NONE, opaque_transport_port=0, authority_override="")
@@ -59,7 +59,7 @@ class Dialler:
         self._refusal = runtime.refuses(self._addr)
         self._offers_header = bool(meta.tls and (meta.opaque_transport_port or meta.authority_override))
         self.labels: Final = labels.endpoint(addr, meta, authority, runtime.is_local(addr))
-        """Shared by what counts requests and what counts connections."""
+        """The labels of the metrics of its requests and of its connections."""
         tcp = (("direction", "outbound"), ("peer", "dst"), *self.labels)
         self._options = DialOptions(
             connect_timeout_s=config.outbound_connect_timeout_s,
@@ -73,7 +73,7 @@ class Dialler:
         )
 
     def dial(self, make_codec: MakeCodec, on_connected: Callable[[], None] | None = None) -> Codec:
-        """The codec, which may write at once; a failure is its `lost`, never in this call."""
+        """Returns the codec, which may write at once; on a failure its `lost` is called, never within this call."""
         reactor = self._runtime.reactor
         if self._refusal:
             self._runtime.registry.faults("outbound").count_as("refused_address")
@@ -112,7 +112,7 @@ def _header(addr: Addr, meta: EndpointMeta, session: SessionProtocol) -> Transpo
 
 
 class _Refused(Wire):
-    """A wire to nowhere: its codec hears that the connect failed, at the end of this loop iteration."""
+    """A wire to nowhere: its codec's `lost` is called with a failed connect at the end of this loop iteration."""
 
     __slots__ = ("codec", "_is_told")
 
@@ -140,7 +140,7 @@ class _Refused(Wire):
         return True
 
     def schedule(self, target: Steps) -> None:
-        """Nothing is ever read here; what is left to be told at the end may be told at once."""
+        """Nothing is ever read here, so the rest of the codec's work may be done at once."""
         target.step()
 
     def hand_over(self, codec: Codec) -> None:

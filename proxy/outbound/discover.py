@@ -1,10 +1,10 @@
-"""Discovery: what is known about a destination, asked once for all connections that go there (docs/linkerd/outbound.md, section 3).
+"""Discovery: looks up a destination once for all connections that go there (docs/linkerd/outbound.md, section 3).
 
-Profile and policy are asked for at once, and both must have answered
-before a connection goes on. A destination that nobody uses is kept for the
-idle timeout, which starts anew each time its last user goes; a refusal is
-told to who waited and never kept. While the control plane is away nothing
-expires; what has been unused for longest makes room, as it always does.
+Profile and policy are looked up at the same time, and both must have answered
+before a connection goes on. A destination that is not in use is kept for the
+idle timeout, which starts anew each time its last user leaves; a refusal is given
+to those that waited and never kept. While the control plane is away nothing
+expires; if there are too many, the one that has been unused longest goes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from proxy.policy.profile import Profile
 Kind = Literal["sidecar", "outside", "ingress", "gateway"]
 SIDECAR: Final = "sidecar"
 OUTSIDE: Final = "outside"
-"""None of the mesh's: balanced over what the system's resolver says of `host:port`, without TLS."""
+"""A name outside the mesh: balanced over the addresses that the system's resolver gives, without TLS."""
 INGRESS: Final = "ingress"
 GATEWAY: Final = "gateway"
 
@@ -50,7 +50,7 @@ _EFFECTIVE: Final[dict[str, Effective]] = {
 
 
 class Router(Protocol):
-    """Built on a destination by those who route to it; lives as long as it is cached."""
+    """Built on a destination by the code that routes to it; lives as long as the destination is cached."""
 
     def close(self) -> None: ...
 
@@ -74,16 +74,16 @@ class Destination:
     ) -> None:
         self.target = target
         self.kind: Final = kind
-        """By which rule its policy holds (effective.py)."""
+        """The rule by which its effective policy is found (effective.py)."""
         self.profile = profile
         self.effective: Watch[ClientPolicy | Absent | None] = Watch(None)
-        """None until both have answered; then the policy that holds, or why there is none."""
+        """None until both have answered; then the effective policy, or why there is none."""
         self.endpoints = endpoints
-        """Where the endpoints of its policy's backends are asked for."""
+        """Looks up the endpoints of its policy's backends."""
         self.routers: dict[str, Router] = {}
         self.parent_numbers: ParentNumbers | None = None
         self.target_numbers: TargetNumbers | None = None
-        """Theirs who route to it (protocol.py)."""
+        """Set by the code that routes to it (protocol.py)."""
         self.retry_budget: SharedBudget | None = None
         """Of its profile, for all of its routers."""
         self._discovery = discovery
@@ -103,7 +103,7 @@ class Destination:
             self.stop_waiting()
 
     def stop_waiting(self) -> None:
-        """It does not expire by itself any more."""
+        """Stop the idle timer, so that it does not expire by itself."""
         timer = self._timer
         if timer is not None:
             self._timer = None
@@ -116,7 +116,7 @@ class Destination:
             self._timer = self._discovery.idle(self)
 
     def when_known(self, callback: Callable[[], None]) -> None:
-        """Call once `effective` has a value: now, if it has."""
+        """Call `callback` once `effective` has a value: now, if it has one."""
         if self.effective.value is not None:
             callback()
         else:
@@ -145,18 +145,18 @@ class Destination:
 
     @property
     def is_outside(self) -> bool:
-        """None of the mesh's: what the system's resolver says."""
+        """Whether it is outside the mesh and resolved by the system."""
         return self.kind == OUTSIDE
 
     @property
     def is_opaque(self) -> bool:
-        """The profile says that this destination speaks no protocol of ours."""
+        """Whether the profile says that this destination's protocol is opaque."""
         profile = self.profile.value
         return isinstance(profile, Profile) and profile.is_opaque
 
     @property
     def logical(self) -> str:
-        """How texts and labels call it."""
+        """Its name in texts and labels."""
         return str(self.target)
 
     def _apply(self, _changed: object) -> None:
@@ -184,7 +184,8 @@ class Discovery:
         self._runtime = runtime
         self._destinations: dict[tuple[Target, str], Destination] = {}
         self.unused: Final[dict[Destination, None]] = {}
-        """Those that nobody uses, the longest unused first: an app that tries every address must not make us watch them all."""
+        """Destinations that are not in use, the longest unused first. Their number is bounded, so that an app that tries every
+        address does not make us watch them all."""
         self.resolve: Final = runtime.lookups.resolve
         self.is_stale: Final = runtime.lookups.is_stale
         self._idle_ticks = runtime.reactor.wheel.ticks(runtime.config.outbound_discovery_idle_timeout_s)
@@ -193,7 +194,7 @@ class Discovery:
         return len(self._destinations)
 
     def get(self, target: Target, kind: Kind = SIDECAR) -> Destination:
-        """What is known about a target; the caller holds it at once."""
+        """The destination of a target; the caller must hold it at once."""
         found = self._destinations.get((target, kind))
         if found is None:
             found = self._outside(str(target)) if kind == OUTSIDE else self._of_mesh(target, kind)
@@ -211,7 +212,7 @@ class Discovery:
         return Destination(self, target, OUTSIDE, Watch(_NO_PROFILE), policy, self.resolve)
 
     def idle(self, destination: Destination) -> Timer:
-        """Nobody uses it: expire it after the idle timeout, or when too many wait for that."""
+        """It is not in use any more: expire it after the idle timeout, or when too many are unused."""
         if len(self.unused) >= limits.UNUSED_DESTINATIONS:
             oldest = next(iter(self.unused))
             oldest.stop_waiting()
@@ -223,7 +224,7 @@ class Discovery:
         return self._runtime.reactor.wheel.arm(destination.expired, self._idle_ticks)
 
     def drop(self, destination: Destination) -> None:
-        """Whoever asks next, asks anew."""
+        """Forget it; the next `get` looks it up anew."""
         key = (destination.target, destination.kind)
         if self._destinations.get(key) is destination:
             del self._destinations[key]

@@ -1,7 +1,7 @@
-"""Which policy holds for a destination, of what the control plane says about it: the sidecar's rule, ingress's and the gateway's.
+"""Finds the effective policy of a destination from its profile and policy: by the sidecar's rule, ingress's, or the gateway's.
 
-Pure functions of a target, its profile and its policy. None while an answer is missing that could change theirs; Absent if
-connections to the target go nowhere.
+Pure functions of a target, its profile and its policy. They return None while an answer is missing that could change the
+result, and Absent if connections to the target go nowhere.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def effective_policy(target: Target, profile: KnownProfile, policy: Known) -> Kn
     if policy is None:
         return None
     if isinstance(policy, Absent) and (policy.is_refusal or (isinstance(target, str) and not _is_instance(target))):
-        return policy  # whatever the profile says: a service's name has no address of its own to go to
+        return policy  # whatever the profile says, because a service's name has no address of its own to go to
     if profile is None:
         return None
     if not isinstance(policy, Absent):
@@ -58,8 +58,8 @@ def effective_policy(target: Target, profile: KnownProfile, policy: Known) -> Kn
 
 
 def ingress_policy(target: Target, profile: KnownProfile, policy: Known) -> Known:
-    """Of a request in ingress mode (docs/linkerd/outbound.md, section 11). An address of which nobody knows anything is
-    forwarded to, as a sidecar would."""
+    """For a request in ingress mode (docs/linkerd/outbound.md, section 11). Requests to an unknown address are forwarded
+    there, as a sidecar would do."""
     if policy is None or (isinstance(policy, Absent) and policy.is_refusal):
         return policy
     if profile is None:
@@ -76,8 +76,8 @@ def ingress_policy(target: Target, profile: KnownProfile, policy: Known) -> Know
 
 
 def gateway_policy(target: Target, profile: KnownProfile, policy: Known) -> Known:
-    """Of what comes through a gateway (docs/linkerd/outbound.md, section 12): requests go by the profile, bytes by the policy.
-    A name without a profile is none of the gateway's."""
+    """For traffic through a gateway (docs/linkerd/outbound.md, section 12): requests go by the profile, bytes by the policy.
+    The gateway does not serve names without a profile."""
     if policy is None or (isinstance(policy, Absent) and policy.is_refusal):
         return policy
     if not isinstance(profile, Profile):
@@ -105,7 +105,7 @@ def gateway_policy(target: Target, profile: KnownProfile, policy: Known) -> Know
 
 
 def balance_policy(path: str, name: str) -> ClientPolicy:
-    """A balancer over what the destination service, or the resolver, says of `name:port`; `name` is the policy's own."""
+    """A balancer over the endpoints of `path` (`name:port`) from the destination service or the resolver; `name` is the policy's."""
     meta = default_meta(name)
     distribution = Distribution(FIRST_AVAILABLE, (RouteBackend(Backend(UNKNOWN, Balance(path))),))
     routes = _routes(meta, distribution)

@@ -24,7 +24,7 @@ class HeldDestinations:
         """The one that was asked for first standing first."""
 
     def take(self, target: Target, kind: Kind) -> Destination:
-        """What is (going to be) known about it."""
+        """The destination of this target."""
         key = (target, kind)
         found = self._held.get(key)
         if found is None or isinstance(found.effective.value, Absent):

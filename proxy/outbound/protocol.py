@@ -1,7 +1,7 @@
-"""Protocol: which bytes a connection will speak, and who gets them (docs/linkerd/outbound.md, section 4).
+"""Protocol: finds the protocol of a connection, and its codec (docs/linkerd/outbound.md, section 4).
 
-A profile that says opaque wins; else the policy's protocol, as it is
-when the connection comes. Where it is known not one byte is read before the
+A profile that says opaque wins; else the policy's protocol counts, as it is when
+the connection comes. If the protocol is known, not one byte is read before the
 codec is chosen, so that a server may speak first.
 """
 
@@ -46,7 +46,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Protocols:
-    """What routes and codecs of this worker are made with; also whoever has a wire and a destination joins them here."""
+    """Makes the codecs and routers of this worker: joins a wire to a destination."""
 
     __slots__ = ("runtime", "rescue", "_h2_settings")
 
@@ -56,7 +56,7 @@ class Protocols:
         self._h2_settings = server_settings(runtime.config.outbound_server_http2, runtime.registry.faults("outbound"))
 
     def parent_numbers(self, destination: Destination) -> ParentNumbers:
-        """Of the policy that holds; the destination must be known and served."""
+        """The metrics of the effective policy; the destination must be known and served."""
         policy = destination.effective.value
         assert isinstance(policy, ClientPolicy)
         numbers = destination.parent_numbers
@@ -84,7 +84,7 @@ class Protocols:
             router = destination.routers[key] = OpaqueRouter(self.runtime, destination, is_tls)
         return router
 
-    # ---- codecs; each takes a wire whose bytes nobody has read
+    # ---- codecs; each takes a wire from which nothing has been read yet
 
     def http(self, wire: Wire, destination: Destination, is_http2: bool) -> Codec:
         return self.http_codec(wire, self.http_router(destination, is_http2), is_http2)
@@ -139,7 +139,7 @@ class Protocols:
 
 
 class Detecting:
-    """One connection whose protocol its first bytes are to tell: the client's, or the server's if the client waits for it."""
+    """One connection whose protocol is detected by its first bytes: the client's, or the server's if it speaks first."""
 
     __slots__ = ("first_bytes", "_protocols", "_wire", "_target", "_numbers", "_count_error", "_began_at", "_early")
 
@@ -252,8 +252,8 @@ class Accepted:
             self._connection.codec.ask_to_leave()
 
     def close(self) -> None:
-        """What has a codec is its business. What still waits for its destination ends, unless the app has asked for something:
-        then it has as long to become known as an explicit client's would have."""
+        """A connection that has a codec is the codec's to close. One that still waits for its destination ends, unless the app
+        has sent something: then it waits as long as an explicit client's would."""
         if self._connection is not None:
             self._connection.codec.close()
             return
@@ -269,7 +269,7 @@ class Accepted:
         return connection is not None and end_if_idle(connection, self._protocols.runtime.registry.faults("outbound"))
 
     def _look(self) -> None:
-        """Is it still there? Nobody reads a connection that waits for its destination."""
+        """Check whether the client is still there, because a connection that waits for its destination is not read."""
         sock = self._sock
         if sock is not None and sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             self._protocols.runtime.registry.faults("outbound").count_as("gone_before_discovery")

@@ -1,8 +1,8 @@
 """Reach: keeps an endpoint out of its balancer's choice from a refused connection until a connection can be made.
 
-For endpoints that are taken for reachable until one connection shows
-otherwise: HTTP/1 and opaque ones. The last endpoint that is left stays in the
-choice, so that its clients hear at once what is wrong.
+It is for endpoints that count as reachable until one connection shows otherwise:
+HTTP/1 and opaque ones. The last endpoint that is left stays in the choice, so
+that its clients get an error at once.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Probe(Codec):
         self._on_failed = on_failed
 
     def end(self) -> None:
-        """It is made, and has shown what it was to show."""
+        """The connection is made, which is all that was to be found out."""
         self._wire.abort(Reason.COMPLETE)
 
     def feed(self, data: bytes) -> None:

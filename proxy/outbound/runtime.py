@@ -1,7 +1,7 @@
-"""Runtime: what the outbound side was made with, passed down whole, and what follows from it alone.
+"""Runtime: what all stages of the outbound side share: configuration, credentials, metrics, lookups and limits.
 
-Read-only once made. Whoever takes a Runtime makes stages when a
-destination is first used; nothing here is looked up per request.
+It is read-only once made. Stages take what they need from it when they are
+built, at the first use of a destination; nothing here is looked up per request.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Endpoints = Callable[[str], Watch[Resolution[EndpointMeta]]]
 
 @dataclass(frozen=True, slots=True)
 class Lookups:
-    """Whom the outbound side asks; each answer is a Watch, and `close()` on it cancels the question."""
+    """The lookups that the outbound side makes. Each answers with a Watch; closing that cancels the lookup."""
 
     profile: Callable[[str], Watch[Profile | Absent | None]]
     """Of `ip:port`, IPv6 in brackets, or `name:port`."""
@@ -53,7 +53,7 @@ class Lookups:
     """Of `host:port` by the system's resolver, for names outside the mesh (explicit outbound only):
     KNOWN with empty metadata, or FAILED with what the resolver said."""
     is_stale: Callable[[], bool] = never
-    """The control plane is away: what it said and nobody uses is kept, since it could not be asked for again."""
+    """The control plane is away: answers that are not in use are kept, because they could not be asked for again."""
 
 
 class Runtime:
@@ -88,13 +88,13 @@ class Runtime:
         self.balancers: Final = Balancers(registry)
         """Shows what each counts."""
         self.troubles: Final = Troubles(reactor.clock)
-        """Of endpoints, by their addresses."""
+        """Why endpoints cannot be connected to, by their addresses."""
         self.early: Final = EarlyDials(reactor.clock)
         self.here: Here = here_of(config)
-        """Both sides of a proxy have one: app.py puts the inbound side's here before anything is accepted."""
+        """Both sides of a proxy share one: app.py replaces this one with the inbound side's before anything is accepted."""
 
     def refuses(self, addr: Addr) -> str:
-        """Why no connection is made there (docs/linkerd/outbound.md, section 9.1); empty if it may be."""
+        """Why no connection may be made there (docs/linkerd/outbound.md, section 9.1); empty if one may."""
         here = self.here
         if here.is_loopback(addr) and not self.config.allow_loopback:
             return "Outbound proxy cannot initiate connections on the loopback interface"
@@ -103,5 +103,5 @@ class Runtime:
         return ""
 
     def is_local(self, addr: Addr) -> bool:
-        """An address of this very workload: reached without TLS and without a proxy between."""
+        """Whether this is an address of this workload itself, which is reached without TLS and without a proxy between."""
         return self.here.is_local(addr)

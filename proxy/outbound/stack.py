@@ -2,8 +2,8 @@
 
 The order below is the order of events; each step is one file.
 
-    accept     where did it want to go        transport.orig_dst, or the folder explicit
-    discover   what is known about there      discover.py, effective.py   (cached per destination)
+    accept     where was it going             transport.orig_dst, or the folder explicit
+    discover   what is known about that       discover.py, effective.py   (cached per destination)
     protocol   which bytes will it speak      protocol.py
     logical    which route does it take       http/logical.py or opaque/logical.py
     concrete   which backend's endpoint       http/concrete.py or opaque/concrete.py (balancer, forward, failure)
@@ -60,7 +60,7 @@ class Outbound:
         self._ingress = Ingress(self._protocols, self.discovery) if config.ingress_mode else None
 
     def accept(self, sock: socket.socket, peer: Addr) -> None:
-        """Take over an accepted connection. Never raises: what fails ends this connection only."""
+        """Take over an accepted connection. Never raises: an error ends this connection only."""
         try:
             own = addr(*sock.getsockname()[:2])
             target = self._target(sock, peer, own)
@@ -95,11 +95,11 @@ class Outbound:
         return Onward(self._protocols, self.discovery.get(target, GATEWAY))
 
     def close(self) -> None:
-        """Cancel every question and drop every idle connection; connections that work are Drain's."""
+        """Cancel every lookup and close idle connections; busy ones are left to Drain."""
         self.discovery.close()
 
     def _target(self, sock: socket.socket, peer: Addr, own: Addr) -> Addr | None:
-        """Where the app wanted to go; None if to this proxy itself, and that is welcome. OSError if the kernel does not know."""
+        """Where the app was going; None if to this proxy itself, as an explicit client. OSError if the kernel does not know."""
         is_explicit = self.runtime.config.outbound_explicit
         try:
             target = original_dst(sock, peer)

@@ -1,4 +1,4 @@
-"""What waits for its destination to become known, and what is said of a destination that goes nowhere."""
+"""Requests and connections that wait for their destination to become known, and errors for those that cannot go on."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Parked:
         self._destination.when_known(self._known)
 
     def _not_heard_of(self) -> None:
-        """Nobody says what the destination is."""
+        """The control plane has not answered in time what the destination is."""
         self._destination.forget(self._known)
         self._exchange.unpark()
         self._fail(self._exchange, NOT_HEARD_OF, not_heard_of(self._destination))
@@ -87,13 +87,13 @@ def no_way_to(destination: Destination) -> Failure:
 
 
 def not_served(destination: Destination) -> str:
-    """Why a request for it goes nowhere."""
+    """The error text: why a request for it cannot go on."""
     value = destination.effective.value
     reason = value.reason if isinstance(value, Absent) else "unknown"
     return f"{destination.logical} {'cannot be resolved' if destination.is_outside else 'is not served by the mesh'}: {reason}"
 
 
 def not_heard_of(destination: Destination) -> str:
-    """Who did not answer in time."""
+    """The error text: who did not answer in time."""
     silent = "the name servers" if destination.is_outside else "the control plane"
     return f"{destination.logical} is not known: {silent} did not answer in {limits.DISCOVERY_S:g}s"

@@ -1,8 +1,8 @@
 """CONNECT to us: from the request to the refusal, or to the 200 and the bytes of the tunnel (docs/design.md, section 6).
 
-It is a request like any other on its connection: it waits for its turn behind pipelined ones, and after a refusal the
-next one may follow. The client reads nothing of a tunnel whose destination is not known yet. After the 200 its bytes are
-treated like those of a redirected connection: detected, routed, balanced.
+It is a request like any other on its connection: it waits behind pipelined ones, and after a refusal the next one may
+follow. There is no answer until the destination is known. After the 200 the bytes are treated like those of a redirected
+connection: detected, routed, balanced.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class RefusedError(Exception):
-    """The client asked for what it may not have, or for nothing that can be found; the text says so."""
+    """The client may not use this destination, or it cannot be found; the text says which."""
 
     def __init__(self, failure: Failure, text: str) -> None:
         super().__init__(text)
@@ -48,7 +48,7 @@ class Tunnels:
         """Those that are streams of an HTTP/2 connection."""
 
     def close(self) -> None:
-        """Shutting down: what runs inside finishes, as it would on a connection of its own."""
+        """Shutdown: what runs inside the tunnels finishes, as it would on a connection of its own."""
         for stream in list(self._streams):
             stream.codec.close()
 
@@ -58,11 +58,11 @@ class Tunnels:
         self._protocols.rescue.fail(exchange, failure, text)
 
     def open(self, exchange: Exchange, destination: Destination) -> None:
-        """What the destination is has become known."""
+        """Open the tunnel, now that the destination is known."""
         if not isinstance(destination.effective.value, ClientPolicy):
             self.refuse(exchange, no_way_to(destination), not_served(destination))
             return
-        # In a turn of its own: until the codec has read its CONNECT to the end it cannot give its connection away.
+        # In a later turn, because the codec cannot give its connection away before it has read its CONNECT to the end.
         self._protocols.runtime.reactor.steps.add(_Open(exchange, destination, self._take))
 
     def _take(self, exchange: Exchange, destination: Destination) -> None:
@@ -72,7 +72,7 @@ class Tunnels:
             self._take_connection(exchange, destination)
 
     def _take_connection(self, exchange: Exchange, destination: Destination) -> None:
-        """Over HTTP/1 the whole connection becomes the tunnel; its codec hears that it has lost it."""
+        """Over HTTP/1 the whole connection becomes the tunnel; its codec's `lost` is called."""
         connection = self._connection
         http1 = connection.codec
         early = _Early()
@@ -114,7 +114,7 @@ class _Open:
 
 
 class _Early(ClientEnd):
-    """The ClientStream that collects what the client sent behind its CONNECT, and was read with it."""
+    """The ClientStream that collects bytes that came after the CONNECT and were read together with it."""
 
     __slots__ = ("data", "has_eof")
 

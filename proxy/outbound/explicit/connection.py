@@ -45,7 +45,7 @@ _NO_TLS_HERE: Final = b"\x15\x03\x03\x00\x02\x02\x28"
 """A fatal alert, handshake_failure (RFC 8446, section 6): the one answer that such a client understands."""
 
 _JUDGED: Final = 64
-"""Authorities of one connection of which it is remembered what they stand for."""
+"""Authorities of one connection whose targets are remembered."""
 
 
 class ExplicitConnection:
@@ -59,7 +59,7 @@ class ExplicitConnection:
         self._own = addr(*sock.getsockname()[:2])
         self._is_local = peer.is_loopback
         self._judged: dict[tuple[bytes, int], tuple[Target, Kind]] = {}
-        """What an authority and a default port stand for."""
+        """The target that an authority and a default port stand for."""
         self._held: Final = HeldDestinations(discovery)
         self._connection: Connection | None = None
         self._tunnels: Tunnels | None = None
@@ -89,7 +89,7 @@ class ExplicitConnection:
         return connection is not None and end_if_idle(connection, self.protocols.runtime.registry.faults("outbound"))
 
     def destination(self, authority: bytes, default_port: int) -> Destination:
-        """What is (going to be) known about an authority, held until this connection ends. RefusedError if it may not be asked for."""
+        """The destination of an authority, held until this connection ends. RefusedError if this client may not use it."""
         key = self._judged.get((authority, default_port))
         if key is None:
             key = self._judge(authority, default_port)
@@ -178,7 +178,7 @@ class ExplicitStage:
         self._connection = connection
         self._protocols = connection.protocols
         self._authority = b""
-        """Of the request before; the router that it took holds for the same one as long as the policy does."""
+        """The authority of the request before, whose router is used for the same authority again while the policy stays."""
         self._policy: ClientPolicy | None = None
         self._effective: Watch[ClientPolicy | Absent | None] | None = None
         self._router: HttpRouter | None = None
@@ -215,7 +215,7 @@ class ExplicitStage:
         policy = destination.effective.value
         if isinstance(policy, ClientPolicy) and policy.protocol not in (OPAQUE, TLS):
             router = self._protocols.http_router(destination, request.version == HTTP_2)
-            # Held by the connection until another authority is asked for, which passes here.
+            # The connection holds it until a request names another authority, which comes this way.
             self._authority, self._policy, self._router = request.authority, policy, router
             self._effective = destination.effective
             router.dispatch(exchange)

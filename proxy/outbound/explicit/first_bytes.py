@@ -1,4 +1,4 @@
-"""Which version of HTTP a client speaks to its proxy: anything that is not the preface of HTTP/2 is HTTP/1's to judge."""
+"""The version of HTTP that a client speaks to its proxy: what is not the preface of HTTP/2 goes to the HTTP/1 codec."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from proxy.http.headers import Field
 from proxy.http.stream import ClientEnd
 
 _PEACEFUL: Final = (Reason.COMPLETE, Reason.SHUTDOWN, Reason.PEER_CLOSED)
-"""With these a plain connection would end by FIN."""
+"""Reasons for which a plain connection would end by FIN."""
 _CONNECT_ERROR: Final = 10
 
 
@@ -43,7 +43,7 @@ class StreamWire(Wire):
         self._missed: list[bytes] = []
         """Came while reading was paused: at most the stream's window. Empty bytes stand for the end."""
         self._reason: Reason | None = None
-        """What it was aborted with."""
+        """The reason for which it was aborted."""
         self._is_marked = False
         self._is_paused = False
         self._is_ending = False
@@ -99,7 +99,7 @@ class StreamWire(Wire):
     # ---- the loop
 
     def flush(self) -> None:
-        """Of the flusher: what was written leaves as one piece."""
+        """Called by the flusher: send what was written as one piece."""
         self._is_marked = False
         exchange = self._exchange
         if exchange.reason is not None or self._reason is not None or self._has_ended:
@@ -151,7 +151,7 @@ class StreamWire(Wire):
 
     def received(self, data: bytes, end: bool) -> None:
         if self._is_lost:
-            # It has its END_STREAM; what it still sends is for nobody, until it ends too.
+            # The client has its END_STREAM; what it still sends is dropped, until it ends too.
             if end and self._linger is not None:
                 self._linger.cancel()
             return
@@ -180,7 +180,7 @@ class StreamWire(Wire):
             return
         self._is_lost = True
         codec, on_lost = self.codec, self._on_lost
-        # Of whatever points back here: what belongs to a tunnel that is over is freed by its references.
+        # Let go of what points back here, so that a tunnel that is over is freed at once.
         self.codec = CLOSED
         self._on_lost = None
         self._missed.clear()
@@ -202,7 +202,7 @@ class StreamWire(Wire):
             self._lose_if_over()
 
     def _lose_if_over(self) -> None:
-        """Both ways have ended, and the exchange says so to nobody."""
+        """End the wire if both directions have ended, which the exchange does not report."""
         if self._has_eof and self._has_ended:
             self.lose(Reason.COMPLETE)
 
@@ -217,7 +217,7 @@ class StreamWire(Wire):
 
 
 class _Inlet(ClientEnd):
-    """The ClientStream of the CONNECT: what the exchange says, the wire hears."""
+    """The ClientStream of the CONNECT, which passes on to the wire what comes from the exchange."""
 
     __slots__ = ("_wire",)
 

@@ -37,5 +37,5 @@ _OF_LABEL: Final = {
 
 
 def advice_for(label: str, reason: Reason) -> str:
-    """By the failure's name if it has one, else by what the connection or stream ended with; may be empty."""
+    """The advice for the failure's label if it has one, else for the reason; may be empty."""
     return _OF_LABEL.get(label) or _OF_REASON.get(reason, "")

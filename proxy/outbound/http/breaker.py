@@ -1,7 +1,7 @@
-"""Breakers of HTTP endpoints: the one that a policy asks for, and what the end of an attempt says to it.
+"""Breakers of HTTP endpoints: makes the one that a policy asks for, and turns ends of attempts into outcomes.
 
-A response counts as its route's classifier has it (docs/linkerd/balancing.md, section 6.1). An endpoint that did not answer
-in time has failed too, although Linkerd, which drops such a request above its balancers, does not say so to them.
+A response counts as its route classifies it (docs/linkerd/balancing.md, section 6.1). An endpoint that did not answer in
+time has failed too. (Linkerd drops such a request above its balancers, which do not see it.)
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _judge_of(accrual: FailureAccrual) -> Judge:
 
 
 def outcome_of(attempt: Attempt, ended: Class | None, reason: Reason) -> int:
-    """`ended` is how the attempt was classified; None if nobody waited for its response any more, or none came."""
+    """`ended` is how the attempt was classified; None if its client did not wait any more, or no response came."""
     if attempt.has_failed:
         # A connection that its peer closed just as a request was sent over it says nothing, if another attempt takes over.
         is_raced = reason in _RACED and attempt.exchange.reason is None and not attempt.is_fresh

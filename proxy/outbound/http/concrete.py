@@ -32,10 +32,10 @@ _NAMED_ENDPOINTS: Final = 3
 
 
 class Terms(NamedTuple):
-    """What a policy says of all its backends together."""
+    """Settings of a policy that apply to all of its backends."""
 
     parent: Meta
-    """Whose policy it is, for labels."""
+    """The resource that the policy belongs to, for labels."""
     accrual: FailureAccrual | None = None
     """What takes an endpoint of a balancer out of use."""
 
@@ -54,10 +54,10 @@ class Concrete(Protocol):
         """A distribution may choose it."""
 
     def take(self, attempt: Attempt) -> bool:
-        """Dispatch it, park it or fail it; False, and nothing done, if the backend is not ready: the rule sheds it."""
+        """Dispatch it, park it or fail it. False, and nothing is done, if the backend is not ready; the rule then sheds it."""
 
     def use(self, terms: Terms) -> None:
-        """Go by these from now on; what runs or waits goes on."""
+        """Apply these settings from now on; what runs or waits goes on."""
 
     def close(self) -> None: ...
 
@@ -87,7 +87,7 @@ class Balanced:
         self._rescue = kind.rescue
         self._clock = runtime.reactor.clock
         self._name = name
-        """What failfast says is failing, before the text; empty for a forward."""
+        """The prefix that names the backend in failfast's text; empty for a forward."""
         self._shown: Shown | None = None
 
     def show(self, backend: Meta, parent: Meta) -> None:
@@ -123,7 +123,7 @@ class Balanced:
         return True
 
     def _pick(self, attempt: Attempt, previous: Place | None) -> HttpEndpoint | None:
-        """For an attempt that may follow another one: not to the same endpoint, if there is a choice."""
+        """Pick for an attempt that may follow another one; not the same endpoint again, if there is a choice."""
         if attempt.exchange.attempts > 1:
             attempt.sent_at = self._clock()
         if isinstance(previous, HttpEndpoint):
@@ -133,7 +133,7 @@ class Balanced:
         return self._ready.pick(attempt.sent_at)
 
     def try_again(self, attempt: Attempt, reason: Reason) -> bool:
-        """Another endpoint if there is one. The same one only if it was a connection that failed it, not the connecting."""
+        """Try another endpoint if there is one. The same one again only if an open connection failed, not the connect."""
         now = self._clock()
         target = attempt.target
         other: HttpEndpoint | None = None
@@ -173,7 +173,7 @@ class Balanced:
     def _note_resolution(self, resolution: Resolution[EndpointMeta]) -> None:
         self._resolved_at = self._clock()
 
-    # ---- the balancer's line
+    # ---- the balancer's queue
 
     def dispatch_to(self, endpoint: HttpEndpoint, waiter: Attempt) -> None:
         waiter.exchange.unpark()
@@ -232,7 +232,7 @@ class Failing:
         return True
 
     def use(self, terms: Terms) -> None:
-        """Nobody is judged."""
+        """There is no endpoint to which they could apply."""
 
     def close(self) -> None:
         """Nothing is held."""
@@ -241,7 +241,7 @@ class Failing:
 def concrete(
     backend: Backend, terms: Terms, runtime: Runtime, rescue: Rescue, endpoints: Endpoints, is_http2: bool
 ) -> Concrete:
-    """A backend as a stage; `endpoints` is whom a balancer asks."""
+    """A backend as a stage; `endpoints` looks up the endpoints of a balancer."""
     dispatch = backend.dispatch
     if isinstance(dispatch, Balance):
         kind = EndpointKind(runtime, rescue, is_http2, balancing(dispatch, runtime.config), dispatch.path)

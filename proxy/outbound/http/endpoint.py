@@ -1,12 +1,11 @@
 """HTTP endpoints: one address of a backend, the connections to it, its load and its numbers (docs/linkerd/outbound.md, section 9).
 
-Built when discovery names it, closed when discovery takes it away; a
-request that runs keeps its stream. The endpoint is the target of its attempts:
-its load begins and ends with them, and it counts how they ended. An HTTP/1
-endpoint is ready until it refuses a connection while another endpoint could
-take its place, and again when a connection to it can be made; the last one
-stays, and answers 502. An HTTP/2 endpoint is ready only while a connection
-stands.
+It is built when discovery names it and closed when discovery removes it; running
+requests keep their streams. The endpoint is the target of its attempts: its load
+begins and ends with them, and it counts how they ended. An HTTP/1 endpoint is
+ready until it refuses a connection while another endpoint can take its place,
+and again when a connection to it can be made; the last one stays ready, and its
+clients get 502. An HTTP/2 endpoint is ready only while a connection is open.
 """
 
 from __future__ import annotations
@@ -46,14 +45,14 @@ from proxy.policy.endpoint import HINT_H2, EndpointMeta, Http2Params
 _log: Final = logging.getLogger(__name__)
 
 _PATIENT_S: Final = 1.0
-"""Whoever gives up sooner has changed its mind; whoever waited this long may wonder who was silent."""
+"""A client that gives up sooner has changed its mind; after this long, the log says which endpoint did not answer."""
 
 _REQUIRE_ID: Final = b"l5d-require-id"
 _DST_CANONICAL: Final = b"l5d-dst-canonical"
 _PROXY_CONNECTION: Final = b"l5d-proxy-connection"
 _PROXY_ERROR: Final = b"l5d-proxy-error"
 _OF_PROXIES: Final = (_PROXY_ERROR, _PROXY_CONNECTION, orig_proto.NAME)
-"""What one proxy says to another in a response: never for the app (docs/linkerd/outbound.md, section 9.6)."""
+"""Fields of a response from one proxy to another, which the app never gets (docs/linkerd/outbound.md, section 9.6)."""
 
 
 class HttpEndpoint:
@@ -79,14 +78,14 @@ class HttpEndpoint:
         self._server_id = meta.tls.server_id if meta.tls else ""
         self._override = meta.authority_override.encode()
         self._may_close = kind.is_forward and meta.tls is not None
-        """The peer's proxy may ask us to close the app's connection (docs/linkerd/outbound.md, section 9.2)."""
+        """Whether the peer's proxy may ask us to close the app's connection (docs/linkerd/outbound.md, section 9.2)."""
         self._gate: Gate[HttpEndpoint] | None = None
         self._breaker: Breaker | None = None
 
-    # ---- what stands between it and its balancer
+    # ---- its gate and its breaker
 
     def start(self, gate: Gate[HttpEndpoint]) -> None:
-        """Of balance.balancer.Endpoint."""
+        """See balance.balancer.Endpoint."""
         self._gate = gate
         self.guard()
         self.begin(gate)
@@ -96,7 +95,7 @@ class HttpEndpoint:
         raise NotImplementedError
 
     def guard(self) -> None:
-        """Be judged as the backend's policy has it now, from nothing: an endpoint that a breaker held back is used again."""
+        """Get a new breaker by the backend's current policy; an endpoint that the old one held back is used again."""
         breaker, gate = self._breaker, self._gate
         if gate is not None:
             self._breaker = breaker_of(self._kind.accrual, gate, self._runtime.reactor.wheel, self._breaker_changed)
@@ -152,15 +151,15 @@ class HttpEndpoint:
         """A connection could not be made."""
 
     def _admitted(self, attempt: Attempt, request: RequestHead) -> RequestHead | None:
-        """The request without what the app may not say to a peer; None if it was answered, since it asked for another
-        endpoint."""
+        """The request without fields that the app may not send to a peer; None if it was answered, because it asked for
+        another endpoint."""
         required = [one.value.decode("latin-1") for one in request.fields if one.name == _REQUIRE_ID]
         for name in required:
             if name != self._server_id:
                 found = f'"{self._server_id}"' if self._server_id else "none"
                 self._rescue.fail(attempt.exchange, IDENTITY_REQUIRED, f'required id "{required[0]}"; found {found}')
                 return None
-        # How a request came is for this proxy to say, not for its app: the peer's would believe it.
+        # Only this proxy may say how a request came, not its app: the peer's proxy would believe it.
         return request.with_fields([one for one in request.fields if one.name not in (_REQUIRE_ID, orig_proto.NAME)])
 
     # ---- Target
@@ -265,7 +264,7 @@ def h1_pool(runtime: Runtime, dialler: Dialler) -> H1Pool:
 
 
 class Http2Endpoint(HttpEndpoint):
-    """One pool that is connected ahead; beside it, for HTTP/1 clients, one of HTTP/1 for what must be a tunnel."""
+    """One pool that is connected in advance; beside it, for HTTP/1 clients, an HTTP/1 pool for requests for a tunnel."""
 
     __slots__ = ("_dialler", "_pool", "_tunnels", "_settings", "_reconnect", "_is_ready")
 
@@ -327,7 +326,7 @@ class Http2Endpoint(HttpEndpoint):
 
 
 def settings_of(config: Config, params: Http2Params) -> H2Settings:
-    """The configuration's, overridden by what discovery says of the endpoint (docs/linkerd/outbound.md, section 9.3).
+    """The configuration's settings, overridden by those that discovery gives for the endpoint (docs/linkerd/outbound.md, section 9.3).
 
     A window counts only together with the other; adaptive ones begin as the configured ones and stay so.
     """
@@ -351,7 +350,7 @@ def settings_of(config: Config, params: Http2Params) -> H2Settings:
 
 
 class EndpointKind:
-    """What the endpoints of one backend have in common: made with the backend, asked for each address."""
+    """What the endpoints of one backend have in common; it makes each of them."""
 
     __slots__ = ("runtime", "rescue", "is_http2", "is_forward", "balancing", "accrual", "_authority")
 
@@ -362,10 +361,10 @@ class EndpointKind:
         self.runtime: Final = runtime
         self.rescue: Final = rescue
         self.is_http2: Final = is_http2
-        """The clients speak HTTP/2; else HTTP/1, which an endpoint may still be sent inside HTTP/2."""
+        """Whether the clients speak HTTP/2; else HTTP/1, which may still be carried inside HTTP/2 to an endpoint."""
         self.balancing: Final = balancing
         self.accrual: FailureAccrual | None = None
-        """What takes an endpoint out of use, as the policy has it now; each endpoint is told by its `guard`."""
+        """The current policy's breaker; a change is applied to each endpoint by its `guard`."""
         self.is_forward: Final = authority is None
         self._authority = authority or ""
 

@@ -1,4 +1,4 @@
-"""What the app hears when a filter of its route or backend answers the request (docs/linkerd/outbound.md, section 10)."""
+"""The answers that filters of a route or backend give in place of an endpoint (docs/linkerd/outbound.md, section 10)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """HTTP routing of one destination: route, filters, distribution (docs/linkerd/outbound.md, sections 7 and 8).
 
-Stages are built when a policy arrives and only called when a request
-does; backends outlive policies in which they stay. A running exchange keeps
-the stages it began with, and knows the route and the backend that it took. The
+Stages are built when a policy arrives and only called when a request does;
+backends that the next policy still names are kept. A running exchange keeps the
+stages that it began with, and knows the route and the backend that it took. The
 head goes from stage to stage beside the exchange: a filter makes another one,
 and the attempt begins with the last.
 """
@@ -86,7 +86,7 @@ class HttpRouter:
         self._numbers: list[RouteNumbers] = []
         """Of each route."""
         self._only: RuleStage | None = None
-        """Where everything goes, if no route of the policy depends on the request."""
+        """The stage of all requests, if the policy routes all of them alike."""
         self._only_numbers: RouteNumbers | None = None
         """None where a profile routes, whose routes have numbers of their own."""
         self._only_match: Match = None
@@ -125,7 +125,7 @@ class HttpRouter:
     # ---- building
 
     def _apply(self, _changed: object) -> None:
-        """A profile that routes takes precedence; when it says no more, the policy routes again, with the same backends."""
+        """Use the profile if it routes; otherwise the policy, with the same backends as before."""
         profile, policy = self._destination.profile.value, self._destination.effective.value
         old = self._backends
         if isinstance(profile, Profile) and profile.routes_http:
@@ -207,7 +207,7 @@ class HttpRouter:
         return FilteredBackend(made, backend, place, self._rescue, editor, filters.on_request)
 
     def _concrete(self, backend: Backend, old: dict[Backend, Concrete]) -> Concrete:
-        """The one that there is, or a new one; what is left in `old` afterwards is not used any more."""
+        """The existing stage of this backend, or a new one. What is left in `old` afterwards is not used any more."""
         made = self._backends.get(backend) or old.pop(backend, None)
         if made is None:
             endpoints = self._destination.endpoints

@@ -1,7 +1,7 @@
-"""What is counted of requests by their route and their backend (docs/linkerd/metrics.md, section 7).
+"""The metrics of requests by their route and their backend (docs/linkerd/metrics.md, section 7).
 
-RouteNumbers observes a request as its client sees it, whatever became of it on the way; BackendNumbers hears of each
-attempt. Both are found when a policy arrives; a request adds to their slots.
+RouteNumbers observes a request as its client sees it, whatever became of it on the way; BackendNumbers counts each
+attempt. Both are looked up when a policy arrives; a request only adds to their numbers.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class BackendNumbers:
             self._statuses.count(response.status)
 
     def attempt_ended(self, attempt: Attempt) -> None:
-        """With its exchange, which knows how; of one whose client had gone before it was answered nothing is counted."""
+        """Called with the end of its exchange. If the client had left before the answer, nothing is counted."""
         exchange = attempt.exchange
         response = exchange.response
         if response is not None and response.body_size == TUNNEL:
@@ -167,7 +167,7 @@ class RetryNumbers:
 
 
 def _failure(attempt: Attempt, exchange: Exchange) -> str:
-    """Why there is no whole response: empty if there is none at all and nobody waited for it any more."""
+    """Why there is no whole response; empty if there is none at all because its client did not wait any more."""
     reason = exchange.reason
     if not attempt.has_failed:
         return UNKNOWN if exchange.response is not None else ""

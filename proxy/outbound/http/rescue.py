@@ -1,4 +1,4 @@
-"""Rescue: how what failed becomes an answer (docs/linkerd/outbound.md, section 10; recorded texts in tests/data/outbound-errors.json).
+"""Rescue: answers for requests that failed (docs/linkerd/outbound.md, section 10; recorded texts in tests/data/outbound-errors.json).
 
 One table says what each failure is over HTTP, over gRPC, and for the
 client's connection. The text is the chain of names down to what failed,
@@ -39,24 +39,24 @@ IDENTITY_REQUIRED: Final = Failure(502, grpc.UNAVAILABLE, True, "identity requir
 NO_DISPATCHER: Final = Failure(502, grpc.UNAVAILABLE, True, "unexpected", word="UNKNOWN")
 NO_ROUTE: Final = endings.NO_ROUTE._replace(label="unexpected")
 NOT_DISCOVERED: Final = Failure(502, grpc.UNAVAILABLE, False, "not served")
-"""Ours: an explicit client named what nobody serves."""
+"""Ours: an explicit client named something that no workload serves."""
 UNRESOLVED: Final = Failure(502, grpc.UNAVAILABLE, False, "unresolved")
 """Ours: no name server knows what an explicit client named."""
 NOT_HTTP: Final = Failure(502, grpc.UNAVAILABLE, False, "not http")
 """Ours: an explicit client sent a request for what takes no requests."""
 NOT_HEARD_OF: Final = Failure(504, grpc.DEADLINE_EXCEEDED, False, "unknown")
-"""Ours: nobody says in time what an explicit client's destination is."""
+"""Ours: the control plane did not say in time what an explicit client's destination is."""
 BAD_REQUEST: Final = Failure(400, grpc.INVALID_ARGUMENT, False, "bad request")
-"""Ours: what an explicit client says cannot be understood."""
+"""Ours: an explicit client's request cannot be understood."""
 FORBIDDEN: Final = Failure(403, grpc.PERMISSION_DENIED, False, "forbidden")
-"""Ours: an explicit client that is not on loopback named what is not the mesh's."""
+"""Ours: an explicit client that is not on loopback named something outside the mesh."""
 LOOP: Final = FORBIDDEN._replace(label="loop")
 """Ours: an explicit client named this proxy itself."""
 
 _BAD_GATEWAY: Final = Failure(502, grpc.UNAVAILABLE, True)
 _CONNECT: Final = "client error (Connect)"
 _UNEXPECTED_TEXT: Final = "unexpected error"
-"""What clients read of a fault that the log has told already."""
+"""What clients read of an exception whose details are in the log."""
 
 _FAILURES: Final = overridden(
     {
@@ -95,7 +95,7 @@ _FAILURES: Final = overridden(
 
 
 def failure_of(reason: Reason) -> Failure:
-    """What a client would be answered whose endpoint failed for this reason."""
+    """The answer to a client whose endpoint failed for this reason."""
     return _FAILURES[reason]
 
 
@@ -146,7 +146,7 @@ class Rescue:
         context = exchange.context()
         said = f"{context}: {text}" if context else text
         if failure.status == UNEXPECTED.status and failure.label == UNEXPECTED.label:
-            # As Linkerd: what nobody foresaw is for the log, not for clients.
+            # As in Linkerd, unexpected errors are for the log and not for clients.
             _log.warning("Request failed: %s", said)
             said = _UNEXPECTED_TEXT
         head = replies.answer(exchange.request, failure.status, failure.grpc_code, said, self.informs, failure.closes)
@@ -154,7 +154,7 @@ class Rescue:
         exchange.reply(head, reason, closes=failure.closes, body=body)
 
     def _explained(self, exchange: Exchange, head: ResponseHead, failure: Failure, given: Explained) -> bytes:
-        """Log it, and say it to the client, where it may know."""
+        """Log it, and explain it to the client if it may know."""
         why = given.why
         if not why and given.reason in _CONNECTING:
             why = self._troubles.of(given.said.rpartition("endpoint ")[2].partition(": ")[0])

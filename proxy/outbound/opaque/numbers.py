@@ -1,6 +1,6 @@
 """outbound_tcp_route_* and outbound_tls_route_*: connections by the route that they take (docs/linkerd/metrics.md, section 7).
 
-Found when a policy arrives; a connection adds to a slot when it takes its route, and to another when it is over.
+They are looked up when a policy arrives; a connection adds to one number when it takes its route, and to another at its end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from proxy.policy.client import FORBIDDEN, INVALID_BACKEND, INVALID_POLICY
 from proxy.policy.meta import Meta
 
 UNEXPECTED: Final = "unexpected"
-"""Whatever else than a policy's refusal ends a connection before its time."""
+"""A connection that failed for any reason but a policy's refusal."""
 _ENDINGS: Final = ("", FORBIDDEN, INVALID_BACKEND, INVALID_POLICY, UNEXPECTED)
 
 
@@ -31,7 +31,7 @@ class StreamNumbers:
         }
 
     def ended(self, error: str) -> None:
-        """Empty for an end in peace; UNEXPECTED or why the route refuses."""
+        """Empty for a clean end; else UNEXPECTED, or why the route refuses."""
         self._closed[error].value += 1
 
 

@@ -1,7 +1,7 @@
 """SNI detection: the name that an app's own ClientHello asks for (docs/linkerd/outbound.md, sections 7.3 and 10).
 
-Reads no more than the ClientHello takes; every byte of it goes on to the
-server. What is no TLS, or names nobody, ends the connection.
+It reads no more than the ClientHello takes; every byte of it goes on to the
+server. A connection that is not TLS, or names no server, ends.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TOO_SLOW: Final = Unreadable("SNI detection timed out", Reason.PROTOCOL_ERROR)
 
 
 class SniRule:
-    """The name of a ClientHello, for `first_bytes.FirstBytes`. A connection that is lost before needs no word about it."""
+    """The name of a ClientHello, for `first_bytes.FirstBytes`. A connection that is lost before is not reported."""
 
     __slots__ = ()
 

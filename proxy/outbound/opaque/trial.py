@@ -1,6 +1,6 @@
 """Trial: the codec of a connection to an endpoint until it is made, so that another endpoint can be dialled if it is not.
 
-Nothing of the client's is written before: what the client has said waits on its side, which reads no further meanwhile.
+Nothing from the client is written before that: its bytes wait on its side, which reads no further meanwhile.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ class Trial(Codec):
     __slots__ = ("wire", "_on_failed", "_side")
 
     def __init__(self, wire: Wire, on_failed: Callable[[Reason], None]) -> None:
-        """`on_failed`: it could not be made, and is gone."""
+        """`on_failed` is called if the connection cannot be made."""
         self.wire = wire
         self._on_failed: Callable[[Reason], None] | None = on_failed
         self._side: Side | None = None
 
     def join(self, relay: Relay) -> None:
-        """It is made: the dialled connection of this relay from now on."""
+        """Make it the dialled connection of this relay, now that it is open."""
         self._on_failed = None
         side = self._side = relay.dial(self.wire)
         self.wire.hand_over(side)
 
     def give_up(self) -> None:
-        """Its client has gone."""
+        """Close it, because its client has left."""
         self._on_failed = None
         self.wire.abort(Reason.CANCELLED)
 
@@ -54,4 +54,4 @@ class Trial(Codec):
             on_failed(reason)
 
     def close(self) -> None:
-        """Its client's connection, which ends by itself, gives it up."""
+        """Nothing to do: the client's connection ends by itself and gives this one up."""

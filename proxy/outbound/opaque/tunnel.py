@@ -1,8 +1,8 @@
 """One opaque connection of the app: its bytes to an endpoint and back (docs/linkerd/outbound.md, sections 4.3 and 10).
 
-Every failure just ends the connection, counted by its reason; only an endpoint that cannot be connected to is passed
-over for another one, since nothing has been sent. While a connection waits for an endpoint, or for one to be connected
-to, at most one read of it is held; it keeps the endpoint that it gets until it ends.
+Every failure ends the connection and is counted by its reason. Only if an endpoint cannot be connected to, another one is
+tried, because nothing has been sent. While a connection waits for an endpoint, or for its connect, at most one read of it
+is held. It keeps its endpoint until it ends.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Connecting:
         self._on_refused()
 
     def given_up(self) -> None:
-        """By the app; or it was made long ago."""
+        """The app gave it up before it was made. Does nothing if it was made."""
         self._end(GIVEN_UP)
 
     def _end(self, outcome: int) -> None:
@@ -82,13 +82,13 @@ class Tunnel:
         self._numbers: StreamNumbers | None = None
         """Of the route that it took."""
         self._error = ""
-        """Why it was refused, as these say it."""
+        """Why it was refused, in the words of these metrics."""
         self._trial: Trial | None = None
         """The connection to its endpoint, while it is being made."""
         self._attempts = 0
         self._is_made = False
         self.origin: TunnelOrigin | None = None
-        """Whom to ask for another endpoint."""
+        """The backend that can give another endpoint."""
         self.endpoint: object | None = None
         """The one that it was given last."""
         self.sni = sni
@@ -104,7 +104,7 @@ class Tunnel:
         numbers.opened.value += 1
 
     def begin_wait(self, on_lost: Callable[[Tunnel], None]) -> None:
-        """`on_lost` is told if the app gives up before it gets an endpoint."""
+        """`on_lost` is called if the app gives up before it gets an endpoint."""
         self._on_waiting_lost = on_lost
 
     def connect(self, dialler: Dialler, connecting: Connecting) -> None:
@@ -237,7 +237,7 @@ class EarlyTunnel(Tunnel):
         else:
             self._finish()
 
-    # ---- the endpoint's connection, while nobody has spoken
+    # ---- the endpoint's connection, before either side has spoken
 
     def _listen(self, wire: Wire) -> Codec:
         codec = self._codec = EarlyCodec(wire, self._on_spoke, self._gone)

@@ -1,7 +1,7 @@
 """SharedBudget: what all retryable routes of a destination's ServiceProfile may retry together.
 
-It belongs to the destination and outlives a profile while its terms stay: a profile that changes with every message would otherwise
-give each second the reserve of many.
+It belongs to the destination and is kept when a new profile has the same terms. Otherwise a profile that changes with every message
+would get a new reserve each time.
 """
 
 from __future__ import annotations

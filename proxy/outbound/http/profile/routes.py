@@ -29,7 +29,7 @@ from proxy.policy.profile_table import ProfileTable
 from proxy.policy.redirect import Match
 
 _DEFAULT: Final = ProfileRoute(AllOf(()))
-"""What a request takes that no route is for."""
+"""The route of requests that no other route matches."""
 
 
 class ProfileRoutes:

@@ -1,7 +1,7 @@
-"""RetryPolicy: which responses of a route are retried, and who may (docs/linkerd/outbound.md, section 8.3).
+"""RetryPolicy: which responses of a route are retried, and how often (docs/linkerd/outbound.md, section 8.3).
 
-One per rule, shared by all of its requests. `RouteRetries` is what HTTPRoutes and GRPCRoutes say: a limit for each
-request. A ServiceProfile's is a budget that all requests of a route share.
+One per rule, shared by all of its requests. `RouteRetries` implements what HTTPRoutes and GRPCRoutes say: a limit for
+each request. A ServiceProfile has a budget that all of its requests share.
 """
 
 from __future__ import annotations
