@@ -65,6 +65,8 @@ from tests.metrics.test_lint import without_relabelled
 from tests.outbound.test_stream_numbers import echo, talk
 
 ROOT = Path(__file__).parents[2]
+if not (ROOT / "docs").exists():
+    pytest.skip("an installed package has no documents here", allow_module_level=True)
 DOCUMENT = (ROOT / "docs/compatibility.md").read_text().partition("\n## Metrics\n")[2].partition("\n## ")[0]
 LINKERDS = (ROOT / "docs/linkerd/metrics.md").read_text()
 RECORDED: dict[str, dict[str, Any]] = json.loads((DATA / "metrics.json").read_text())

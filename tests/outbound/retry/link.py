@@ -9,7 +9,9 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from proxy.core.backoff import Backoff
+from proxy.core.flusher import Flusher
 from proxy.core.in_flight import InFlight
+from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
 from proxy.core.timers import Wheel
 from proxy.core.troubles import Troubles
@@ -66,15 +68,6 @@ class Soon:
         return bool(waiting)
 
 
-class Reactor:
-    """What the ground takes of one."""
-
-    def __init__(self, wheel: Wheel, clock: Clock) -> None:
-        self.wheel = wheel
-        self.clock = clock
-        self.loop = Soon()
-
-
 class Endpoint:
     """The target of its attempts; also their Place."""
 
@@ -114,9 +107,10 @@ class RetryLink:
         self._cut = cut
         self.clock = Clock()
         self.wheel = Wheel(TICK_S, self.clock.now)
-        self.reactor = Reactor(self.wheel, self.clock)
+        soon = Soon()
+        self.reactor = Reactor(soon, Flusher(soon.call_soon), self.wheel, self.clock)
         self.in_flight = InFlight(100)
-        self.ground = Ground(cast(Any, self.reactor), self.in_flight)
+        self.ground = Ground(self.reactor, self.in_flight)
         self.registry = Registry(self.clock)
         self.retries = self.ground
         """What a stage takes of a runtime, beside `registry`: a ClientRule in place of a policy has a TryingStage."""
