@@ -208,6 +208,7 @@ class Channel:
         lost_at, self._lost_at = self._lost_at, None
         if lost_at is not None:
             _log.info("%s is back after %.3gs", self, self.clock() - lost_at)
+            self.stale.ask_again()
 
     def __repr__(self) -> str:
         return f"{self.settings.client} controller {self.settings.target}"

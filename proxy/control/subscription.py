@@ -106,6 +106,14 @@ class Subscription(Generic[A]):
             if call is not None:
                 call.cancel()
 
+    def ask_again(self) -> None:
+        """Do not wait any longer with the next stream."""
+        retry = self._retry
+        if retry is not None:
+            retry.cancel()
+            self._failures = 0
+            self._ask()
+
     def _ask(self) -> None:
         self._retry = None
         self._has_message = False

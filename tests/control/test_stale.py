@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
 
@@ -14,6 +15,7 @@ from proxy.control.destination import Destinations
 from proxy.control.stale import Stale
 from proxy.control.subscription import StreamLimits, StreamSettings
 from proxy.core.addr import Addr
+from proxy.core.backoff import Backoff
 from proxy.core.watch import Watch
 from proxy.policy.endpoint import EndpointMeta
 from tests.control.controller import FAST, Controller, channel_to, run
@@ -86,6 +88,35 @@ def test_a_controller_that_is_reached_but_does_not_answer_is_away(controller: Co
     run(story)
 
 
+def test_all_that_is_stale_is_asked_again_once_the_controller_is_back(controller: Controller) -> None:
+    """Whichever stream tries first: the others do not sleep their backoff out."""
+    feed = controller.feed(services.DESTINATION_GET)
+    patient = StreamSettings(Backoff(3600.0, 3600.0, 0.0))
+
+    async def story(ticking: Ticking) -> None:
+        channel = channel_to(ticking.reactor, controller.target)
+        watch = Destinations(channel, patient, "").endpoints(PATH)
+        await until(lambda: feed.opened)
+        feed.say(added(1))
+        await until(lambda: ports(watch) == [1])
+        controller.stop()
+        await until(lambda: len(channel.stale) == 1)
+        other = Destinations(channel, StreamSettings(FAST), "").endpoints("other.ns.svc.cluster.local:80")
+        await asyncio.sleep(0.1)
+        opened = feed.opened
+        controller.start()
+        await until(lambda: feed.opened >= opened + 2, "both ask")
+        watch.close()
+        other.close()
+        channel.close()
+
+    run(story)
+
+
+class Asked:
+    def ask_again(self) -> None: ...
+
+
 class Clock:
     now = 0.0
 
@@ -102,22 +133,23 @@ def said(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
 def test_it_is_said_once_however_it_flaps(said: list[str], caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     stale = Stale("destination controller x:1", clock)
+    a, b = Asked(), Asked()
     for _ in range(100):
-        stale.begin("a")
+        stale.begin(a)
         clock.now += 1.0
         stale.look()
-        stale.end("a")
+        stale.end(a)
     assert not caplog.messages, "each time it answered again within seconds"
-    stale.begin("a")
-    stale.begin("b")
+    stale.begin(a)
+    stale.begin(b)
     for _ in range(100):
         clock.now += 1.0
-        stale.begin("b")
+        stale.begin(b)
         stale.look()
-    stale.end("a")
-    stale.end("a")
+    stale.end(a)
+    stale.end(a)
     assert stale.age_s == 100.0 and len(stale) == 1
-    stale.end("b")
+    stale.end(b)
     assert caplog.messages == [
         "destination controller x:1 has not answered for 5s (2 streams): what it said last is used until it answers again",
         "destination controller x:1 answers again",
