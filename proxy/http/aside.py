@@ -27,7 +27,18 @@ _RESETS: Final = (Reason.PEER_RESET, Reason.PEER_REFUSED)
 class Aside(ServerStream):
     """The ServerStream of an exchange that has no client, and its Observer, so that its times are known."""
 
-    __slots__ = ("exchange", "_failed_for", "_timer", "_head", "_pieces", "_size", "_trailers", "_is_whole", "_closes")
+    __slots__ = (
+        "exchange",
+        "_failed_for",
+        "_timer",
+        "_head",
+        "_pieces",
+        "_size",
+        "_trailers",
+        "_keeps",
+        "_is_whole",
+        "_closes",
+    )
 
     def __init__(self, wheel: Wheel) -> None:
         self.exchange: Exchange | None = None
@@ -39,6 +50,7 @@ class Aside(ServerStream):
         self._pieces: list[bytes] = []
         self._size = 0
         self._trailers: list[Field] | None = None
+        self._keeps = True
         self._is_whole = False
         self._closes = False
 
@@ -61,6 +73,11 @@ class Aside(ServerStream):
         if exchange is not None:
             exchange.failure = word
             exchange.cancel(reason)
+
+    def let_go(self) -> None:
+        """Another attempt begins: nothing will be given."""
+        self._keeps = False
+        self._pieces = []
 
     def may_be_given(self) -> bool:
         """It came whole, or is a failure that can be told as one."""
@@ -94,7 +111,8 @@ class Aside(ServerStream):
 
     def send_data(self, data: bytes, end: bool) -> None:
         self._size += len(data)
-        keep(self._pieces, data)
+        if self._keeps:
+            keep(self._pieces, data)
         if end:
             self._end(True)
         elif self._size > limits.ASIDE_BYTES:

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from proxy.balance.ewma import PeakEwma
 from proxy.balance.p2c import P2c
+from proxy.core.in_flight import InFlight
+from proxy.core.reason import Reason
 from proxy.core.timers import Wheel
 from proxy.http.attempt import Attempt
-from proxy.http.exchange import Exchange
+from proxy.http.exchange import Exchange, Stage
 from proxy.http.h1.client import H1Client
 from proxy.http.h1.pool import H1Pool
 from proxy.http.h1.server import H1Server
@@ -25,15 +29,21 @@ from proxy.http.h2.client import H2Client
 from proxy.http.h2.hpack import Decoder
 from proxy.http.h2.hpack_encoder import Encoder
 from proxy.http.h2.server import H2Server
-from proxy.http.head import RequestHead
+from proxy.http.head import RequestHead, ResponseHead
 from proxy.http.headers import Field, field
 from proxy.http.pool import Pool
+from proxy.metrics.registry import Registry
 from proxy.metrics.scope import RequestScope
-from proxy.policy.client import EMPTY, ClientRoute, ClientRule, Distribution
+from proxy.outbound.http.numbers import RouteOf
+from proxy.outbound.http.retry.ground import Ground
+from proxy.outbound.http.retry.stage import TryingStage
+from proxy.policy.client import EMPTY, ClientRoute, ClientRule, Distribution, Retry, Timeouts
 from proxy.policy.meta import default_meta
+from proxy.policy.redirect import Match
 from proxy.policy.route import HttpMatch, PathMatch
 from proxy.policy.table import RouteTable
 from tests.kit import Clock, ListWire
+from tests.kit.streams import FakeServer
 
 Measure = Callable[..., Any]
 
@@ -71,19 +81,22 @@ VARIES = pytest.mark.parametrize("varies", [False, True], ids=["same", "varying"
 class Http1:
     """An HTTP/1 server and client codec with one stage between them, on lists."""
 
-    def __init__(self) -> None:
+    def __init__(self, behind: Callable[[Http1], Stage] | None = None) -> None:
+        """`behind`: another stage, before the one that opens."""
         self.clock = Clock()
         self.wheel = Wheel(0.02, self.clock.now)
+        self.loop: Any = None
         self.pool = H1Pool(self._dial, self.wheel)
+        self.opens = ToPool(self.pool)
         self.near, self.far = ListWire(), ListWire()
-        self.server = H1Server(self.near, ToPool(self.pool), self.clock, self.wheel)
+        self.server = H1Server(self.near, self.opens if behind is None else behind(self), self.clock, self.wheel)
 
     def _dial(self, pool: Pool) -> H1Client:
         self.client = H1Client(self.far, pool)
         return self.client
 
-    def exchange(self, ids: Ids) -> bytes:
-        self.server.feed(REQUEST % ids.next())
+    def exchange(self, ids: Ids, request: bytes = REQUEST) -> bytes:
+        self.server.feed(request % ids.next())
         self.far.written.clear()
         self.client.feed(ANSWER)
         return self.near.take()
@@ -95,6 +108,79 @@ def test_http1_exchange(benchmark: Measure, varies: bool) -> None:
     for _ in range(3):
         pair.exchange(ids)
     assert benchmark(pair.exchange, ids).endswith(b"hello")
+
+
+class Trying:
+    """A rule with retries and, or, timeouts, before the stage that opens: what it costs a request that succeeds at once."""
+
+    is_ready = True
+
+    def __init__(self, pair: Http1, retry: Retry | None, timeouts: Timeouts) -> None:
+        self._opens = pair.opens
+        rule = ClientRule((), (), Distribution(EMPTY), timeouts, retry)
+        runtime: Any = SimpleNamespace(registry=Registry(pair.clock), retries=Ground(cast(Any, pair), InFlight(100)))
+        self._trying = TryingStage(self, runtime, rule, RouteOf(default_meta("a"), default_meta("b"), False))
+
+    def dispatch(self, exchange: Exchange) -> None:
+        self._trying.route(exchange, exchange.request, None)
+
+    def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
+        self._opens.dispatch(exchange)
+
+
+RETRY = Retry(1, 65536, ((500, 599),), timeout_s=1.0)
+TRYING = {
+    "none": None,
+    "retries": lambda pair: Trying(pair, replace(RETRY, timeout_s=None), Timeouts()),
+    "retries_in_time": lambda pair: Trying(pair, RETRY, Timeouts()),
+    "timeouts": lambda pair: Trying(pair, None, Timeouts(1.0, 1.0, 1.0)),
+    "all": lambda pair: Trying(pair, RETRY, Timeouts(1.0, 1.0, 1.0)),
+}
+
+
+@pytest.mark.parametrize("body", [b"", b"hello"], ids=["get", "post"])
+@pytest.mark.parametrize("trying", TRYING.values(), ids=TRYING)
+def test_http1_exchange_of_a_route_that_may_retry(
+    benchmark: Measure, trying: Callable[[Http1], Stage] | None, body: bytes
+) -> None:
+    pair, ids = Http1(trying), Ids(False)
+    request = (
+        REQUEST.replace(b"GET", b"POST").replace(b"\r\n\r\n", b"\r\nContent-Length: 5\r\n\r\nhello")
+        if body
+        else REQUEST
+    )
+    for _ in range(3):
+        pair.exchange(ids, request)
+    assert benchmark(pair.exchange, ids, request).endswith(b"hello")
+
+
+def test_attempt(benchmark: Measure) -> None:
+    """Its begin and its end, with all that a target is told."""
+    told: list[int] = []
+
+    class Target:
+        def edit_response(self, attempt: Attempt, head: ResponseHead) -> ResponseHead:
+            return head
+
+        def attempt_answered(self, attempt: Attempt) -> None:
+            told[0] += 1
+
+        def attempt_ended(self, attempt: Attempt, reason: Reason) -> None:
+            told[0] += 1
+
+    target: Any = Target()
+    exchange = Exchange(FakeServer(), RequestHead(b"GET", b"http", b"svc", b"/", [], 0), 0.0)
+
+    def attempt() -> int:
+        told[:] = [0]
+        made = Attempt(exchange, exchange.request)
+        made.target = target
+        exchange.attempt = made
+        made.answered()
+        made.end(Reason.COMPLETE)
+        return told[0]
+
+    assert benchmark(attempt) == 2
 
 
 class Http2:

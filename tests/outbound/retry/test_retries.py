@@ -6,7 +6,11 @@ import pytest
 
 from proxy.core.backoff import Backoff
 from proxy.core.reason import Reason
+from proxy.http.attempt import Attempt
+from proxy.http.exchange import Exchange
 from proxy.http.h2.codes import REFUSED_STREAM
+from proxy.http.head import RequestHead
+from proxy.policy.redirect import Match
 from tests.outbound.retry.link import SERVER_ERRORS, WAYS, RetryLink, retry
 
 EACH = pytest.mark.parametrize("way", WAYS, ids="-".join)
@@ -260,10 +264,8 @@ def test_responses_without_a_body(way: Way, method: bytes, status: int) -> None:
     link.check()
 
 
-@EACH
+@pytest.mark.parametrize("way", [("h1", "h1"), ("h2", "h1"), ("h2", "h2")], ids="-".join)
 def test_an_upgrade_may_be_asked_for_again_until_it_is_granted(way: Way) -> None:
-    if way[1] == "h2" and way[0] == "h1":
-        pytest.skip("an upgrade of HTTP/1 does not travel over HTTP/2")
     link = RetryLink(*way, retry())
     link.near.request(b"GET", 0, protocol=b"websocket")
     link.settle()
@@ -481,4 +483,59 @@ def test_the_time_of_an_attempt_begins_when_the_request_is_sent(way: Way) -> Non
     link.advance(1)
     assert len(link.asked) == 2 and link.far.message.is_whole("POST", b"first second")
     link.answer(200)
+    link.check()
+
+
+def test_an_upgrade_that_was_granted_is_not_asked_for_again_whatever_the_route_retries() -> None:
+    link = RetryLink("h1", "h1", retry(statuses=((100, 599),)))
+    link.near.request(b"GET", 0, protocol=b"websocket")
+    link.settle()
+    link.far.accept()
+    link.settle()
+    link.near.send(b"ping")
+    link.settle()
+    assert bytes(link.far.message.body) == b"ping" and len(link.asked) == 1
+    link.near.finish()
+    link.far.finish()
+    link.settle()
+    link.check()
+
+
+# ---- between backends
+
+
+class Backends(RetryLink):
+    """Two backends of a rule; the first has no endpoint: who is sent there waits in vain."""
+
+    def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
+        if self.asked or self.waited:
+            super().route(exchange, head, match)
+            return
+        self.waited = exchange
+        exchange.attempt = Attempt(exchange, head)
+
+    waited: Exchange | None = None
+
+
+@EACH
+def test_a_request_that_waited_in_vain_goes_to_another_backend(way: Way) -> None:
+    link = Backends(*way, retry(statuses=()))
+    link.ask(b"hello")
+    assert link.waited is not None and not link.asked
+    tries = link.waited.tries
+    assert tries is not None and tries.waited_in_vain()
+    link.settle()
+    assert len(link.asked) == 1 and link.far.message.is_whole("POST", b"hello")
+    link.answer(200)
+    assert link.near.message.is_whole("200") and link.count("requests") == 1
+    link.check()
+
+
+def test_a_request_that_waited_in_vain_is_told_so_where_no_other_backend_is_ready() -> None:
+    link = Backends("h1", "h1", retry(statuses=()))
+    link.ask(b"hello")
+    link.is_ready = False
+    assert link.waited is not None and link.waited.tries is not None and not link.waited.tries.waited_in_vain()
+    link.waited.cancel(Reason.CANCELLED)
+    link.settle()
     link.check()

@@ -16,12 +16,12 @@ from proxy.core.timers import Timer
 from proxy.http.aside import Aside, set_aside
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
-from proxy.http.head import RequestHead, ResponseHead
+from proxy.http.head import TUNNEL, RequestHead, ResponseHead
 from proxy.http.headers import Field
 from proxy.http.place import Place
 from proxy.http.replay import Replay
 from proxy.http.stream import ClientStream
-from proxy.outbound.http.rescue import failure_of
+from proxy.outbound.http.rescue import FAILFAST, failure_of
 from proxy.outbound.http.retry.deadlines import Deadlines, give_up
 from proxy.outbound.http.retry.ground import Ground
 from proxy.outbound.http.retry.policy import PASS, RETRY, WAIT, RetryPolicy
@@ -107,7 +107,8 @@ class Tries:
         policy = self._policy
         if policy is None:
             return False
-        verdict = policy.on_head(self.exchange.request, head, end)
+        # A tunnel that was granted is not asked for again, whatever its status.
+        verdict = PASS if head.body_size == TUNNEL else policy.on_head(self.exchange.request, head, end)
         if verdict == WAIT:
             self._peeked = Peeked(head)
             return True
@@ -176,7 +177,8 @@ class Tries:
             return False
         if not stage.is_ready or not self._may_go_again(policy):
             return False
-        self._wait(policy)
+        self._drop().cancel(Reason.CANCELLED, FAILFAST.word)
+        self._last = None  # if no other backend is left, the request is shed
         return True
 
     def turn_ended(self) -> None:
@@ -285,6 +287,8 @@ class Tries:
             self._settle(policy, RETRY)
             last.give(exchange)
             return
+        if last is not None:
+            last.let_go()
         policy.began()
         self.previous = exchange.endpoint
         exchange.backend = exchange.endpoint = None
