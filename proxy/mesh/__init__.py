@@ -9,17 +9,17 @@ The way of a manifest, from left to right:
     have changed    that changed kind.read → model   per object    indexed          answered once     to streams
 
 - **A kind** is one file of `kinds/`: a `Kind` (manifests/kind.py) with group, versions, schema, reader and tables. The
-  reader turns a `Document` that its schema found nothing wrong with into a frozen dataclass derived from `Resource`.
-  `kinds/catalog.py` lists all kinds, those passed over, and those refused because nobody here would enforce them.
+  reader turns a `Document` that is valid by its schema into a frozen dataclass derived from `Resource`.
+  `kinds/catalog.py` lists all kinds, those passed over, and those refused because the proxies would not enforce them.
 - **A table** is an index of one kind: it says under which keys an object is found. `View.one(KIND, key)` and
   `View.found(TABLE, key)` are the only ways in which an answer may look at the state.
-- **A question** (answers/question.py) is what a client asked, a frozen dataclass. `answer(view)` is its answer by one
-  state, a value; `messages(told, now)` is what to send to one who was told another. Because the view notes what an
-  answer read, only questions that a change concerns are answered again, and equal answers wake nobody.
-- **What is wrong** is a `Fault` with line and path; it costs no more than its object, of which the last good state
-  stays. A kind that `restricts` is different at the start only: without its last good state more would be let in, so
-  that the start is refused.
+- **A question** (answers/question.py) is what a client asked, as a frozen dataclass. `answer(view)` is its answer in one
+  state, a value; `messages(told, now)` are the messages that lead a client from one answer to another. The view notes
+  what an answer read, so that after a change only the questions that it concerns are answered again, and a stream is sent
+  something only if its answer has changed.
+- **An error** is a `Fault` with line and path. It affects only its own object, whose last good state stays. A kind that
+  `restricts` is an exception at the start: without its last good state more would be let in, so the start is refused.
 
-Reading happens in a thread (store/manifests.py). Topics and whatever follows belong to the loop, but for answers and
+Reading happens in a thread (store/manifests.py). Topics and what follows them belong to the loop, except for answers and
 messages that take long, which threads make from a snapshot (answers/work.py).
 """

@@ -1,7 +1,7 @@
-"""Apps that `sponson up` runs with a control plane: who is there, as files that their processes hold locked.
+"""Apps that `sponson up` runs with a control plane: each has a file that its process holds locked.
 
-An app is up for as long as its process holds the lock on its file, which the kernel lets go of however that process
-ends. What is left of one that was killed is removed by whoever comes next.
+An app is up for as long as its process holds the lock on its file, which the kernel releases however that process
+ends. The file of one that was killed is removed by the next process that looks.
 """
 
 from __future__ import annotations
@@ -62,13 +62,14 @@ class Seat:
         raise StateError(f"{state.directory / FOLDER}: {_MAX_REPLICAS} replicas of {name} are up already")
 
     def say(self, app: App) -> None:
-        """What others see of it."""
+        """Write down what others may know of it."""
         data = json.dumps(app._asdict()).encode()
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, data, 0)
 
     def leave(self) -> None:
-        """The app is gone. Removed before it is unlocked, so that nobody takes a seat that is about to vanish."""
+        """The app is gone. The file is removed before it is unlocked, so that no other app takes a file that is about to
+        vanish."""
         self._path.unlink(missing_ok=True)
         os.close(self._descriptor)
 
@@ -104,7 +105,7 @@ def _locked(path: Path) -> int | None:
             return None
         if path.exists() and os.path.samestat(path.stat(), os.fstat(descriptor)):
             return descriptor
-        os.close(descriptor)  # whoever had it removed it between our two steps
+        os.close(descriptor)  # its owner removed it between our two steps
 
 
 def _is_held(path: Path) -> bool:

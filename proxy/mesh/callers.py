@@ -1,7 +1,7 @@
-"""Who asks the control plane, who is answered, and what becomes of a message that cannot be read.
+"""Decides which clients of the control plane are answered, and refuses messages that cannot be read.
 
-On loopback everybody on this machine is answered. Off loopback only workloads of the mesh are: whoever shows a
-certificate of ours that has not been revoked. Certify and Join, which judge by a token, are for those who have none yet. A workload may have connected
+On loopback all clients on this machine are answered. Off loopback only workloads of the mesh are: clients with a
+certificate of ours that has not been revoked. Certify and Join, which judge by a token, are for clients that have none yet. A workload may have connected
 before it had its certificate: the refusal ends that connection, so that its next one shows it.
 """
 
@@ -40,14 +40,14 @@ class Caller(NamedTuple):
     ip: str
     """Empty for a connection over the state directory's own socket."""
     identity: str = ""
-    """As its certificate proves; empty without one."""
+    """The identity that its certificate proves; empty without one."""
     serial: int = 0
     is_local: bool = False
     """It needs no certificate: it is on this machine, where the control plane serves in plain text."""
 
 
 class Stream(NamedTuple):
-    """A question that somebody follows."""
+    """A question that a client follows."""
 
     caller: Caller
     method: str
@@ -63,7 +63,7 @@ _caller: ContextVar[Caller] = ContextVar("caller")
 
 
 def current_caller() -> Caller:
-    """Who made the call that is being answered."""
+    """The client whose call is being answered."""
     return _caller.get()
 
 
@@ -90,10 +90,10 @@ class RefusalLog:
 
 
 class Callers(Interceptor):
-    """Judges each call before its service hears of it."""
+    """Judges each call before its service gets it."""
 
     def __init__(self, refusals: RefusalLog, why_not: Callable[[Caller], str]) -> None:
-        """`why_not` says of a caller with a certificate why it is not answered; empty if it is."""
+        """`why_not` returns why a caller with a certificate is not answered; empty if it is."""
         self._refusals: Final = refusals
         self._why_not = why_not
         self._behind: dict[str, Caller] = {}
@@ -111,12 +111,12 @@ class Callers(Interceptor):
         self._end.pop(name, None)
 
     def streams(self) -> list[Stream]:
-        """Those that are open, oldest first. A thread may ask: the copy is made in one step."""
+        """The open streams, oldest first. Threads may call this: the copy is made in one step."""
         streams = list(self._streams.values())
         return [Stream(caller, method, *_about(request), since) for caller, method, request, since in streams]
 
     def of(self, peer: str) -> Caller:
-        """Who is at the other end of what grpcio calls `peer`."""
+        """The caller behind grpcio's name of a peer."""
         kind, _, rest = peer.partition(":")
         if kind == "unix-abstract":
             return self._behind.get(rest, Caller(""))
@@ -135,7 +135,7 @@ class Callers(Interceptor):
         return found
 
     def _guard(self, method: str, handler: Any) -> Any:
-        """The handler that hears of a call only when its caller may make it, and of a message only when it can be read."""
+        """A handler that gets a call only if its caller may make it, and a message only if it can be read."""
         read: Callable[[bytes], Any] = handler.request_deserializer
         if handler.unary_unary is not None:
             call: Callable[[Any, Any], Awaitable[Any]] = handler.unary_unary
@@ -199,7 +199,7 @@ class Callers(Interceptor):
             raise
 
     def _tell(self, peer: str, caller: Caller, method: str, refusal: Refusal) -> None:
-        """A line; and the end of a connection that came without a certificate, whose further calls are not worth one."""
+        """Log the refusal, and end a connection without a certificate, so that its further calls do not fill the log."""
         if refusal.code is UNAUTHENTICATED:
             end = self._end.pop(peer.partition(":")[2], None)
             if end is None:

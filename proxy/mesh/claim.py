@@ -1,7 +1,7 @@
-"""Which control plane serves with a state directory: one at a time, and whoever asks can tell whether it still runs.
+"""Claims a state directory for one control plane at a time, and tells other processes whether it still runs.
 
-The running process holds a lock on the file, which the kernel lets go of however the process ends; the file says where
-it serves.
+The running process holds a lock on the file, which the kernel releases however the process ends; the file says where it
+serves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from proxy.mesh.state import State, StateError
 _FILE: Final = "serving"
 _RETRY_S: Final = 0.05
 _TRIES: Final = 20
-"""Whoever looks at the lock holds it for a moment."""
+"""A process that looks at the lock holds it for a moment, so that the first tries may fail."""
 
 
 class Running(NamedTuple):

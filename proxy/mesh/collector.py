@@ -1,9 +1,9 @@
-"""Collector: Python's full garbage collections, made when nobody waits.
+"""Collector: makes Python's full garbage collections in quiet moments.
 
-A full collection visits every object that lives. With 10,000 endpoints and 2,000 streams that takes 100 to 250 ms, in
-which nobody is answered, and by default it comes whenever enough has been made: in the middle of an edit, or several
-times while proxies reconnect. The young generations are collected as always. Only streams that have ended, and faults
-with their tracebacks, leave cyclic garbage behind, so that a full collection can wait for a quiet moment.
+A full collection visits every live object. With 10,000 endpoints and 2,000 streams that takes 100 to 250 ms, in which
+no client is answered, and by default it comes whenever enough objects have been made: in the middle of an edit, or
+several times while proxies reconnect. The young generations are collected as usual. Only streams that have ended, and
+exceptions with their tracebacks, leave cyclic garbage behind, so a full collection can wait for a quiet moment.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Collector:
     __slots__ = ("_activity", "_last", "_quiet")
 
     def __init__(self, activity: Callable[[], Hashable]) -> None:
-        """`activity` has another value after anything has been asked or changed."""
+        """`activity` returns another value after anything has been asked or changed."""
         self._activity = activity
         self._last: Hashable = None
         self._quiet = 0

@@ -1,7 +1,7 @@
-"""How many connections the control plane takes, and which of them goes when there are too many.
+"""Bounds the connections of the control plane, and ends the right one when there are too many.
 
-A connection costs three descriptors. When no more fit, whoever has the most of them loses its oldest: all connections
-without a certificate count as one such group, so that they can lock out neither each other nor those that have one.
+A connection costs three descriptors. When no more fit, the identity with the most connections loses its oldest. All
+connections without a certificate count as one identity, so that they cannot lock out those that have one.
 """
 
 from __future__ import annotations

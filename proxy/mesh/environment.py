@@ -1,4 +1,4 @@
-"""Environment: all that a sidecar needs to be told to join this mesh, in Linkerd's variables and ours.
+"""Environment: the variables, Linkerd's and ours, that a sidecar needs to join this mesh.
 
 It is what Linkerd's injector sets on a pod (recording of injected pods), for a workload without a kubelet. Every value
 of an env file is one line, so that those of systemd and docker can hold it; what is longer is named as a file. Without
@@ -85,8 +85,8 @@ TUNING: Final = {
     "LINKERD2_PROXY_OUTBOUND_SERVER_HTTP2_KEEP_ALIVE_TIMEOUT": "3s",
     "LINKERD2_PROXY_OUTBOUND_METRICS_HOSTNAME_LABELS": "false",
 }
-"""What Linkerd's injector sets by default for every pod: whoever runs a workload may want it otherwise. Without the
-keep-alives a peer whose process is frozen or whose machine is gone would hold its requests for ever."""
+"""What Linkerd's injector sets by default for every pod; users may override it. Without the keep-alives a peer whose
+process is frozen or whose machine is gone would hold its requests for ever."""
 
 _LISTS: Final = {"LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS"}
 """Values of more than one line, which an env file leaves out; a file that has the same is named beside them."""
@@ -178,7 +178,7 @@ def as_env_file(variables: dict[str, str]) -> str:
 
 
 class HeldPorts:
-    """Ports of loopback that nobody uses, all different. No other search finds them until they are released.
+    """Free ports of loopback, all different. No other search finds them until they are released.
 
     Meanwhile a listener with SO_REUSEADDR, as a sidecar's is, can have them: they are bound, but do not listen. They lie
     below the range that the kernel takes source ports from, so that no outgoing connection gets one before its listener does.
@@ -216,7 +216,7 @@ class HeldPorts:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody uses now, all different; OSError if there are not so many."""
+    """Ports of loopback that are free now, all different; OSError if there are not so many."""
     held = HeldPorts(count)
     held.release()
     return held.numbers

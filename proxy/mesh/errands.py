@@ -1,6 +1,6 @@
-"""Errands: what would hold a loop, done beside it, by threads that nobody waits for at the end.
+"""Errands: blocking work, done by threads that are not waited for at the end of the process.
 
-asyncio's own executor is waited for when a process ends: one name server that does not answer would delay it.
+A process waits for asyncio's own executor when it ends, so that one name server that does not answer would delay it.
 """
 
 from __future__ import annotations

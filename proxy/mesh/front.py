@@ -2,8 +2,8 @@
 
 grpcio's own TLS refuses peers that select no ALPN, and proxies select none. So connections end here, on our own
 listener, under a certificate of the control plane's own name, and go on over a socket that only its owner can reach.
-A client's certificate is verified if it shows one; the first Certify of a workload comes without. Who is behind a
-connection is told to `Callers` under the name of that connection's socket toward grpcio.
+A client's certificate is verified if it shows one; the first Certify of a workload comes without. `Callers` learns who is
+behind a connection by the name of that connection's socket toward grpcio.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Front:
         return len(self._crowd)
 
     def close(self) -> None:
-        """Take nothing new; what runs ends with the server inside."""
+        """Accept nothing new; open connections end with the server inside."""
         self._listener.close()
         self._ticking.cancel()
         if self._renewing is not None:
@@ -100,7 +100,7 @@ class Front:
         self._renew()
 
     def turn_out(self, revocations: Revocations) -> None:
-        """End the connections of those whose certificates count no longer."""
+        """End the connections whose certificates are revoked."""
         for visit in self._crowd.all():
             caller = visit.caller
             if caller.identity and revocations.is_certificate_revoked(caller.identity, caller.serial):

@@ -1,6 +1,6 @@
 """BalancerNumbers: the *_balancer_* families of one balancer (docs/linkerd/metrics.md, sections 7 and 9).
 
-Found when the balancer is made; whoever balances sets them. The counters and gauges of the endpoints' states and of the
+They are looked up when the balancer is made, which sets them. The counters and gauges of the endpoints' states and of the
 updates are made together, so that each is on the page from the beginning, at zero.
 """
 

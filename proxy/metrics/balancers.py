@@ -1,4 +1,4 @@
-"""What balancers count, read at a scrape: endpoints, updates, the line and its gate (docs/linkerd/metrics.md, section 7).
+"""The metrics of balancers, read at a scrape: endpoints, updates, the queue and its gate (docs/linkerd/metrics.md, section 7).
 
 A balancer keeps plain numbers and knows no registry. Balancers of the same labels, which two routers of one backend have,
 add up; what one that is closed has counted stays.
@@ -39,7 +39,7 @@ class Counted(Protocol):
     def counts(self) -> Counts: ...
 
     def sizes(self) -> tuple[int, int, int]:
-        """How many wait in line, how many endpoints are ready, and how many there are."""
+        """How many wait in the queue, how many endpoints are ready, and how many there are."""
 
 
 class Balancers:

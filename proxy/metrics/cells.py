@@ -1,7 +1,8 @@
 """Counter, Gauge, Histogram: the plain numbers that the path adds to.
 
-Found once, when a stage is built; then adding is one attribute. Nothing
-here knows its name or labels: the registry does, and reads it at scrape time.
+They are looked up once, when a stage is built; after that, adding touches one
+attribute. A cell does not know its name or labels: the registry does, and reads
+it at a scrape.
 """
 
 from __future__ import annotations

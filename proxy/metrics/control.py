@@ -1,4 +1,4 @@
-"""What controllers' clients count for themselves, read at a scrape: certificates, DNS, and what is stale (docs/linkerd/metrics.md,
+"""The metrics of the control plane's clients, read at a scrape: certificates, DNS, stale answers (docs/linkerd/metrics.md,
 section 9; docs/operating.md).
 
 The clients keep plain numbers and know no registry; these views copy them.

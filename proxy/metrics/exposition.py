@@ -1,9 +1,8 @@
 """How families are written: the legacy form and the OpenMetrics form (docs/linkerd/metrics.md, section 1).
 
-Label order is kept as given, which is why prometheus_client's own
-writers, which sort, do not serve here; its parser is the tests' oracle.
-Values are escaped in both forms: a label that a peer chose must not be able
-to break the page.
+Labels keep their order. prometheus_client's writers sort them and so cannot be
+used here; its parser is the tests' oracle. Values are escaped in both forms, so
+that a label that a peer chose cannot break the page.
 """
 
 from __future__ import annotations

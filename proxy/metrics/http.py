@@ -22,5 +22,5 @@ class HttpMetrics:
         self._prefix: Final = prefix
 
     def scope(self, labels: Labels) -> RequestScope:
-        """Keep it while the target lives: a scope that somebody holds is never dropped as idle."""
+        """Hold it while the target lives: a scope that is referenced is never dropped as idle."""
         return self._registry.requests(self._prefix, labels)

@@ -1,8 +1,8 @@
 """SeriesTable: metric cells by labels, bounded in number; cells that are not held and have not changed for long are dropped (METRICS_RETAIN_IDLE).
 
-Idle *and* unheld, never one of them alone. Held means what it means for
-linkerd2-proxy's reference counts: somebody besides this table has the
-object, so that nobody needs to give anything back.
+A cell must be idle *and* not held, never only one of them. Held means the same as
+with linkerd2-proxy's reference counts: something besides this table references
+the object, so that users need not release it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class SeriesTable(Generic[T]):
             pass
 
     def sweep(self, now: float, retain_s: float) -> Iterator[None]:
-        """The same in steps that hold nobody up."""
+        """The same in short steps, which do not hold up the loop."""
         for count, labels in enumerate(list(self.cells), 1):
             cell = self.cells.get(labels)
             if cell is not None:

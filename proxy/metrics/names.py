@@ -1,7 +1,7 @@
 """The catalogue: every family by name, in the order of the exposition (docs/linkerd/metrics.md; recorded order).
 
-A name that is not here cannot be counted. Counters stand here as their
-samples are called (`..._total`); the second part's headers leave that out.
+A name that is not here cannot be counted. Counters have the names of their
+samples here (`..._total`); the headers of the second part leave that out.
 """
 
 from __future__ import annotations

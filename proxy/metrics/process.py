@@ -1,6 +1,6 @@
 """The process as the kernel sees it, read at a scrape (docs/linkerd/metrics.md, section 9), and what was built.
 
-A value that cannot be read is left out, never wrong.
+A value that cannot be read is left out.
 """
 
 from __future__ import annotations

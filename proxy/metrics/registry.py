@@ -1,7 +1,7 @@
 """Registry: every number of this worker, found by name and labels, written out at a scrape.
 
-Made once and passed down. Asking for a cell twice gives the same cell;
-asking is for when stages are built, adding is for the path.
+It is made once and passed down. The same name and labels always give the same
+cell. Cells are looked up when stages are built; the path only adds to them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FAMILIES: Final = {family.name: family for family in (*LEGACY, RETRYABLE, *TELE
 
 
 class Registry:
-    """`retain_idle_s`: how long label sets that nobody holds stay (METRICS_RETAIN_IDLE)."""
+    """`retain_idle_s`: how long label sets stay that are idle and not referenced (METRICS_RETAIN_IDLE)."""
 
     __slots__ = (
         "clock",
@@ -58,7 +58,7 @@ class Registry:
         self._faults: Final[dict[str, Faults]] = {}
         self._before_scrape: Final[list[Callable[[], None]]] = []
         self._telemetry: Final = [self.counter(family.name) for family in TELEMETRY]
-        """Held, since they are printed whether anything was counted or not."""
+        """Referenced here, because they are printed whether anything was counted or not."""
 
     def counter(self, name: str, labels: Labels = ()) -> Counter:
         """Of a family in names.py; KeyError if it has none of this name and kind."""
@@ -95,7 +95,7 @@ class Registry:
         self._before_scrape.append(callback)
 
     def render(self) -> bytes:
-        """The whole page at once, and then a sweep: for whoever has no loop to hold up."""
+        """The whole page at once, and then a sweep: for callers without a loop that it could hold up."""
         page = b"".join(self.pieces())
         for _ in self.sweep():
             pass
@@ -148,14 +148,14 @@ class Registry:
             add_meter(self._meters.get(labels), connections)
 
     def sweep(self) -> Iterator[None]:
-        """Drop what has been idle for too long, in steps that hold nobody up; due every now and then, scraped or not."""
+        """Drop what has been idle for too long, in short steps. Called now and then, whether anyone scrapes or not."""
         now = self.clock()
         every: list[SeriesTable[Any]] = [*self._requests.values(), self._meters, *self._cells.values()]
         for kept in every:
             yield from kept.sweep(now, self.retain_idle_s)
 
     def forget(self) -> None:
-        """Of the budget: series are dropped when they are idle, and not before."""
+        """Called by the budget, without effect: series are dropped when they are idle, and not before."""
 
     def _lines(self) -> Iterator[str]:
         for family in LEGACY:

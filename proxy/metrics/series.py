@@ -1,9 +1,9 @@
-"""Which series there may be: labels whose values a client makes up are bounded, family by family.
+"""Bounds the series of metrics: for labels whose values a client can make up, the number of values in each family.
 
-A name in a ClientHello, an authority, a port that somebody tries: each may
-have so many values in a family, and what comes beyond is counted together,
-under OTHER. What the control plane names (endpoints, routes) is not the
-client's doing and has only the family's own bound.
+A name in a ClientHello, an authority, a port that a client tries: each may have
+a limited number of values in a family, and those beyond are counted together,
+under OTHER. Names from the control plane (endpoints, routes) do not depend on
+clients, and only the bound of the whole family applies to them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Snapshot: the numbers of one registry at one moment, as plain values that another process can add to its own.
 
-Several workers of one sidecar are one target to Prometheus: each gives a snapshot, and whoever answers the scrape adds them
-all to an empty registry and renders that. Counters, histograms and most gauges add up; a gauge that says the same thing in
-each worker (a version, a limit, when something will expire) does not, and the largest holds.
+Several workers of one sidecar are one target to Prometheus: each gives a snapshot, and the worker that answers the scrape
+adds them all to an empty registry and renders that. Counters, histograms and most gauges add up. Of a gauge that means the
+same in each worker (a version, a limit, when something will expire), the largest value counts.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from proxy.core.troubles import Troubles
 from proxy.core.watch import Absent, Watch
 from proxy.metrics.balancers import Balancers
 from proxy.metrics.registry import Registry
-from proxy.outbound.http.retry.ground import Ground
+from proxy.outbound.http.retry.context import RetryContext
 from proxy.policy.client import ClientPolicy
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.profile import Profile
@@ -84,7 +84,7 @@ class Runtime:
         self.tcp_queue: Final = QueueLimits(config.outbound_tcp_queue_capacity, config.outbound_tcp_failfast_timeout_s)
         self.in_flight: Final = InFlight(config.outbound_max_in_flight)
         """Requests of the whole outbound side; one that waits to be sent again counts too."""
-        self.retries: Final = Ground(reactor, self.in_flight)
+        self.retries: Final = RetryContext(reactor, self.in_flight)
         self.balancers: Final = Balancers(registry)
         """Shows what each counts."""
         self.troubles: Final = Troubles(reactor.clock)

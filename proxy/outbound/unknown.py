@@ -11,7 +11,7 @@ from proxy.core.timers import Timer
 from proxy.core.watch import Absent
 from proxy.http.exchange import Exchange
 from proxy.outbound.discover import Destination
-from proxy.outbound.http.rescue import NOT_DISCOVERED, NOT_HEARD_OF, UNRESOLVED, Failure
+from proxy.outbound.http.rescue import NOT_ANSWERED, NOT_DISCOVERED, UNRESOLVED, Failure
 from proxy.outbound.opaque.tunnel import Tunnel
 from proxy.outbound.protocol import Protocols
 from proxy.policy.client import ClientPolicy
@@ -35,17 +35,17 @@ class Parked:
         self._then = then
         self._fail = fail
         self._reactor = reactor
-        self._deadline: Timer = reactor.wheel.after(limits.DISCOVERY_S, self._not_heard_of)
+        self._deadline: Timer = reactor.wheel.after(limits.DISCOVERY_S, self._not_answered)
 
     def wait(self) -> None:
         self._exchange.park(self._gone)
         self._destination.when_known(self._known)
 
-    def _not_heard_of(self) -> None:
+    def _not_answered(self) -> None:
         """The control plane has not answered in time what the destination is."""
         self._destination.forget(self._known)
         self._exchange.unpark()
-        self._fail(self._exchange, NOT_HEARD_OF, not_heard_of(self._destination))
+        self._fail(self._exchange, NOT_ANSWERED, not_answered(self._destination))
 
     def _known(self) -> None:
         self._deadline.cancel()
@@ -93,7 +93,7 @@ def not_served(destination: Destination) -> str:
     return f"{destination.logical} {'cannot be resolved' if destination.is_outside else 'is not served by the mesh'}: {reason}"
 
 
-def not_heard_of(destination: Destination) -> str:
+def not_answered(destination: Destination) -> str:
     """The error text: who did not answer in time."""
     silent = "the name servers" if destination.is_outside else "the control plane"
     return f"{destination.logical} is not known: {silent} did not answer in {limits.DISCOVERY_S:g}s"

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from proxy.outbound.http.retry.ground import Ground
 
 from proxy.balance.ewma import PeakEwma
 from proxy.balance.p2c import P2c
@@ -35,7 +36,6 @@ from proxy.http.pool import Pool
 from proxy.metrics.registry import Registry
 from proxy.metrics.scope import RequestScope
 from proxy.outbound.http.numbers import RouteOf
-from proxy.outbound.http.retry.ground import Ground
 from proxy.outbound.http.retry.stage import TryingStage
 from proxy.policy.client import EMPTY, ClientRoute, ClientRule, Distribution, Retry, Timeouts
 from proxy.policy.meta import default_meta

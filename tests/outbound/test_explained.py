@@ -11,7 +11,7 @@ from proxy.http import replies
 from proxy.http.explanation import Explanation, explain
 from proxy.http.head import HTTP_2, RequestHead
 from proxy.http.headers import field
-from proxy.outbound.http.concrete import nobody_ready
+from proxy.outbound.http.concrete import why_none_ready
 from proxy.policy.endpoint import EndpointMeta
 from tests.kit import Clock
 
@@ -81,18 +81,18 @@ def test_fail_fast_says_why() -> None:
     addrs = [Addr("10.0.0.1", port) for port in range(80, 85)]
     known = Resolution(KNOWN, dict.fromkeys(addrs, EndpointMeta()))
     assert (
-        nobody_ready(Resolution(PENDING), troubles, 3.0)
+        why_none_ready(Resolution(PENDING), troubles, 3.0)
         == "0 endpoints: the control plane has not named any yet, for 3s"
     )
     assert (
-        nobody_ready(Resolution(ABSENT), troubles, 0.0)
+        why_none_ready(Resolution(ABSENT), troubles, 0.0)
         == "0 endpoints: the control plane knows no such service, for 0s"
     )
-    assert nobody_ready(Resolution(KNOWN), troubles, 200.0) == "0 endpoints, for 3m"
-    assert nobody_ready(known, troubles, 0.0) == "none of 5 endpoints is ready"
+    assert why_none_ready(Resolution(KNOWN), troubles, 200.0) == "0 endpoints, for 3m"
+    assert why_none_ready(known, troubles, 0.0) == "none of 5 endpoints is ready"
     for addr in addrs:
         troubles.failed(str(addr), "refused")
-    said = nobody_ready(known, troubles, 0.0)
+    said = why_none_ready(known, troubles, 0.0)
     assert (
         said.startswith("none of 5 endpoints is ready; 10.0.0.1:80: refused, for 0s; ") and said.count("refused") == 3
     )

@@ -1,1 +1,1 @@
-"""What is asked of the control plane, and what it says: a question is answered once per state, for all who ask it."""
+"""The answers of the control plane: each question is answered once per state, for all clients that ask it."""

@@ -1,4 +1,4 @@
-"""Who asks: the context token that a proxy sends along, as far as answers depend on it."""
+"""The context token that a proxy sends with a question: where the proxy runs, as far as answers depend on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An endpoint: its address, and what is known of the workload behind it, as discovery describes it."""
+"""An endpoint as discovery describes it: its address, and facts about the workload behind it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def weighted(view: View, endpoint: Endpoint, locality: str = "") -> pb.WeightedA
 
 _REMEMBERED: Final = 50_000
 _MADE: Final[dict[tuple[Any, ...], tuple[tuple[Any, ...], pb.WeightedAddr]]] = {}
-"""With the objects that each depends on, which keeps their ids their own."""
+"""With the objects that each depends on, whose ids are not used again as long as they are referenced here."""
 
 
 def described(view: View, endpoint: Endpoint, locality: str) -> EndpointMeta:

@@ -66,7 +66,7 @@ class EndpointsOf(Question[Found]):
     hostname: str
     """Only the endpoint of this name, if it is not empty."""
     node: str
-    """Where who asks runs; empty if that is not known."""
+    """The node of the client; empty if it is not known."""
 
     def answer(self, view: View) -> Found:
         service = view.one(SERVICE, self.service)
@@ -94,7 +94,7 @@ class EndpointsOf(Question[Found]):
             yield pb.Update(remove=pb.AddrSet(addrs=those))
 
     def _chosen(self, service: Service, known: list[Endpoint], zone: str) -> list[Endpoint]:
-        """Those that who asks from here is to use: by hostname, by node, by the zones that hints are for."""
+        """The endpoints that this client is to use: by hostname, by node, by the zones of topology hints."""
         if self.hostname:
             known = [one for one in known if one.hostname == self.hostname]
         if service.is_local:
@@ -197,7 +197,7 @@ def _slice_port(service: Service, piece: EndpointSlice, port: int) -> int | None
 
 
 def _slice_endpoints(view: View, one: SliceEndpoint, port: int) -> Iterator[Endpoint]:
-    """An endpoint that names a workload which is not there is none: who would it be?"""
+    """An endpoint that names a workload which is not there is left out, because it would have no identity."""
     workload: Workload | None = None
     if one.target is not None and one.target[0] in _WORKLOADS:
         workload = _target(view, one.target)

@@ -1,4 +1,4 @@
-"""Destination/GetProfile: how a destination is to be spoken to, by an address or by a service's name."""
+"""Destination/GetProfile: the profile of a destination, by an address or by a service's name."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class ProfileAt(Question[pb.DestinationProfile]):
         return _endpoint_profile(view, Endpoint(self.target, workload_at(view, self.target)))
 
     def messages(self, told: pb.DestinationProfile | None, now: pb.DestinationProfile | Refusal) -> Iterable[Message]:
-        """A service that goes leaves its profile behind, until its address is somebody else's."""
+        """The profile of a service that is removed stays, until something else has its address."""
         if told is not None and told.HasField("parent_ref") and not isinstance(now, Refusal):
             if now.HasField("endpoint") and not now.endpoint.metric_labels:
                 return ()

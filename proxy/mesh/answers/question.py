@@ -1,6 +1,6 @@
 """Question: what a client asked, as a value, and how its answer becomes messages.
 
-Everyone who asks the same question gets the same answer: it is made once per state, compared with the one before, and
+All clients that ask the same question get the same answer: it is made once per state, compared with the one before, and
 encoded once.
 """
 
@@ -59,9 +59,9 @@ class Question(Generic[V]):
         raise NotImplementedError
 
     def messages(self, told: V | None, now: V | Refusal) -> Iterable[Message]:
-        """What to send to one who was told `told` last (None: nothing yet). Refusal or Finished ends the stream.
+        """The messages for a client that last got the answer `told` (None: none yet). Refusal or Finished ends the stream.
 
-        Who is sent nothing has still been told only `told`, unless that was nothing.
+        A client that is sent nothing still has the answer `told`, unless that was none.
         """
         if isinstance(now, Refusal):
             if told is None:

@@ -1,7 +1,7 @@
-"""Topics: the questions that are being asked, each with its answer by the state at hand.
+"""Topics: the questions that clients follow, each with its answer in the current state.
 
-When the state changes, only those questions are answered again that read something which changed, and only those
-followers are woken whose answer is another one.
+When the state changes, only those questions are answered again that read something which changed, and only the
+followers of answers that have changed are woken.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from proxy.mesh.store.store import Update
 _log: Final = logging.getLogger("sponson.mesh")
 
 IDLE_TOPICS: Final = 4096
-"""Answers remembered for questions that nobody follows."""
+"""Answers remembered for questions without followers."""
 
 AT_ONCE: Final = AtOnce()
 
 
 SLOW_S: Final = 0.01
-"""An answer that took longer is made away from the loop the next time."""
+"""An answer that took longer is made in a thread the next time."""
 
 TURN_S: Final = 0.02
-"""So long answers may be made in one turn of the loop, before others get theirs."""
+"""How long answers are made in one turn of the loop, before other work goes on."""
 
 
 class Made(NamedTuple):
@@ -65,20 +65,20 @@ class Topic:
         return self._encoded.get(version)
 
     def messages_since(self, version: int, told: Any) -> tuple[bytes, ...]:
-        """Encoded, what one is to be sent who was told `told`, the value of that version (0 and None: nothing)."""
+        """The encoded messages for a client that got `told`, the value of that version (0 and None: it got nothing)."""
         found = self._encoded.get(version)
         if found is None:
             found = self.note_messages(version, self.version, encoded(self.question, told, self.value))
         return found
 
     def note_messages(self, since: int, until: int, messages: tuple[bytes, ...]) -> tuple[bytes, ...]:
-        """Remember what leads from one version to another, if that is still the newest."""
+        """Remember the messages from one version to another, if that is still the newest."""
         if until == self.version:
             self._encoded[since] = messages
         return messages
 
     def take(self, value: Any, now: float) -> bool:
-        """Whether the answer is another one."""
+        """Take an answer. Returns whether it differs from the last one."""
         if self.version and (value is self.value or value == self.value):
             return False
         self.value = value
@@ -89,12 +89,12 @@ class Topic:
 
 
 def encoded(question: Question[Any], told: Any, now: Any) -> tuple[bytes, ...]:
-    """What to send to one who was told `told`; Refusal or Finished ends the stream."""
+    """The encoded messages for a client that last got `told`; Refusal or Finished ends the stream."""
     return tuple(message.SerializeToString() for message in question.messages(told, now))
 
 
 class Followed(NamedTuple):
-    """For those who look: a question, how many follow it, and how old its answer is."""
+    """For status reports: a question, the number of its followers, and the age of its answer."""
 
     question: Question[Any]
     followers: int
@@ -111,7 +111,7 @@ class Topics:
         self.snapshot: Snapshot = first.snapshot
         self.faults = first.faults
         self.observed = EMPTY
-        """What no manifest says, but was found out."""
+        """Facts that are not in manifests but were observed, such as the results of probes."""
         self.changes = 0
         """Counts the answers that have become another one."""
         self._topics: dict[Question[Any], Topic] = {}
@@ -142,7 +142,7 @@ class Topics:
             self._rest(topic)
 
     def ask(self, question: Question[Any]) -> Topic:
-        """The question's topic with its answer, which is made here and now if there is none; nobody follows it."""
+        """The question's topic with its answer, which is made at once if there is none; this adds no follower."""
         topic = self._topics.get(question)
         if topic is None:
             topic = self._topics[question] = Topic(question)
@@ -152,18 +152,18 @@ class Topics:
         return topic
 
     def apply(self, update: Update) -> None:
-        """Take a new state: whatever it concerns is answered again, in this turn of the loop or in the next ones."""
+        """Take a new state: the questions that it concerns are answered again, in this turn of the loop or in later ones."""
         self.snapshot = update.snapshot
         self.faults = update.faults
         self._answer_again(update.touched)
 
     def observe(self, changes: Mapping[ObjectId, Entry | None]) -> None:
-        """Take what was found out, as `apply` does."""
+        """Take observed facts, as `apply` takes a state."""
         self.observed, touched = self.observed.after(changes)
         self._answer_again(touched)
 
     def followed(self) -> list[Followed]:
-        """Every question that somebody follows. A thread may ask: the copy of the topics is made in one step."""
+        """Every question with followers. Threads may call this: the topics are copied in one step."""
         topics = list(self._topics.values())
         return [Followed(topic.question, len(topic.followers), topic.since) for topic in topics if topic.followers]
 
@@ -195,7 +195,7 @@ class Topics:
                 return
 
     def _answer_beside(self, topic: Topic) -> None:
-        """By a thread, unless one is about it already: then it is due again when that one is done."""
+        """Answer in a thread, unless one is at it already: then it is due again when that one is done."""
         if topic in self._under_way:
             return
         changed = self._under_way[topic] = set()
@@ -219,7 +219,7 @@ class Topics:
         began = time.monotonic()
         try:
             value = question.answer(view)
-        except Exception:  # a fault of ours must cost no more than this question
+        except Exception:  # an error here must affect only this question
             _log.exception("%r could not be answered", question)
             value = None
         return Made(value, view, time.monotonic() - began)
@@ -237,7 +237,7 @@ class Topics:
                 wake()
 
     def _rest(self, topic: Topic) -> None:
-        """Nobody follows it: it may be forgotten when there are too many of its kind."""
+        """It has no followers any more: it may be forgotten when there are too many of these."""
         self._idle[topic.question] = None
         if len(self._idle) > IDLE_TOPICS:
             oldest, _ = self._idle.popitem(last=False)

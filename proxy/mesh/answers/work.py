@@ -1,7 +1,7 @@
 """Work: where and when answers are made.
 
-An answer about ten thousand endpoints takes half a second, and one file may change thousands of answers. Neither may keep
-the loop from whoever asks something small meanwhile: long answers are made by threads, many short ones over several turns.
+An answer about ten thousand endpoints takes half a second, and one file may change thousands of answers. Neither may hold
+up clients that ask something small meanwhile: long answers are made by threads, many short ones over several turns.
 Answers are made from immutable snapshots, so that a thread needs no lock.
 """
 
@@ -24,11 +24,11 @@ class Work(Protocol):
         """Call in a later turn of the loop."""
 
     def beside(self, work: Callable[[], R], done: Callable[[R], None]) -> None:
-        """Call `work`, which raises nothing, away from the loop, and then `done` with its result on the loop."""
+        """Call `work`, which raises nothing, in a thread, and then `done` with its result on the loop."""
 
 
 class AtOnce:
-    """Everything at once, for whoever has no loop."""
+    """Does everything at once, for callers without a loop."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What answers need to know of a workload, be it a pod or not, with what its namespace says for all in it."""
+"""Facts about a workload, be it a pod or not, that answers depend on, including the settings of its namespace."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LABELS: Final = {"job": "k8s_job"}
 
 
 class WorkloadName(NamedTuple):
-    """How a proxy says which workload it is."""
+    """How a proxy names its own workload."""
 
     namespace: str
     name: str
@@ -70,7 +70,7 @@ def workload_at(view: View, addr: Addr) -> Workload | None:
 
 
 def config_of(view: View, workload: Workload) -> Config:
-    """What its annotations say, else those of its namespace."""
+    """The settings of its annotations, or else of its namespace's."""
     own = workload.config
     namespace = view.one(NAMESPACE, ("", workload.namespace))
     if namespace is None:

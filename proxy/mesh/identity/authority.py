@@ -1,7 +1,7 @@
 """The certificate authority: signs workloads' certificates with the issuer at hand, and follows the files it came from.
 
-Whatever is wrong with files that have changed is said once, and the issuer in use stays: half of a new pair, as it is
-while two files are being replaced, must not stop anybody's renewal.
+If files that have changed cannot be used, that is logged once and the issuer in use stays: half of a new pair, as there
+is while two files are being replaced, must not stop the renewal of certificates.
 """
 
 from __future__ import annotations

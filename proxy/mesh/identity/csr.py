@@ -24,7 +24,7 @@ _KINDS: Final = "an ECDSA key (P-256, P-384 or P-521), an Ed25519 key or an RSA 
 
 
 class CsrError(Exception):
-    """A signing request that asks for what it may not have."""
+    """A signing request that is refused; the text says why."""
 
 
 class MalformedCsrError(CsrError):

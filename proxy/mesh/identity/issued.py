@@ -1,4 +1,4 @@
-"""The book of issued certificates: what a revocation by identity must find, and what a person may look up.
+"""The record of issued certificates, for revocations by identity, and for people who look one up.
 
 One JSON object a line in the state directory, for as long as the certificate is valid. The file is written anew after
 every thousand lines, without those that have expired.
@@ -51,7 +51,7 @@ class Issued:
                 self._by_serial[one.serial] = one
 
     def add(self, one: Certificate, now: float) -> None:
-        """Write it down. A full disk is said and stops nobody: a serial that is not in the book counts as old."""
+        """Write it down. A full disk is logged and stops nothing: a serial that is not in the record counts as old."""
         self._by_serial[one.serial] = one
         if len(self._by_serial) > MOST:
             del self._by_serial[next(iter(self._by_serial))]

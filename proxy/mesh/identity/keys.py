@@ -1,7 +1,7 @@
-"""Keys: all that the identity service works with, and what becomes of it as files change and time passes.
+"""Keys: the keys and certificates of the identity service, and their upkeep as files change and time passes.
 
-Looked at each second: the issuer's files and what is revoked. Each minute: tokens that are to be renewed. Each quarter
-of its life, or when it changes: the revocation list.
+Each second the issuer's files and the revocations are checked, each minute the tokens that are to be renewed; the
+revocation list is published anew at each quarter of its life, and when it changes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Keys(NamedTuple):
     revocations: Revocations
 
     def why_not(self, caller: Caller, is_named: bool) -> str:
-        """Why somebody whose certificate our anchors vouch for is not answered; empty if it is.
+        """Why a caller with a valid certificate is not answered; empty if it is.
 
         `is_named`: a manifest names this identity.
         """
@@ -92,7 +92,7 @@ class Upkeep:
                 continue
 
     async def look(self) -> None:
-        """Once: what has changed takes effect, what is due is done."""
+        """Look once: apply what has changed, and do what is due."""
         keys, now = self._keys, self._now()
         if keys.authority.refresh():
             self._on_trust()

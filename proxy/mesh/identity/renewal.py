@@ -1,8 +1,8 @@
-"""Tokens that `sponson mesh env` has written are renewed by the control plane, which works on the same directory.
+"""Renews the tokens that `sponson mesh env` has written into the control plane's own state directory.
 
-A sidecar reads its token's file before each call, so that renewing is to replace the file. It is done while a good part
-of the token's life is left, so that a control plane that was away for a while comes back in time; what has expired
-meanwhile is renewed too, since whoever may write here could sign a new one anyway.
+A sidecar reads its token's file before each call, so that a token is renewed by replacing the file. That happens while a
+good part of the token's life is left, so that a control plane that was away for a while comes back in time. A token that
+has expired meanwhile is renewed too, because a process that may write here could sign a new one anyway.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _log: Final = logging.getLogger("sponson.mesh")
 
 
 def renew_tokens(state: State, tokens: Tokens, revocations: Revocations, now: float) -> int:
-    """Replace those that have lived half their life (Unix seconds); how many. What cannot be renewed is said."""
+    """Replace those that have lived half their life (`now` in Unix seconds). Returns how many. Failures are logged."""
     renewed = 0
     for path in _token_files(state):
         try:

@@ -1,7 +1,7 @@
-"""Revocations: identities and certificates that count no longer, and their lists as other programs read them.
+"""Revocations: identities and certificates that are not valid any more, and the lists of them for other programs.
 
 A revoked identity loses every token and certificate that was issued until then. A token that is issued afterwards
-admits it again: revoking says that what is out there is in wrong hands, not that the name may never be used.
+admits it again: a revocation means that the existing ones are in wrong hands, not that the name may never be used.
 
     revoked.json   {"identities": {NAME: Unix seconds}, "serials": {HEX: Unix seconds}}
     crl.pem        one revocation list (RFC 5280) for each issuer whose certificates may still be valid
@@ -32,7 +32,7 @@ class Revocations:
     __slots__ = ("_state", "_issued", "_raw", "_identities", "_serials")
 
     def __init__(self, state: State, issued: Issued) -> None:
-        """StateError if what was revoked cannot be read: then nobody can be let in."""
+        """StateError if the revocations cannot be read, because then no client could be let in."""
         self._state = state
         self._issued = issued
         self._raw = state.read_secret(FILE)
@@ -60,7 +60,8 @@ class Revocations:
         return issued_at <= self._identities.get(identity, -1)
 
     def is_certificate_revoked(self, identity: str, serial: int) -> bool:
-        """Of a revoked identity only those are good that the book knows to be younger than its revocation."""
+        """Whether it is revoked. Of a revoked identity only certificates that are recorded as younger than its revocation are
+        valid."""
         if serial in self._serials:
             return True
         revoked_at = self._identities.get(identity)

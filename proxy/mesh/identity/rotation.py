@@ -1,12 +1,12 @@
-"""Rotating the root that was made here, in three steps, without a workload that distrusts another at any moment.
+"""Rotates the root that was made here, in three steps, so that at no moment one workload distrusts another.
 
     begin    a second root is made and trusted beside the first; certificates are signed under the first as before
     switch   certificates are signed under the second; the first is still trusted, and its key is gone
     finish   the first is trusted no longer
 
-Between the steps everybody must have heard of the one before: of `begin` all sidecars (they look at their trust anchors'
-file each half minute; a proxy that reads anchors only at its start is restarted), of `switch` the last certificate under
-the first root must have expired.
+Each step must have reached every sidecar before the next: after `begin` all sidecars must have read the new anchors (they
+look at the file each half minute; a proxy that reads anchors only at its start must be restarted), and after `switch` the
+last certificate under the first root must have expired.
 """
 
 from __future__ import annotations

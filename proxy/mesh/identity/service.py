@@ -1,4 +1,4 @@
-"""io.linkerd.proxy.identity.Identity: a certificate for whoever proves a name.
+"""io.linkerd.proxy.identity.Identity: issues certificates to clients that prove a name.
 
 A certificate is issued for exactly the name of the account that the token proves, whatever the request asks for
 (docs/linkerd/identity-and-tls.md, section 2).
@@ -73,7 +73,7 @@ class Identity:
         return self._keys.tokens.issue(proof.account, self._now(), ttl_s, proof.binding)
 
     def prove(self, token: bytes, caller: Caller) -> tuple[Proof, str]:
-        """What a token proves to us now, from where it is shown, and the identity of its account; Refusal otherwise."""
+        """What a token proves when it is shown now and from there, and the identity of its account; Refusal if nothing."""
         try:
             proof = self._keys.tokens.verify(token, self._now())
         except TokenError as error:

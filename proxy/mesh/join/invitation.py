@@ -1,6 +1,6 @@
-"""Invitation: one line of text that has all a machine needs to join: where, whom to trust, and a token that holds for a while.
+"""Invitation: one line of text with all that a machine needs to join: where, the trust anchors, and a token for a while.
 
-Whoever has it can join in its place until the token expires: it is carried over as a password is.
+Anyone who has it can join with it until the token expires, so it must be handled like a password.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MAX_CHARACTERS: Final = 200_000
 
 
 class InvitationError(Exception):
-    """It is no invitation."""
+    """The text is not an invitation."""
 
 
 class Invitation(NamedTuple):

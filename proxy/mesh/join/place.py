@@ -1,8 +1,8 @@
 """The place of a workload that has joined from another machine: a directory with what its sidecar needs.
 
 sidecar.env     its environment, as systemd and docker read it
-token           what it proves itself by (0600); ca.crt: whom it trusts
-joined.json     where it joined and as whom
+token           the token that proves its identity (0600); ca.crt: its trust anchors
+joined.json     where it joined and under which name
 identity/       key and CSR of its sidecar (0700)
 """
 
@@ -25,7 +25,7 @@ _IDENTITY: Final = "identity"
 
 
 class Joined(NamedTuple):
-    """Where a workload has joined, and as whom."""
+    """Where a workload has joined, and under which name."""
 
     server: Addr
     account: Account
@@ -57,7 +57,7 @@ class Place:
         write_file(self.directory / TOKEN_FILE, token)
 
     def joined(self) -> Joined:
-        """StateError if nobody has joined from here."""
+        """StateError if no workload has joined from here."""
         path = self.directory / _JOINED_FILE
         try:
             said = json.loads(path.read_bytes())

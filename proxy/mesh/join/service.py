@@ -1,4 +1,4 @@
-"""io.sponson.join.Join: a token for a token, so that a workload that has joined goes on to prove itself."""
+"""io.sponson.join.Join: exchanges a token for a newer one, so that a workload that has joined can go on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a directory of YAML manifests to the Model, with file and line of whatever is wrong.
+"""Reads YAML manifests: text becomes values (yaml.py, value.py), which schemas judge (schema.py) and kinds read (kind.py).
 
-Read `load.py` first; one file a kind; `directory.py` follows changes.
+Read `reading.py` first. `kinds/` has a file for each kind; `store/` follows changes of the directory.
 """

@@ -48,7 +48,7 @@ class Metadata(NamedTuple):
 
 
 class Document(NamedTuple):
-    """An object that its schema has found nothing wrong with."""
+    """An object that is valid by its schema."""
 
     meta: Metadata
     body: Value
@@ -81,7 +81,7 @@ class Kind(Generic[T]):
     tables: tuple[Table[T], ...] = ()
     is_namespaced: bool = True
     restricts: bool = False
-    """Without its objects more would be allowed: one that cannot be read is refused at the start, never left out."""
+    """Whether more would be allowed without its objects: one that cannot be read is refused at the start, not left out."""
 
     def __repr__(self) -> str:
         return f"{self.name}.{self.group}" if self.group else self.name

@@ -194,11 +194,11 @@ class Balanced:
         if error:
             self._rescue.fail(exchange, UNEXPECTED, f"{self._name}pool failed: {error}")
         else:
-            why = nobody_ready(self._resolution.value, self._runtime.troubles, self._clock() - self._resolved_at)
+            why = why_none_ready(self._resolution.value, self._runtime.troubles, self._clock() - self._resolved_at)
             self._rescue.fail(exchange, FAILFAST, f"{self._name}service in fail-fast", why=why)
 
 
-def nobody_ready(known: Resolution[EndpointMeta], troubles: Troubles, for_s: float) -> str:
+def why_none_ready(known: Resolution[EndpointMeta], troubles: Troubles, for_s: float) -> str:
     """Why no endpoint of a backend can be picked, in a line; `for_s`: how long this has been what is known of them."""
     if not known.endpoints:
         what = _NOBODY.get(known.state, "")

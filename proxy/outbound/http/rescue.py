@@ -44,7 +44,7 @@ UNRESOLVED: Final = Failure(502, grpc.UNAVAILABLE, False, "unresolved")
 """Ours: no name server knows what an explicit client named."""
 NOT_HTTP: Final = Failure(502, grpc.UNAVAILABLE, False, "not http")
 """Ours: an explicit client sent a request for what takes no requests."""
-NOT_HEARD_OF: Final = Failure(504, grpc.DEADLINE_EXCEEDED, False, "unknown")
+NOT_ANSWERED: Final = Failure(504, grpc.DEADLINE_EXCEEDED, False, "unknown")
 """Ours: the control plane did not say in time what an explicit client's destination is."""
 BAD_REQUEST: Final = Failure(400, grpc.INVALID_ARGUMENT, False, "bad request")
 """Ours: an explicit client's request cannot be understood."""

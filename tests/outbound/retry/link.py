@@ -29,8 +29,8 @@ from proxy.http.replay import Replay
 from proxy.metrics.registry import Registry
 from proxy.outbound.http.numbers import RetryNumbers, RouteOf
 from proxy.outbound.http.rescue import Rescue
+from proxy.outbound.http.retry.context import RetryContext
 from proxy.outbound.http.retry.deadlines import Deadlines
-from proxy.outbound.http.retry.ground import Ground
 from proxy.outbound.http.retry.policy import RetryPolicy, RouteRetries
 from proxy.outbound.http.retry.stage import TryingStage
 from proxy.outbound.http.retry.tries import Tries
@@ -110,9 +110,9 @@ class RetryLink:
         soon = Soon()
         self.reactor = Reactor(soon, Flusher(soon.call_soon), self.wheel, self.clock)
         self.in_flight = InFlight(100)
-        self.ground = Ground(self.reactor, self.in_flight)
+        self.context = RetryContext(self.reactor, self.in_flight)
         self.registry = Registry(self.clock)
-        self.retries = self.ground
+        self.retries = self.context
         """What a stage takes of a runtime, beside `registry`: a ClientRule in place of a policy has a TryingStage."""
         self._stage: TryingStage | None = None
         self.policy: RetryPolicy | None = None
@@ -148,7 +148,7 @@ class RetryLink:
         if self._stage is not None:
             self._stage.route(exchange, exchange.request, None)
         else:
-            Tries(self.ground, exchange, self.policy, self.timeouts).begin(self, exchange.request, None)
+            Tries(self.context, exchange, self.policy, self.timeouts).begin(self, exchange.request, None)
 
     def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
         previous = exchange.tries.previous if exchange.tries is not None else None
@@ -241,7 +241,7 @@ class RetryLink:
             assert [exchange.reason.name] == [one for one in observer.told if one != "began"]
             assert exchange.tries is None and exchange.client is None and exchange.attempt is None
         assert not self.armed()
-        assert self.in_flight.count == 0 and self.ground.room.held_bytes == 0
+        assert self.in_flight.count == 0 and self.context.room.held_bytes == 0
         for end in (self.near, *self.fars):
             assert end.wire.is_over or end.is_gone or not end.wire.is_paused, "left paused"
             assert not getattr(end.codec, "streams", None), "left with streams"

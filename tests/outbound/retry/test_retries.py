@@ -89,10 +89,10 @@ def test_a_client_that_leaves_during_the_backoff_leaves_nothing_behind(way: Way)
     link = RetryLink(*way, retry(backoff=Backoff(1.0, 1.0, 0.0)))
     link.ask(b"hello")
     link.answer(500, b"no")
-    assert link.ground.room.held_bytes == 5
+    assert link.context.room.held_bytes == 5
     link.near.give_up()
     link.settle()
-    assert link.exchange.reason is not None and link.in_flight.count == 0 and link.ground.room.held_bytes == 0
+    assert link.exchange.reason is not None and link.in_flight.count == 0 and link.context.room.held_bytes == 0
     link.advance(2)
     assert len(link.asked) == 1
     link.check()
@@ -279,7 +279,7 @@ def test_an_upgrade_may_be_asked_for_again_until_it_is_granted(way: Way) -> None
     link.far.send(b"pong")
     link.settle()
     assert bytes(link.far.message.body) == b"ping" and bytes(link.near.message.body) == b"pong"
-    assert link.exchange.tries is not None and link.ground.room.held_bytes == 0
+    assert link.exchange.tries is not None and link.context.room.held_bytes == 0
     link.near.finish()
     link.far.finish()
     link.settle()

@@ -1,1 +1,1 @@
-"""What proxies are told to let in, and what to do with what leaves: answers of InboundServerPolicies and OutboundPolicies."""
+"""The policies for proxies: answers of InboundServerPolicies (what they let in) and OutboundPolicies (how they route)."""

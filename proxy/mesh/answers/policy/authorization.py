@@ -1,4 +1,4 @@
-"""Who may, as messages: the authorizations of a Server or of a route, from the objects that speak of it.
+"""The authorizations of a Server or of a route as messages, from the policy objects that refer to it.
 
 Shapes: the recording of the control plane in tests/data/control-plane. An AuthorizationPolicy that refers to an authentication which is not there allows nothing.
 """
@@ -26,7 +26,7 @@ _CLUSTER = tuple(Network(net) for net in CLUSTER_NETWORKS)
 
 
 def server_authorizations(view: View, server: Server) -> list[pb.Authz]:
-    """All that is said of a server, its own access policy last."""
+    """All authorizations of a server, its own access policy last."""
     labels = dict(server.labels)
     found = [
         _of_server_authorization(one)
@@ -42,7 +42,7 @@ def server_authorizations(view: View, server: Server) -> list[pb.Authz]:
 
 
 def authorizations_for(view: View, target: Reference) -> list[pb.Authz]:
-    """What AuthorizationPolicies say of a target."""
+    """The authorizations that AuthorizationPolicies give for a target."""
     return [
         message
         for policy in view.found(POLICIES_BY_TARGET, target)
@@ -63,7 +63,7 @@ def default_authorizations(policy: str) -> list[pb.Authz]:
 
 
 def probe_authorizations(networks: Iterable[Cidr]) -> list[pb.Authz]:
-    """Whoever asks for the path of a declared probe, from these networks."""
+    """Lets in requests from these networks for the path of a declared probe."""
     message = _authorization([Network(net) for net in networks], None)
     message.metadata.default = "probe"
     message.labels.update({"group": "", "kind": "default", "name": "probe"})

@@ -1,8 +1,8 @@
 """What an inbound port admits, from the policy objects that select it.
 
 The oldest Server that selects the workload and its port counts (by name, where no age is known); without one the default policy of the workload does.
-Routes that are attached to the Server say what may be asked of it, and by whom beside those whom the Server lets in. Shapes: the
-recording of the control plane in tests/data/control-plane; docs/linkerd/inbound.md, section 5.
+Routes that are attached to the Server say which requests it takes, and from which clients beside those that the Server lets in.
+Shapes: the recording of the control plane in tests/data/control-plane; docs/linkerd/inbound.md, section 5.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class WorkloadPort(NamedTuple):
     """One of model.DEFAULT_POLICIES."""
     is_opaque: bool = False
     needs_identity: bool = False
-    """The default policy lets in nobody without an identity here."""
+    """The default policy lets in only clients with an identity here."""
     probe_paths: tuple[str, ...] = ()
     probe_networks: tuple[Cidr, ...] = ()
 

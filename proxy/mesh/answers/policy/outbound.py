@@ -1,8 +1,8 @@
 """OutboundPolicies: what an outbound proxy does with traffic to an address or a name.
 
 An address is a service's, or lies in an egress network, or is beyond the cluster and let through; one of the cluster's networks that nothing is known of
-is not found. Routes decide what is done, those of the destination's own namespace for everybody, those of the client's namespace
-for that client alone. Without routes a service's port is balanced over its own endpoints, by the protocol that its `appProtocol` or the
+is not found. Routes decide what is done: those of the destination's own namespace for all clients, those of a client's namespace
+for its clients alone. Without routes a service's port is balanced over its own endpoints, by the protocol that its `appProtocol` or the
 opaque-ports annotation names, else by detection. Shapes: the recording in tests/data/control-plane; docs/linkerd/outbound.md, section 3.3.
 """
 

@@ -22,8 +22,8 @@ from proxy.http.place import Place
 from proxy.http.replay import Replay
 from proxy.http.stream import ClientStream
 from proxy.outbound.http.rescue import FAILFAST, failure_of
+from proxy.outbound.http.retry.context import RetryContext
 from proxy.outbound.http.retry.deadlines import Deadlines, give_up
-from proxy.outbound.http.retry.ground import Ground
 from proxy.outbound.http.retry.policy import PASS, RETRY, WAIT, RetryPolicy
 from proxy.outbound.http.rule import RuleStage
 from proxy.policy.client import Timeouts
@@ -45,19 +45,19 @@ class Tries:
     """What an exchange has as its `tries`."""
 
     __slots__ = (
-        "exchange", "previous", "said", "why", "_deadlines", "_ground", "_policy", "_stage", "_head", "_match", "_retries", "_replay", "_peeked", "_timer",
+        "exchange", "previous", "said", "why", "_deadlines", "_context", "_policy", "_stage", "_head", "_match", "_retries", "_replay", "_peeked", "_timer",
         "_last", "_is_waiting",
     )  # fmt: skip
 
     def __init__(
-        self, ground: Ground, exchange: Exchange, policy: RetryPolicy | None, timeouts: Timeouts | None = None
+        self, context: RetryContext, exchange: Exchange, policy: RetryPolicy | None, timeouts: Timeouts | None = None
     ) -> None:
         """`begin` follows."""
         self.exchange: Final = exchange
         self.previous: Place | None = None
         self.said = self.why = ""
-        self._deadlines = None if timeouts is None else Deadlines(exchange, ground.wheel, timeouts)
-        self._ground = ground
+        self._deadlines = None if timeouts is None else Deadlines(exchange, context.wheel, timeouts)
+        self._context = context
         self._policy = policy
         """None once the client gets its response: nothing is retried from then on."""
         self._stage: RuleStage | None = None
@@ -91,7 +91,7 @@ class Tries:
         if replay is None:
             if policy is None or ends:
                 return client
-            replay = self._replay = Replay(policy.max_request_bytes, self._ground.room)
+            replay = self._replay = Replay(policy.max_request_bytes, self._context.room)
         replay.client = client
         return replay
 
@@ -124,7 +124,7 @@ class Tries:
             return False
         if data and not end and peeked.data is None:
             peeked.data = data
-            self._ground.at_turns_end(self)
+            self._context.at_turns_end(self)
         elif data or end:
             self._pass_peeked(peeked)
             self.exchange.response_data(data, end)
@@ -182,7 +182,7 @@ class Tries:
         return True
 
     def turn_ended(self) -> None:
-        """Of the ground: if trailers were to come at once, they would be here."""
+        """Called by the context: if trailers were to come at once, they would be here."""
         peeked = self._peeked
         if peeked is not None:
             self._pass_peeked(peeked)
@@ -253,7 +253,7 @@ class Tries:
         deadlines = self._deadlines
         if deadlines is not None:
             deadlines.attempt_dropped()
-        aside = set_aside(self.exchange, self._ground.wheel, self._ground.clock)
+        aside = set_aside(self.exchange, self._context.wheel, self._context.clock)
         self._last = aside
         self._wait(policy)
         return aside
@@ -262,17 +262,17 @@ class Tries:
         wait_s = policy.wait_s(self._retries)
         self._retries += 1
         self._is_waiting = True
-        self._ground.in_flight.count += 1
+        self._context.in_flight.count += 1
         if wait_s:
-            self._timer = self._ground.wheel.after(wait_s, self._again)
+            self._timer = self._context.wheel.after(wait_s, self._again)
         else:
             # The codec that brought the response finishes first, so that its connection can be used.
-            self._ground.at_turns_end(self)
+            self._context.at_turns_end(self)
 
     def _stop_waiting(self) -> None:
         if self._is_waiting:
             self._is_waiting = False
-            self._ground.in_flight.count -= 1
+            self._context.in_flight.count -= 1
 
     def _again(self) -> None:
         self._timer = None
@@ -303,7 +303,7 @@ class Tries:
         policy = self._policy
         timeout_s = policy.try_timeout_s(self._retries) if policy is not None else None
         if timeout_s is not None and self._timer is None:
-            self._timer = self._ground.wheel.after(timeout_s, self._too_late)
+            self._timer = self._context.wheel.after(timeout_s, self._too_late)
         deadlines = self._deadlines
         if deadlines is not None:
             deadlines.request_sent(timeout_s is not None)

@@ -1,4 +1,4 @@
-"""Ground: what the retries and timeouts of one worker share."""
+"""RetryContext: what the retries and timeouts of one worker share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Waits(Protocol):
         """All that the loop had ready when this was asked for has been served."""
 
 
-class Ground:
+class RetryContext:
     __slots__ = ("wheel", "clock", "in_flight", "room", "_loop", "_asked")
 
     def __init__(self, reactor: Reactor, in_flight: InFlight) -> None:
