@@ -13,7 +13,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from proxy.outbound.http.retry.ground import Ground
 
 from proxy.balance.ewma import PeakEwma
 from proxy.balance.p2c import P2c
@@ -36,6 +35,7 @@ from proxy.http.pool import Pool
 from proxy.metrics.registry import Registry
 from proxy.metrics.scope import RequestScope
 from proxy.outbound.http.numbers import RouteOf
+from proxy.outbound.http.retry.context import RetryContext
 from proxy.outbound.http.retry.stage import TryingStage
 from proxy.policy.client import EMPTY, ClientRoute, ClientRule, Distribution, Retry, Timeouts
 from proxy.policy.meta import default_meta
@@ -118,7 +118,9 @@ class Trying:
     def __init__(self, pair: Http1, retry: Retry | None, timeouts: Timeouts) -> None:
         self._opens = pair.opens
         rule = ClientRule((), (), Distribution(EMPTY), timeouts, retry)
-        runtime: Any = SimpleNamespace(registry=Registry(pair.clock), retries=Ground(cast(Any, pair), InFlight(100)))
+        runtime: Any = SimpleNamespace(
+            registry=Registry(pair.clock), retries=RetryContext(cast(Any, pair), InFlight(100))
+        )
         self._trying = TryingStage(self, runtime, rule, RouteOf(default_meta("a"), default_meta("b"), False))
 
     def dispatch(self, exchange: Exchange) -> None:
