@@ -13,14 +13,16 @@ Bounds = tuple[int, ...] | tuple[float, ...]
 
 
 class Histogram:
-    __slots__ = ("bounds", "counts", "total")
+    __slots__ = ("bounds", "counts", "total", "_first")
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds: Final = bounds
         """Upper bounds, inclusive, ascending, without infinity."""
+        self._first: Final[int | float] = bounds[0]
         self.counts = [0] * (len(bounds) + 1)
         self.total: int | float = 0
 
     def observe(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
+        # Most requests are short, and so are their frames.
+        self.counts[0 if value <= self._first else bisect_left(self.bounds, value)] += 1
         self.total += value

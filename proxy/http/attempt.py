@@ -14,7 +14,7 @@ from proxy.core.reason import Reason
 from proxy.core.timers import Timer, Wheel
 from proxy.http import repeat
 from proxy.http.exchange import Exchange
-from proxy.http.head import RequestHead, ResponseHead
+from proxy.http.head import TUNNEL, RequestHead, ResponseHead
 from proxy.http.repeat import BEGUN
 from proxy.http.replies import without_proxy_marks
 from proxy.http.stream import RunningAttempt
@@ -46,8 +46,8 @@ class Origin(Protocol):
 class AttemptNumbers(Protocol):
     """Counts the attempts of a backend."""
 
-    def attempt_answered(self, attempt: Attempt) -> None:
-        """With the target's."""
+    def attempt_became_tunnel(self, attempt: Attempt, response: ResponseHead) -> None:
+        """It is answered, and as a response it is over."""
 
     def attempt_ended(self, attempt: Attempt) -> None:
         """With its exchange; not of an attempt that another took the place of."""
@@ -154,7 +154,9 @@ class Attempt(RunningAttempt):
                 target.attempt_answered(self)
             numbers = self.numbers
             if numbers is not None:
-                numbers.attempt_answered(self)
+                response = self.exchange.response
+                if response is not None and response.body_size == TUNNEL:
+                    numbers.attempt_became_tunnel(self, response)
 
     def end(self, reason: Reason) -> None:
         if not self._is_over:

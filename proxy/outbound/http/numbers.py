@@ -50,12 +50,13 @@ class RouteOf(NamedTuple):
 class RouteNumbers:
     """An Observer. `names_hosts`: the host of each request is a label (OUTBOUND_METRICS_HOSTNAME_LABELS)."""
 
-    __slots__ = ("of", "_registry", "_duration_s", "_frames", "_statuses", "_hosts")
+    __slots__ = ("of", "_is_grpc", "_registry", "_duration_s", "_frames", "_statuses", "_hosts")
 
     def __init__(self, registry: Registry, of: RouteOf, names_hosts: bool, host: str = "") -> None:
         named = (*of.labels, ("hostname", host))
         self._registry = registry
         self.of: Final = of
+        self._is_grpc: Final = of.is_grpc
         self._duration_s: Final = registry.histogram(f"{of.prefix}_request_duration_seconds", named)
         self._frames: Final = registry.histogram(f"{of.prefix}_request_frame_size_bytes", named)
         self._statuses: Final = _statuses(registry, of, "_request_statuses_total", named)
@@ -99,7 +100,7 @@ class RouteNumbers:
         failure = exchange.failure
         if failure and exchange.response_ended:
             response = None  # an answer of ours to a failure
-        if self.of.is_grpc:
+        if self._is_grpc:
             self._statuses.count(_code(response, exchange.trailers, failure), failure)
         else:
             self._statuses.count(NO_STATUS if response is None else response.status, failure)
@@ -108,25 +109,22 @@ class RouteNumbers:
 class BackendNumbers:
     """Of one backend of one route."""
 
-    __slots__ = ("requests", "frames", "_of", "_duration_s", "_statuses")
+    __slots__ = ("requests", "frames", "_is_grpc", "_duration_s", "_statuses")
 
     def __init__(self, registry: Registry, of: RouteOf, backend: Meta) -> None:
         named = (*of.labels, *labels.backend(backend))
         self.requests: Final[Counter] = registry.counter(f"{of.prefix}_backend_requests_total", named)
         self.frames: Final[Histogram] = registry.histogram(f"{of.prefix}_backend_response_frame_size_bytes", named)
-        self._of = of
+        self._is_grpc: Final = of.is_grpc
         self._duration_s: Final = registry.histogram(f"{of.prefix}_backend_response_duration_seconds", named)
         self._statuses: Final = _statuses(registry, of, "_backend_response_statuses_total", named)
 
     # ---- http.attempt.AttemptNumbers
 
-    def attempt_answered(self, attempt: Attempt) -> None:
-        exchange = attempt.exchange
-        response = exchange.response
-        if response is not None and response.body_size == TUNNEL:
-            # Of no gRPC call: that one would be no tunnel.
-            self._duration_s.observe(exchange.answered_at - attempt.sent_at)
-            self._statuses.count(response.status)
+    def attempt_became_tunnel(self, attempt: Attempt, response: ResponseHead) -> None:
+        # Of no gRPC call: that one would be no tunnel.
+        self._duration_s.observe(attempt.exchange.answered_at - attempt.sent_at)
+        self._statuses.count(response.status)
 
     def attempt_ended(self, attempt: Attempt) -> None:
         """Called with the end of its exchange. If the client had left before the answer, nothing is counted."""
@@ -134,19 +132,22 @@ class BackendNumbers:
         response = exchange.response
         if response is not None and response.body_size == TUNNEL:
             return
-        if not exchange.failure and not exchange.response_ended:
-            exchange.failure = _failure(attempt, exchange)
         failure = exchange.failure
-        if response is None and not failure:
-            return
-        if failure and exchange.response_ended:
-            response = None
+        if exchange.response_ended:
+            if failure:
+                response = None
+        else:
+            if not failure:
+                failure = exchange.failure = _failure(attempt, exchange)
+            if response is None and not failure:
+                return
         took_s = 0.0
         if exchange.request_ended:
-            took_s = exchange.ended_at - max(attempt.sent_at, exchange.request_ended_at)
+            began_at, sent_at = exchange.request_ended_at, attempt.sent_at
+            took_s = exchange.ended_at - (sent_at if sent_at > began_at else began_at)
         self._duration_s.observe(took_s)
         status = NO_STATUS
-        if self._of.is_grpc:
+        if self._is_grpc:
             status = _code(response, exchange.trailers, failure)
         elif response is not None:
             status = response.status

@@ -11,7 +11,7 @@ from typing import Final
 from proxy.core.reason import Reason
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
-from proxy.http.head import RequestHead
+from proxy.http.head import RequestHead, ResponseHead
 from proxy.http.headers import Field, field
 from proxy.metrics.http import HttpMetrics
 from proxy.metrics.scope import RequestScope
@@ -80,8 +80,8 @@ class SentNumbers:
 
     # ---- http.attempt.AttemptNumbers
 
-    def attempt_answered(self, attempt: Attempt) -> None:
-        """They have no latency."""
+    def attempt_became_tunnel(self, attempt: Attempt, response: ResponseHead) -> None:
+        """It is counted when it ends."""
 
     def attempt_ended(self, attempt: Attempt) -> None:
         ended = _ended(attempt.exchange)
