@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.balance.breaker import FAILURE, RATE_LIMITED, SUCCESS, UNKNOWN, Breaker, Consecutive, Judge, Unified, Window
-from proxy.balance.gate import Gate
+from proxy.balance.gate import TRIPPED, Gate
 from proxy.core.backoff import Backoff
 from proxy.core.timers import Wheel
 
@@ -230,6 +230,49 @@ def test_ten_thousand_that_are_shut_have_one_timer_each() -> None:
     for breaker in breakers:
         breaker.close()
     assert not any(wheel._buckets.values())
+
+
+@pytest.mark.acceptance("GATE-01")
+def test_a_gate_by_what_stands_behind_it() -> None:
+    """Shut or open before an endpoint that is ready or not; who waits for it is woken from either; limited to one at a time."""
+    story = consecutive(1)
+    story.gate.shut(TRIPPED)
+    assert not story.balancer.is_ready, "though the endpoint is ready"
+    story.gate.open(TRIPPED)
+    assert story.balancer.is_ready
+    story.gate.became_pending("endpoint")
+    assert not story.balancer.is_ready, "though the gate is open"
+    for _ in range(3):
+        story.gate.became_ready("endpoint")
+        assert story.balancer.is_ready
+        story.gate.became_pending("endpoint")
+        assert not story.balancer.is_ready
+    story.gate.became_ready("endpoint")
+    story.do(FAILURE)
+    story.pass_time(1.1)
+    first = story.begin()
+    assert not story.balancer.is_ready, "limited to one"
+    story.end(first, UNKNOWN)
+    second = story.begin()
+    assert not story.balancer.is_ready, "one after the other"
+    story.end(second, SUCCESS)
+    assert story.is_open
+
+
+@pytest.mark.acceptance("GATE-02")
+@pytest.mark.parametrize("gate_first", [True, False])
+def test_a_breaker_whose_balancer_has_gone_leaves_nothing_behind(gate_first: bool) -> None:
+    """In either order: no timer, and no word to the balancer."""
+    story = consecutive(1)
+    story.do(FAILURE)
+    for close in (story.gate.close, story.breaker.close) if gate_first else (story.breaker.close, story.gate.close):
+        close()
+    was_ready = story.balancer.is_ready
+    assert not any(story.wheel._buckets.values())
+    story.pass_time(500.0)
+    story.end(0, FAILURE)
+    story.gate.became_pending("endpoint")
+    assert story.balancer.is_ready == was_ready, "it hears of neither any more"
 
 
 # ---- unified

@@ -14,8 +14,15 @@ from typing import Any, cast
 
 import pytest
 
+from proxy.balance.beyond.least_request import LeastRequest
+from proxy.balance.beyond.recovering import RecoveringEwma
+from proxy.balance.beyond.tuned import TunedP2c
 from proxy.balance.ewma import PeakEwma
+from proxy.balance.load import ANSWERED, Load
 from proxy.balance.p2c import P2c
+from proxy.balance.penalty import PenaltyEwma
+from proxy.core.addr import Addr
+from proxy.core.backoff import Backoff
 from proxy.core.in_flight import InFlight
 from proxy.core.reason import Reason
 from proxy.core.timers import Wheel
@@ -37,12 +44,24 @@ from proxy.metrics.scope import RequestScope
 from proxy.outbound.http.numbers import RouteOf
 from proxy.outbound.http.retry.context import RetryContext
 from proxy.outbound.http.retry.stage import TryingStage
-from proxy.policy.client import EMPTY, ClientRoute, ClientRule, Distribution, Retry, Timeouts
+from proxy.policy.client import (
+    EMPTY,
+    ClientRoute,
+    ClientRule,
+    ConsecutiveFailures,
+    Distribution,
+    FailureAccrual,
+    PenaltyLoad,
+    Retry,
+    Timeouts,
+    Unified,
+)
 from proxy.policy.meta import default_meta
 from proxy.policy.redirect import Match
 from proxy.policy.route import HttpMatch, PathMatch
 from proxy.policy.table import RouteTable
 from tests.kit import Clock, ListWire
+from tests.kit.service import Service
 from tests.kit.streams import FakeServer
 
 Measure = Callable[..., Any]
@@ -260,9 +279,12 @@ class Endpoint:
         self.load = PeakEwma(0.03, 10.0, 0.0)
 
 
-@pytest.mark.parametrize("count", [1, 2, 100])
-def test_pick(benchmark: Measure, count: int) -> None:
-    balancer = P2c([Endpoint() for _ in range(count)])
+@pytest.mark.parametrize("count", [1, 2, 100, 1000])
+@pytest.mark.parametrize("kind", ["p2c", "tuned"])
+def test_pick(benchmark: Measure, kind: str, count: int) -> None:
+    """The same for two endpoints as for a thousand; with a slow start and probes, too."""
+    endpoints = [Endpoint() for _ in range(count)]
+    balancer: P2c[Endpoint] = P2c(endpoints) if kind == "p2c" else TunedP2c(30.0, 0.01, endpoints)
     times = itertools.count()
 
     def pick() -> Endpoint | None:
@@ -275,6 +297,67 @@ def test_pick(benchmark: Measure, count: int) -> None:
         return picked
 
     assert benchmark(pick) is not None
+
+
+LOADS = {
+    "ewma": lambda: PeakEwma(0.03, 10.0, 0.0),
+    "penalty": lambda: PenaltyEwma(0.03, 10.0, 0.0),
+    "recovering": lambda: RecoveringEwma(0.03, 10.0, 0.0),
+    "least-request": LeastRequest,
+}
+
+
+@pytest.mark.parametrize("kind", LOADS)
+def test_load(benchmark: Measure, kind: str) -> None:
+    """One piece of work: it begins, ends, and is looked at."""
+    load: Load = LOADS[kind]()
+    times = itertools.count(1)
+
+    def work() -> float:
+        now = next(times) * 1e-4
+        load.begin()
+        load.end(0.001, now, ANSWERED)
+        return load.weight(now)
+
+    assert benchmark(work) < 1.0 and load.pending == 0
+
+
+@pytest.mark.parametrize("kind", ["none", "consecutive", "unified", "penalty"])
+@pytest.mark.parametrize("count", [1, 1000])
+def test_attempt_of_an_endpoint(benchmark: Measure, monkeypatch: pytest.MonkeyPatch, count: int, kind: str) -> None:
+    """A whole request over HTTP/1 through router, balancer and endpoint, with what may judge its end."""
+    addrs = [Addr(f"10.1.{number // 250}.{number % 250}", 80) for number in range(count)]
+    backoff = Backoff(1.0, 60.0, 0.0)
+    accruals: dict[str, FailureAccrual] = {
+        "consecutive": ConsecutiveFailures(7, backoff),
+        "unified": Unified(0.8, 10.0, 5, 7, backoff),
+    }
+    load = PenaltyLoad() if kind == "penalty" else None
+    service = Service(monkeypatch, addrs, accruals.get(kind), load)
+    service.begin()
+    backend, clock = service.backend, service.ticking.reactor.clock
+    head = RequestHead(b"GET", b"http", b"web", b"/", [], 0)
+    server: Any = Silent()
+
+    def request() -> Exchange:
+        exchange = Exchange(server, head, clock(), clock)
+        exchange.request_ended = True
+        assert backend.take(Attempt(exchange, head))
+        service.soon.run()
+        client: Any = exchange.client
+        client.feed(ANSWER)
+        return exchange
+
+    for _ in range(3):
+        request()
+    assert benchmark(request).reason is Reason.COMPLETE
+
+
+class Silent:
+    """A ServerStream that takes everything and says nothing."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_: None
 
 
 def http_route(number: int) -> ClientRoute:

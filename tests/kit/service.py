@@ -111,7 +111,9 @@ class Service:
         endpoints: Iterable[Addr],
         accrual: FailureAccrual | None = None,
         load: PeakEwmaLoad | PenaltyLoad | None = None,
+        **changes: str,
     ) -> None:
+        """`changes` of the configuration, as in tests.kit.environment."""
         self.soon = Soon()
         self.ticking = Ticking(cast(Any, self.soon))
         self.said: dict[Addr, bytes] = {}
@@ -128,7 +130,9 @@ class Service:
         self.endpoints: Watch[Resolution[EndpointMeta]] = Watch(reset(dict.fromkeys(endpoints, EndpointMeta())))
         fake.names[WEB] = self.endpoints
         self.registry = Registry(self.ticking.reactor.clock)
-        self.runtime = Runtime(self.ticking.reactor, config(), cast(Any, None), fake.lookups(), self.registry, Drain())
+        self.runtime = Runtime(
+            self.ticking.reactor, config(**changes), cast(Any, None), fake.lookups(), self.registry, Drain()
+        )
         self.protocols = Protocols(self.runtime, Rescue(self.registry, False, self.runtime.troubles))
         self.destination = Discovery(self.runtime).get(DST)
 
@@ -191,9 +195,12 @@ class Service:
             seconds -= 0.05
 
     @property
+    def router(self) -> Any:
+        return self.destination.routers["http1"]
+
+    @property
     def backend(self) -> Balanced:
-        router: Any = self.destination.routers["http1"]
-        (backend,) = router._backends.values()
+        (backend,) = self.router._backends.values()
         assert isinstance(backend, Balanced)
         return backend
 

@@ -80,6 +80,33 @@ def ended(status: str, classification: str, error: str = "") -> str:
     return f'{status}classification="{classification}",grpc_status="",error="{error}"}} 1'
 
 
+@pytest.mark.acceptance("P2C-05")
+@pytest.mark.parametrize("way", ["data", "empty", "dropped", "broken"])
+def test_when_the_load_lets_go_and_when_it_is_known_how_it_ended(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """The load at the first data, at once of an empty body, when the client goes, or when the body breaks; what is decided by the
+    end of the stream (whether it was a success) not before that."""
+    story = Story(monkeypatch)
+    story.server.feed(GET)
+    load = story.endpoint.load
+    if way == "empty":
+        story.client.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        assert load.pending == 0
+        return
+    story.client.feed(HEAD)
+    assert load.pending == 1 and "classification=" not in story.counted()
+    if way == "data":
+        story.client.feed(b"o")
+        assert load.pending == 0 and "classification=" not in story.counted()
+        story.client.feed(b"k")
+        assert 'classification="success"' in story.counted()
+    elif way == "dropped":
+        story.server.lost(Reason.CONNECTION_RESET)
+        assert load.pending == 0
+    else:
+        story.client.lost(Reason.CONNECTION_RESET)
+        assert load.pending == 0 and 'classification="failure"' in story.counted()
+
+
 def test_it_is_held_until_the_first_bytes_of_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
     story = Story(monkeypatch)
     story.server.feed(GET)
