@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Final
 
 INTERRUPTED: Final = 130
-"""What a shell says of a command that Ctrl-C has ended: 128 and SIGINT's number."""
+"""The exit status that a shell gives a command that Ctrl-C has ended: 128 plus SIGINT's number."""
 NO_READER: Final = 141
 """128 and SIGPIPE's number."""
 
@@ -91,7 +91,7 @@ def _flush() -> None:
 
 
 def _forget_stdout() -> None:
-    """Nobody takes what is still in the buffer: the interpreter must not try again."""
+    """Drop what is still in the buffer, because its reader is gone and the interpreter must not try to write it again."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)

@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _each(read: list[_Read], act: Any) -> None:
-    """Of every manifest; what is wrong is said with its file and its name."""
+    """Inject every manifest; errors are reported with the file and the object's name."""
     for one in read:
         for manifest in each(one.document):
             where = f"{one.file}: {name_of(manifest)}"

@@ -19,13 +19,13 @@ from proxy.redirect.log import FORMATS, Log, parse_level
 from proxy.redirect.plan import Plan, PortRange, parse_port, parse_port_range, parse_subnet
 
 _BINARIES: Final = {"iptables-legacy": "legacy", "iptables-nft": "nft", "iptables": "plain"}
-"""What --firewall-bin-path may say, as the mode that it stands for."""
+"""The values of --firewall-bin-path, with the modes that they stand for."""
 _BOOLS: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 _DEFAULT_UID: Final = 2102
 
 
 class _ProxyInitParser(argparse.ArgumentParser):
-    """A command line that is none ends with 1, as Linkerd's does; argparse would say 2."""
+    """An invalid command line ends with status 1, as with Linkerd's program; argparse would use 2."""
 
     def error(self, message: str) -> NoReturn:
         print(f"Error: {message}", file=sys.stderr)

@@ -148,7 +148,7 @@ class _Validation:
         return True
 
     def _serve(self, listener: socket.socket) -> None:
-        """Whoever comes gets the secret: a few bytes, which a new socket always has room for."""
+        """Send the secret to every client: a few bytes, which a new socket always has room for."""
         accepted, peer = listener.accept()
         with accepted:
             self._log.debug("Accepted", **{"client.addr": f"{peer[0]}:{peer[1]}"})

@@ -1,4 +1,4 @@
-"""What the whole control plane agrees on: names, defaults, sets of ports. Meanings are Kubernetes' and Linkerd's own."""
+"""Names, defaults and sets of ports that the whole control plane uses, with the meaning that Kubernetes and Linkerd give them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def identity_of(service_account: str, namespace: str) -> str:
 
 
 SERVER_IDENTITY: Final = identity_of("sponson-mesh", MESH_NAMESPACE)
-"""Whose name the control plane's own certificate carries."""
+"""The name in the control plane's own certificate."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What tools ask any gRPC server: whether it is well (grpc.health.v1), and which services it has (reflection)."""
+"""The services that tools expect of any gRPC server: health (grpc.health.v1), and the list of its services (reflection)."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ class Probing:
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
 
     async def stopping(self) -> None:
-        """From now on everything is NOT_SERVING, and who watches is told."""
+        """Report NOT_SERVING for everything from now on, also to watchers."""
         await self._health.enter_graceful_shutdown()

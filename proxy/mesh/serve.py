@@ -1,8 +1,8 @@
 """Serve: the control plane as a process. Read this first.
 
-One directory of manifests, one state directory, one port for all services. What is wrong with a manifest is said, and
-costs no more than the objects that it concerns: what they said last stays. At the start nothing was said before, so
-that a directory is refused then if a policy in it cannot be used: without it more would be let in.
+One directory of manifests, one state directory, one port for all services. An error in a manifest is logged and affects
+only its own objects, of which the last good state stays. At the start there is no earlier state, so a directory is refused
+then if a policy in it cannot be used: without it more would be let in.
 """
 
 from __future__ import annotations
@@ -307,7 +307,7 @@ def _handlers(feed: Feed, keys: Keys, default_policy: str) -> tuple[Any, ...]:
 
 
 def _identity_of(topics: Topics, namespace: str, name: str) -> str | None:
-    """What the manifests say that a workload is."""
+    """The identity that the manifests give a workload."""
     found = topics.snapshot.one(EXTERNAL_WORKLOAD, (namespace, name))
     return None if found is None else found.identity
 

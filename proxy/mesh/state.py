@@ -67,7 +67,7 @@ class State:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Alone among processes: whoever comes second finds what the first has made."""
+        """Exclude other processes: the second one finds what the first has made."""
         self.create()
         try:
             descriptor = os.open(self.directory / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -157,7 +157,7 @@ def make_private(directory: Path, below: Path) -> None:
 
 
 def write_file(path: Path, data: bytes, mode: int = 0o600) -> Path:
-    """Write beside, under a name that nobody can guess, and rename; StateError if that cannot be."""
+    """Write to a new file with a name that cannot be guessed, and rename it; StateError if that fails."""
     beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:

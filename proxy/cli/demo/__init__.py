@@ -111,7 +111,7 @@ async def _show(
                     live.update(screen(mesh, load, facts, story, columns, lines), refresh=True)
                 elif rounds % _LINE_EVERY == 0:
                     console.print(line(load, mesh), highlight=False)
-    except OSError:  # nobody takes what is shown: the terminal, or whoever read our output, is gone
+    except OSError:  # the terminal, or the program that read our output, is gone
         stop.set()
     finally:
         if not telling.cancel() and not telling.cancelled():
@@ -121,7 +121,7 @@ async def _show(
 
 
 async def _facts(mesh: DemoMesh, last: Facts) -> Facts:
-    """What the proxies say now; what they last said if one does not answer."""
+    """The proxies' metrics now; of one that does not answer, the last ones."""
     try:
         servers = [one.admin for one in mesh.servers if one.name not in mesh.killed]
         return await gather_facts(mesh.client.admin, servers, mesh.replicas)

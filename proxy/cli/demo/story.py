@@ -16,7 +16,7 @@ AWAY_S: Final = 8.0
 """How long a killed replica stays away."""
 
 _BACK_S: Final = 6.0
-"""For how long it is said that it is back."""
+"""How long the table shows that it is back."""
 
 
 class Story:

@@ -145,7 +145,7 @@ def _success(load: Load) -> str:
 
 
 def _percent(share: float) -> str:
-    """Rounded down: 100 % is said only of all."""
+    """Rounded down, so that 100 % means all."""
     return f"{int(share * 10_000) / 100:.2f}%"
 
 

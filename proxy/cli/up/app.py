@@ -160,14 +160,14 @@ class _Up:
             raise UpError(f"{self._wanted.command[0]}: {error.strerror}") from None
 
     async def _watch(self, app: subprocess.Popen[bytes], sidecar: Child) -> int:
-        """Until the app ends by itself or is told to."""
+        """Wait until the app ends by itself or is asked to."""
         is_told = False
         ending = asyncio.create_task(asyncio.to_thread(app.wait))
         while not (await asyncio.wait({ending}, timeout=_WATCH_S))[0]:
             if self._stop.is_set() and not is_told:
                 is_told = True
                 asyncio.get_running_loop().call_later(_STOP_S, _kill, app)
-                if not sys.stdin.isatty():  # a terminal has told it already
+                if not sys.stdin.isatty():  # a terminal has sent it the signal already
                     app.terminate()
             if sidecar.has_ended and not is_told:
                 _kill(app)
@@ -231,7 +231,7 @@ def _kill(app: subprocess.Popen[bytes]) -> None:
 
 
 def _clean_environment() -> dict[str, str]:
-    """Ours, without what another sidecar was told."""
+    """Our environment, without the variables of another sidecar."""
     return {
         name: value
         for name, value in os.environ.items()

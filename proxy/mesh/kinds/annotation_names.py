@@ -1,6 +1,6 @@
-"""The names of annotations: one that nobody reads, and that looks like one that is read, is a typing error.
+"""The names of annotations: one that is not read, and looks like one that is, is a typing error.
 
-Annotations of others are nobody's business here. Under prefixes that hold nothing but what is read every other name is an
+Annotations of other programs are ignored. Under prefixes whose annotations are all read, every other name is an
 error; under those that Linkerd's injector uses too, only one that is nearly the name of one that is read.
 """
 

@@ -1,4 +1,4 @@
-"""What leads nowhere: said once, with what was looked for."""
+"""Checks for references that lead nowhere; each is reported once, with what was looked for."""
 
 from __future__ import annotations
 

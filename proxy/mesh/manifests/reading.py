@@ -30,7 +30,7 @@ _TOP: Final = ("apiVersion", "kind", "metadata", STATUS)
 
 
 class Claim(NamedTuple):
-    """A document that says to be an object."""
+    """A document that is meant to be an object."""
 
     id: ObjectId
     model: Any
@@ -44,9 +44,9 @@ class ChunkRead(NamedTuple):
     faults: tuple[tuple[ObjectId | None, Fault], ...]
     """With the object that each concerns, if that much is known."""
     is_whole: bool
-    """False: some of it could not be made out, so that what is missing may not be gone."""
+    """False if some of it could not be read, so that an object that is missing may not be gone."""
     may_restrict: bool
-    """Among what could not be used may be something that forbids."""
+    """Whether what could not be used may include a policy that forbids something."""
 
 
 class Catalog:
@@ -78,7 +78,7 @@ class Catalog:
         return (group, name) in self._ignored or (group, "*") in self._ignored
 
     def is_unenforced(self, group: str, name: str) -> bool:
-        """It forbids something, and nobody here would enforce it."""
+        """Whether it forbids something that the proxies would not enforce."""
         return (group, name) in self._unenforced or (group, "*") in self._unenforced
 
     def restricts(self, text: str) -> bool:
@@ -92,7 +92,7 @@ class Catalog:
 
 
 def read_chunk(text: str, catalog: Catalog) -> ChunkRead:
-    """Everything in a chunk; what is wrong with one of its documents does not hide the others."""
+    """Read everything in a chunk; errors in one of its documents do not hide the others."""
     reading = _Reading(catalog)
     try:
         for document in documents(text):

@@ -1,8 +1,8 @@
 """Schemas: which keys and values a manifest may have.
 
-A schema judges a value before its reader sees it, so that all that is wrong with an object is said at once, and says
-itself as JSON Schema, so that editors complain while one types. Unknown keys are errors: a key that nobody reads is a
-typing error that would otherwise show as a refused request, or as an open door.
+A schema judges a value before its reader sees it, so that all errors of an object are reported at once. It can be written
+as JSON Schema, so that editors complain while one types. Unknown keys are errors: a key that is not read is a typing error
+that would otherwise show as a refused request, or as an open door.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NAME: Final = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a
 
 class Schema(Protocol):
     def judge(self, value: Value, faults: list[Fault]) -> None:
-        """Add to `faults` what is wrong with a value that is not null."""
+        """Add the errors of a value that is not null to `faults`."""
 
     def json(self) -> Json:
         """The same as JSON Schema (draft 2020-12)."""
@@ -282,7 +282,7 @@ def is_dns_name(text: str) -> bool:
 
 
 def unknown_key(value: Value, key: str, known: Mapping[str, Any] | tuple[str, ...]) -> Fault:
-    """A complaint about a key that nobody reads, with the word that was probably meant."""
+    """The error for an unknown key, with the word that was probably meant."""
     owner = value.parent
     path = owner.path if owner is not None else ""
     return Fault(value.line, path, f"{shown(key)} is no key here{likely(key, tuple(known)) or _expected(tuple(known))}")

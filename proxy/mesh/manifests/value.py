@@ -1,6 +1,6 @@
-"""A piece of a YAML document that knows where it stands: every complaint names the line and the path.
+"""A piece of a YAML document that knows its place, so that every error names the line and the path.
 
-Lines are counted within the text that was parsed, from 1; whoever keeps the text knows where it begins in its file.
+Lines are counted within the text that was parsed, from 1; the owner of the text knows where it begins in its file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Fault(NamedTuple):
     """`spec.ports[0].port`; empty for the whole object."""
     text: str
     is_error: bool = True
-    """False: it is said, and the object is used all the same."""
+    """False for a warning: it is reported, and the object is used all the same."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.text}" if self.path else self.text

@@ -1,1 +1,1 @@
-"""Report: what the control plane believes, from which file and line, who watches what, and how old it is."""
+"""Report: shows the control plane's state to people: objects with their file and line, watchers, and ages."""

@@ -43,7 +43,7 @@ class Desk:
         self._path: Path | None = None
 
     async def open(self, state: State) -> None:
-        """A path that is too long for a socket is said, and costs only the desk."""
+        """If the path is too long for a socket, that is logged, and only the desk is missing."""
         path = state.directory / FILE
         if len(os.fsencode(path)) > _PATH_BYTES:
             _log.warning("%s is too long for a socket's path: `sponson mesh get` and `status` will not work", path)

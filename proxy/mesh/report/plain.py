@@ -27,7 +27,7 @@ def plain(value: Any) -> Any:
 
 
 def without_empty(value: Any) -> Any:
-    """What says nothing is left out: empty texts and lists, None."""
+    """Without values that carry no information: empty texts and lists, None."""
     if isinstance(value, dict):
         kept = {name: without_empty(one) for name, one in value.items()}
         return {name: one for name, one in kept.items() if one not in (None, "", [], {})}

@@ -1,4 +1,4 @@
-"""The rows of `sponson mesh get`: what is believed, a row an object.
+"""The rows of `sponson mesh get`: the control plane's state, one row per object.
 
 A row is a dict of plain values; each has `source` (file and line) and `since` (Unix seconds at which it came to be as it is).
 """

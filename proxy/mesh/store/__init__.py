@@ -1,1 +1,1 @@
-"""The objects that the control plane believes in: read from files, kept good, indexed, and published as snapshots."""
+"""The objects of the control plane: read from files, kept in their last good state, indexed, and published as snapshots."""

@@ -1,4 +1,4 @@
-"""Checks: what is right by itself, and leads nowhere together with the rest.
+"""Checks: finds objects that are valid by themselves but do not fit the others, such as references that lead nowhere.
 
 A check looks at one object and, through a view, at others; it is made again only when one of these has changed.
 """

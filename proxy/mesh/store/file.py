@@ -33,7 +33,7 @@ class FileRead(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whatever is missing in it is really gone."""
+        """Whether an object that is missing in it is really gone."""
         return not self.fault and all(placed.read.is_whole for placed in self.chunks)
 
 
@@ -48,7 +48,7 @@ class File:
         self._known: dict[str, ChunkRead] = {}
 
     def read(self) -> FileRead:
-        """What it says now. Only a regular file is opened for long enough to be read: a FIFO would never end."""
+        """Read its current content. Only a regular file is read: a FIFO would never end."""
         try:
             text = decode(_bytes(self._path))
         except OSError as error:
@@ -68,7 +68,7 @@ class File:
     def _read_chunk(self, text: str) -> ChunkRead:
         try:
             return read_chunk(text, self._catalog)
-        except Exception as error:  # a fault of ours must cost no more than this chunk
+        except Exception as error:  # an exception here must affect only this chunk
             _log.exception("%s: a manifest could not be read", self._path)
             fault = Fault(1, "", f"cannot be read: {type(error).__name__}: {error}")
             return ChunkRead((), ((None, fault),), False, True)

@@ -1,7 +1,7 @@
 """Folder: which files of a directory are to be read, and when.
 
-A file counts when nobody writes to it any more: no process has it open for writing (which a lease tells, where leases
-may be had), and it has been still for a moment or has been renamed into place. Only regular files, and links to them,
+A file counts when it is not being written any more: no process has it open for writing (which a lease shows, where leases
+are available), and it has been still for a moment or has been renamed into place. Only regular files, and links to them,
 are looked at: opening a FIFO would wait for ever.
 """
 
@@ -22,7 +22,7 @@ STILL_S: Final = 0.075
 """How long a file must not have changed."""
 
 PATIENCE_S: Final = 5.0
-"""How long a still file is left alone because somebody has it open for writing."""
+"""How long a still file is left alone because a process has it open for writing."""
 
 
 class Look(NamedTuple):
@@ -170,10 +170,10 @@ _WHAT: Final = {
 
 
 def _has_writer(path: str) -> bool:
-    """Whether somebody has a file open for writing; False where that cannot be known.
+    """Whether a process has a file open for writing; False where that cannot be known.
 
     A read lease is granted only while there is no writer (fcntl(2)). Should one come while we hold it, the kernel
-    sends a signal: SIGURG, which nobody minds, instead of SIGIO, which would end the process.
+    sends a signal: SIGURG, which is ignored, instead of SIGIO, which would end the process.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -29,17 +29,17 @@ _log: Final = logging.getLogger("sponson.mesh")
 _STEP_MS: Final = 5
 _DEBOUNCE_MS: Final = 50
 _LOOK_AGAIN_S: Final = 2.0
-"""Links, and what the kernel did not tell."""
+"""How often links are looked at, and changes that the kernel did not report."""
 
 _LIST_AGAIN: Final = 5
 """Every so many looks at links the whole directory is listed."""
 
 
 class Rules(NamedTuple):
-    """What is refused at the start, and what is only said."""
+    """What is refused at the start, and what is only reported."""
 
     is_strict: bool = False
-    """Anything at all that is wrong, or that nobody reads, is refused."""
+    """Any error, and any kind that is not read, is refused."""
     allows_unenforced: bool = False
     """What forbids something and cannot be used may be left out."""
 
@@ -152,7 +152,7 @@ class Manifests:
     async def follow(self, publish: Callable[[Update], object], stop: asyncio.Event) -> None:
         """Publish the state after every change, until `stop`."""
         watching = asyncio.create_task(self._watch(stop))
-        await asyncio.sleep(0)  # the kernel watches from now on: what changes during the first look is told of
+        await asyncio.sleep(0)  # the kernel watches from now on, so that changes during the first look are reported
         looks = 0
         delay_s: float = 0.0
         try:
@@ -168,7 +168,7 @@ class Manifests:
             await asyncio.gather(watching, return_exceptions=True)
 
     async def _look(self, names: set[str] | None, publish: Callable[[Update], object]) -> float:
-        """Read what changed and say so; how long until the next look, unless something happens before."""
+        """Read and publish what changed. Returns the time until the next look, unless something happens before."""
         reader = self._reader
         try:
             update, again_s = await self._thread.run(
@@ -190,7 +190,7 @@ class Manifests:
         self._wake.clear()
 
     async def _watch(self, stop: asyncio.Event) -> None:
-        """Note the names that the kernel tells of; an empty name stands for the whole directory."""
+        """Note the names that the kernel reports; an empty name stands for the whole directory."""
         path = self._reader.folder.path
         while not stop.is_set():
             try:
@@ -210,7 +210,7 @@ class Manifests:
             self._wake.set()
 
     def _tell(self, update: Update) -> None:
-        """Say what is newly wrong, and that it is not any more."""
+        """Log new errors, and those that are gone."""
         faults = frozenset(update.faults)
         for said in update.faults:
             if said not in self._told:

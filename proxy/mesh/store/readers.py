@@ -1,4 +1,4 @@
-"""Readers: who looked at what, so that a change of the state finds those whom it concerns."""
+"""Readers: records which reader looked at what, so that a change of the state finds the readers that it concerns."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Snapshot: everything that is believed at one time, immutable, with its index; View: a snapshot that notes what is read.
+"""Snapshot: all objects at one time, immutable, with their index; View: a snapshot that notes what is read from it.
 
-A change makes a new snapshot that shares whatever did not change. Which entries of which tables changed is known
-exactly (`touched`), and a View knows what its reader looked at, so that only those are asked again whom a change concerns.
+A change makes a new snapshot that shares everything that did not change. Which entries of which tables changed is known
+exactly (`touched`), and a View knows what its reader looked at, so that only questions that a change concerns are asked
+again.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Source(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """An object that is believed."""
+    """An object, with where it comes from."""
 
     id: ObjectId
     model: Any
@@ -36,7 +37,7 @@ class Entry(NamedTuple):
     since: float
     """Unix seconds at which it came to be as it is."""
     is_stale: bool = False
-    """Its manifest cannot be read any more; this is what it said last."""
+    """Whether its manifest cannot be read any more; this is its last good state."""
 
 
 class Snapshot:

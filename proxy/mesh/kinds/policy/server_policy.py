@@ -1,7 +1,7 @@
-"""kind: ServerPolicy (sponson.io): Servers in short, for those who only want to say whether TLS is needed.
+"""kind: ServerPolicy (sponson.io): a short form of Servers, for users who only want to require TLS or not.
 
-Each rule lists ports of the selected workloads and how clients must authenticate there. STRICT lets in whoever has an identity of the mesh,
-PERMISSIVE everybody. It is served as a Server of the same name whose accessPolicy says the same.
+Each rule lists ports of the selected workloads and how clients must authenticate there. STRICT lets in clients with an identity of the mesh,
+PERMISSIVE all clients. It is served as a Server of the same name with the accessPolicy that means the same.
 
     apiVersion: sponson.io/v1alpha1
     kind: ServerPolicy

@@ -64,7 +64,7 @@ def parent_keys(route: Attached) -> Iterable[Hashable]:
 
 
 def parents(spec: Value, namespace: str) -> tuple[Parent, ...]:
-    """Those that concern proxies; ManifestError for one of a kind that nobody has."""
+    """The references that concern proxies; ManifestError for one to an unknown kind."""
     return tuple(found for item in spec.items("parentRefs") if (found := _parent(item, namespace)) is not None)
 
 

@@ -24,7 +24,7 @@ from proxy.policy.route import Filter, GrpcMatch, HostMatch, HttpMatch
 
 RETRY_BYTES: Final = 65536
 RETRY_BACKOFF: Final = Backoff(0.025, 0.250, 1.0)
-"""What Linkerd's controller says of every retry."""
+"""The settings that Linkerd's controller gives every retry."""
 
 _RETRY: Final = "retry.linkerd.io"
 _TIMEOUT: Final = "timeout.linkerd.io"

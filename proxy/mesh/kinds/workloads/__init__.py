@@ -1,1 +1,1 @@
-"""What serves: pods and workloads outside of pods, and what is said about them."""
+"""Workloads: pods, workloads outside of pods, and their annotations."""

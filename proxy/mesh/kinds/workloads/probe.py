@@ -33,7 +33,7 @@ class Probe:
 
 
 def read_probe(value: Value, named: dict[str, int]) -> Probe:
-    """ManifestError if it asks nothing, or for a port that nobody has."""
+    """ManifestError if it is no kind of probe, or names a port that no container has."""
     kinds = [kind for kind in ("httpGet", "tcpSocket") if value.get(kind) is not None]
     if len(kinds) != 1:
         raise value.error("needs one of httpGet and tcpSocket")

@@ -17,11 +17,11 @@ SKIP_INBOUND: Final = "config.linkerd.io/skip-inbound-ports"
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Annotations of a workload that its namespace may give for all in it; None: not said here."""
+    """Annotations of a workload that its namespace may set for all workloads in it; None: not set here."""
 
     opaque_ports: PortNames | None = None
     default_policy: str = ""
-    """Of `default-inbound-policy`; empty: not said here."""
+    """The value of `default-inbound-policy`; empty: not set here."""
     identity_ports: PortNames | None = None
     """Where only meshed clients are let in."""
     skipped_ports: PortSet = NO_PORTS
