@@ -160,6 +160,10 @@ def test_a_client_with_the_gateways_own_identity_is_a_loop() -> None:
             assert await opaque.rest() == b""
             assert gateway.inbound.metric("inbound_tcp_errors_total", 'error="gateway loop"') == 1
             assert not gateway.seen and not gateway.network.fake.asked[2:]
+            assert gateway.inbound.metric("sponson_connection_faults_total", 'reason="gateway_loop"') == 1
+            assert gateway.inbound.metric("tcp_open_total", 'peer="src"') == 1, (
+                "what is refused is not counted as opened"
+            )
 
     run(story)
 

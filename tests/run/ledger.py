@@ -13,7 +13,7 @@ FAULTS = "sponson_connection_faults_total"
 
 BEFORE_OPEN = (
     "accept", "no_original_dst", "not_our_address", "not_discovered", "gone_before_discovery", "not_direct",
-    "transport_header", "gateway_domain", "tls_detection_timeout", "tls_detection_reset", "tls_handshake_closed",
+    "transport_header", "gateway_domain", "gateway_loop", "tls_detection_timeout", "tls_detection_reset", "tls_handshake_closed",
     "tls_handshake_reset", "tls_handshake_timeout", "tls_handshake_failed", "ended_unread",
 )  # fmt: skip
 """Faults of connections that never became one of tcp_open_total: with the closed ones they are all that were accepted."""

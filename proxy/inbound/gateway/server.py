@@ -33,25 +33,23 @@ class Gateway:
             arrival.fail(GATEWAY_DOMAIN, f"bad gateway domain {header.name}")
             arrival.fault("gateway_domain")
             return None
+        is_opaque = not header.session_protocol
+        if is_opaque and arrival.tls.client_id == self._local_id:
+            arrival.fail(GATEWAY_LOOP, "gateway loop detected")
+            arrival.fault("gateway_loop")
+            return None
         arrival.settle(arrival.original)
         arrival.measure()
         target = f"{name}:{header.port}"
-        if not header.session_protocol:
-            return self._forward(arrival, wire, target, find)
         onward = find(target)
+        if is_opaque:
+            passage = _Passage(arrival, wire, onward)
+            arrival.leads_to(passage)
+            return passage.begin(target)
         arrival.leads_to(onward)
         stage = GatewayStage(onward, target, self._local_id, arrival.tls.client_id, self._runtime.reactor.wheel)
         serve = serve_http1 if header.session_protocol == "http/1" else serve_http2
         return serve(arrival, wire, stage)
-
-    def _forward(self, arrival: Arrival, wire: Wire, target: str, find: FindOnward) -> Codec | None:
-        if arrival.tls.client_id == self._local_id:
-            arrival.fail(GATEWAY_LOOP, "gateway loop detected")
-            arrival.fault("gateway_loop")
-            return None
-        passage = _Passage(arrival, wire, find(target))
-        arrival.leads_to(passage)
-        return passage.begin(target)
 
 
 class _Passage:
