@@ -44,6 +44,11 @@ def answering(trailers: Fields) -> Serving:
     return Serving(answer)
 
 
+def told(stage: Stage, reason: Reason) -> str:
+    """A stranger at an inbound port gets the status and no more."""
+    return "" if stage.way == IN else reason.value
+
+
 @pytest.mark.parametrize("size", [17_000, 60_000])
 def test_trailers_may_be_as_long_as_heads(stage: Stage, size: int) -> None:
     stage.play(answering([(b"grpc-status", b"5"), (b"grpc-status-details-bin", b"d" * size)]))
@@ -56,7 +61,8 @@ def test_trailers_may_be_as_long_as_heads(stage: Stage, size: int) -> None:
 def test_longer_trailers_are_told_as_such(stage: Stage) -> None:
     stage.play(answering([(b"grpc-status", b"5"), (b"grpc-status-details-bin", b"d" * 70_000)]))
     got = Http2(stage.connect()).ask(CALL)
-    assert status_of(got) == (8, Reason.TRAILERS_LIMIT.value) and str(limits.HEAD_BYTES) in Reason.TRAILERS_LIMIT.value
+    assert status_of(got) == (8, told(stage, Reason.TRAILERS_LIMIT))
+    assert str(limits.HEAD_BYTES) in Reason.TRAILERS_LIMIT.value
     assert bytes(got.body) == MESSAGE and got.reset is None
 
 
@@ -80,10 +86,7 @@ def test_a_server_that_dies_in_mid_stream(stage: Stage, how: str) -> None:
     stage.play(Serving(answer))
     client = Http2(stage.connect())
     got = client.ask(CALL)
-    assert status_of(got)[0] == 14 and status_of(got)[1] in (
-        Reason.PEER_CLOSED.value,
-        Reason.CONNECTION_RESET.value,
-    )
+    assert status_of(got) in [(14, told(stage, reason)) for reason in (Reason.PEER_CLOSED, Reason.CONNECTION_RESET)]
     assert got.reset is None and client.is_alive()
 
 

@@ -47,9 +47,9 @@ def test_workers_add_up() -> None:
     registry.meter(way).open(1.0)
     registry.meter(way).close("ECONNRESET", 2.0)
     registry.counter("inbound_http_errors_total", way).add(3)
-    registry.gauge("sponson_remembered_bytes", (("table", "x"),)).set(10)
-    registry.gauge("sponson_remembered_limit_bytes").set(100)
-    registry.gauge("proxy_build_info", (("version", "1"),)).set(1)
+    registry.gauge("sponson_remembered_bytes", (("table", "x"),)).set(10.5)
+    registry.gauge("sponson_remembered_limit_bytes").set(100.5)
+    registry.gauge("proxy_build_info", (("version", "1"),)).set(1.5)
     one = registry.snapshot()
     registry.gauge("sponson_remembered_limit_bytes").set(90)
     text = page(one, registry.snapshot(), one).decode()
@@ -59,9 +59,9 @@ def test_workers_add_up() -> None:
         'response_latency_ms_sum{direction="inbound",status_code="200"} 12',
         'tcp_open_total{direction="inbound"} 3',
         'inbound_http_errors_total{direction="inbound"} 9',
-        'sponson_remembered_bytes{table="x"} 30',
-        "sponson_remembered_limit_bytes 100",
-        'proxy_build_info{version="1"} 1',
+        'sponson_remembered_bytes{table="x"} 31.5',
+        "sponson_remembered_limit_bytes 100.5",
+        'proxy_build_info{version="1"} 1.5',
     ):
         assert line in text.splitlines(), line
     assert 'errno="ECONNRESET"' in text

@@ -13,6 +13,8 @@ import pytest
 from proxy.balance.endpoints import reset
 from proxy.core.addr import Addr
 from proxy.core.watch import Watch
+from proxy.http.exchange import Exchange
+from proxy.http.head import RequestHead
 from proxy.metrics.registry import Registry
 from proxy.outbound import labels
 from proxy.outbound.http.numbers import RouteNumbers, RouteOf
@@ -34,6 +36,7 @@ from tests.kit.http2 import Http2Client, http2_app
 from tests.kit.network import SERVICE, Network, balance_policy
 from tests.kit.page import by_label, samples, value
 from tests.kit.sockets import Ticking, run, until
+from tests.kit.streams import FakeServer
 
 WEB = "web.ns.svc.cluster.local:80"
 DST = Addr("10.43.0.7", 80)
@@ -241,18 +244,10 @@ def test_hosts_that_clients_make_up_are_bounded() -> None:
     registry = Registry(lambda: 0.0)
     numbers = RouteNumbers(registry, RouteOf(SERVICE, default_meta("http"), False), True)
 
-    class Request:
-        authority = b""
-
-    class Made:
-        request = Request()
-        observers: Any = ()
-        request_frames: Any = None
-
-    made: Any = Made()
     for number in range(5000):
-        made.request.authority = b"host-%d.example" % number
+        made = Exchange(FakeServer(), RequestHead(b"GET", b"http", b"host-%d.example" % number, b"/", [], 0), 0.0)
         numbers.begin(made)
+        assert made.request_frames is not None
         made.request_frames.observe(1)
     found = list(samples(registry.render().decode(), ROUTE + "request_frame_size_bytes_count"))
     assert len(found) <= 102 and sum(one.value for one in found) == 5000

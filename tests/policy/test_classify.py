@@ -10,6 +10,7 @@ from proxy.http.head import RequestHead, ResponseHead
 from proxy.http.headers import field
 from proxy.policy.classify import Class, ClassifyingRoute, classify
 from proxy.policy.profile import ResponseClasses
+from tests.kit.streams import FakeServer
 
 
 def ended(
@@ -20,7 +21,7 @@ def ended(
     reason: Reason = Reason.COMPLETE,
 ) -> Exchange:
     fields = [field(b"content-type", content_type)] if content_type else []
-    exchange = Exchange(None, RequestHead(b"POST", b"http", b"a", b"/", fields, 0), 0.0)  # type: ignore[arg-type]
+    exchange = Exchange(FakeServer(), RequestHead(b"POST", b"http", b"a", b"/", fields, 0), 0.0)
     if status:
         given = [field(b"grpc-status", head_status)] if head_status else []
         exchange.response = ResponseHead(status, given, 0)
