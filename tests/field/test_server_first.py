@@ -74,9 +74,8 @@ def test_an_http_client_that_was_slow_is_served_as_http(stage: Stage) -> None:
     client = stage.connect()
     until(lambda: app.connections, "the silence was long enough")
     assert client.ask(get()).status == 200
-    until(lambda: len(app.connections) == 2, "the request has its own connection")
-    early, second = app.connections
-    assert second.received.startswith(b"GET / HTTP/1.1\r\n")
+    assert any(one.received.startswith(b"GET / HTTP/1.1\r\n") for one in app.connections[1:]), "on one of its own"
+    early = app.connections[0]
     until(lambda: early.end, "the first one is closed")
     assert early.received == b""
     side = IN if stage.way == IN else OUT
@@ -154,7 +153,7 @@ def test_a_peer_of_the_mesh_that_was_slow_is_still_known(stage: Stage) -> None:
         context = credentials(CLIENT).client_context(False)
         client = Peer(context.wrap_socket(plain.sock, server_hostname=NAME))
         assert client.ask(get()).status == 200
-        assert b"l5d-client-id: " + CLIENT.encode() in app.connections[1].received
+        assert any(b"l5d-client-id: " + CLIENT.encode() in one.received for one in app.connections[1:])
         until(lambda: app.connections[0].end, "the first one is closed")
         assert app.connections[0].received == b""
         client.close()
