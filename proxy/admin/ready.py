@@ -1,6 +1,6 @@
 """Readiness: true once everything that was waited for has come, until the shutdown (docs/linkerd/admin-tap-tracing-shutdown.md, section 2).
 
-One latch per thing waited for; who has a latch releases it once. The shutdown takes one that nobody releases.
+There is one latch for each thing that is waited for; its owner releases it once. The shutdown takes one and never releases it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Readiness:
 
     def __init__(self, details: Callable[[], Iterable[str]] = tuple) -> None:
         self.details: Callable[[], Iterable[str]] = details
-        """What a person should know though it keeps nobody from being ready: a line each, behind `ready`."""
+        """Facts for people that do not hold back readiness: a line each, after `ready`."""
         self.waits_for: Final[dict[Latch, None]] = {}
 
     def latch(self, name: str) -> Latch:

@@ -1,4 +1,4 @@
-"""Every method of the wire interface as data, for our clients and for whoever serves them.
+"""Every method of the wire interface as data, for our clients and for servers.
 
 The only place that spells a method's path. Serializing is the message
 type's own: `method.request.FromString`, `message.SerializeToString()`.

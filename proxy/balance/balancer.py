@@ -142,7 +142,7 @@ class Balancer(Generic[E, M, W]):
         return len(self.ready) > 0 or self.queue.is_ready or bool(self.error)
 
     def close(self) -> None:
-        """Nobody dispatches any more: let go of the resolution and of every endpoint."""
+        """It is not used any more: let go of the resolution and of every endpoint."""
         self._resolution.unsubscribe(self._apply)
         self._resolution.close()
         self._coming.clear()
@@ -183,7 +183,7 @@ class Balancer(Generic[E, M, W]):
         ready.add(endpoint)
         return other
 
-    # ---- whoever serves the queue
+    # ---- balance.queue.Serves
 
     def has_ready(self) -> bool:
         return len(self.ready) > 0

@@ -263,7 +263,7 @@ class Window:
             self._goods[place] = self._totals[place] = 0
 
 
-class _Nobody:
+class _NoGate:
     """Stands in for the gate of a closed breaker."""
 
     __slots__ = ()
@@ -277,7 +277,7 @@ class _Nobody:
     def reset(self) -> None: ...
 
 
-_NOTHING: Final = _Nobody()
+_NOTHING: Final = _NoGate()
 
 
 def _nothing(why: str) -> None:

@@ -26,7 +26,7 @@ _TRY_S: Final = 5.0
 """For one question to the proxy."""
 _STATUS_LINE_LIMIT: Final = 1024
 _FALSE: Final = ("", "0", "f", "false", "n", "no", "off")
-"""What an environment variable says that is set and still means no."""
+"""The values of an environment variable that mean no."""
 _LOOPBACK: Final = ("127.0.0.1", "::1")
 """Where `localhost` is, without asking: an image need not have /etc/hosts."""
 

@@ -178,7 +178,7 @@ class Config:
     """SPONSON_SERVER_FIRST_DELAY: how long a client may say nothing until its server is dialled, which may speak first.
     0 switches that off."""
     shutdown_accept_s: float
-    """SPONSON_SHUTDOWN_ACCEPT: how long the inbound side goes on accepting once the process was told to end."""
+    """SPONSON_SHUTDOWN_ACCEPT: how long the inbound side goes on accepting after the process was asked to end."""
 
     @property
     def identity_local_name(self) -> str:

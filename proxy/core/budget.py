@@ -92,10 +92,10 @@ class Share:
     def close(self) -> None:
         """The holder is gone, and everything that it held with it."""
         self.give_back(self.held_bytes)
-        self._holder = _NOBODY
+        self._holder = _NO_HOLDER
 
 
-class _Nobody:
+class _NoHolder:
     """Stands in for the holder of a closed share, so that a holder and its share do not keep each other alive."""
 
     __slots__ = ()
@@ -103,7 +103,7 @@ class _Nobody:
     def forget(self) -> None: ...
 
 
-_NOBODY: Final = _Nobody()
+_NO_HOLDER: Final = _NoHolder()
 
 REMEMBERED: Final = Budget(limits.REMEMBERED_BYTES)
 """The budget of this process for everything that can be forgotten."""

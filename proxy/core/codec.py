@@ -103,7 +103,7 @@ class Codec:
 def hand_over(wire: Wire, codec: Codec, first: bytes, has_eof: bool) -> None:
     """Give a wire to the codec that its first bytes were found to be for: with those bytes, and the end if it has come.
 
-    Whoever hands a wire over after it was read from does it here, so that neither is lost.
+    Every wire that was read from is handed over here, so that neither is lost.
     """
     wire.hand_over(codec)
     if first:

@@ -63,7 +63,7 @@ class StepQueue:
         queue = self._queue
         ends_at = self._clock() + TURN_S
         for _ in range(min(STEPS_PER_TURN, len(queue))):
-            # It stays in the queue during its step, so that whoever asks meanwhile does not start a second turn.
+            # It stays in the queue during its step, so that an `add` meanwhile does not schedule a second turn.
             try:
                 queue[0].step()
             except Exception:

@@ -80,7 +80,7 @@ class Aside(ServerStream):
         self._pieces = []
 
     def may_be_given(self) -> bool:
-        """It came whole, or is a failure that can be told as one."""
+        """Whether the client may get it: it came whole, or is a failure that can be passed on."""
         return self._is_whole or self._failed_for is not None
 
     def give(self, exchange: Exchange) -> None:
@@ -129,18 +129,18 @@ class Aside(ServerStream):
         self._end(False)
 
     def pause_reading(self, cause: int) -> None:
-        """Nobody sends here."""
+        """Nothing to pause: no client sends here."""
 
     def resume_reading(self, cause: int) -> None:
-        """Nobody sends here."""
+        """Nothing to pause: no client sends here."""
 
     # ---- Observer
 
     def response_began(self, exchange: Exchange) -> None:
-        """Its attempt was told."""
+        """Nothing to do: its attempt is informed."""
 
     def exchange_ended(self, exchange: Exchange) -> None:
-        """Its attempt was told."""
+        """Nothing to do: its attempt is informed."""
 
     def _end(self, is_whole: bool) -> None:
         self._is_whole = is_whole

@@ -83,7 +83,7 @@ class Attempt(RunningAttempt):
         self.sent_at = exchange.dispatched_at
         """When it was given to its endpoint: later than `dispatched_at` if it waited for one, or is not the first."""
         self.has_begun = False
-        """`attempt_answered` was told to the target."""
+        """The target's `attempt_answered` was called."""
         self.has_failed = False
         """Its endpoint broke off; else, if it ends without a response, its client has gone."""
         self.is_fresh = False

@@ -24,7 +24,7 @@ _CLOSES: Final = field(b"l5d-proxy-connection", b"close")
 
 
 PROXY_MARKS: Final = (b"l5d-proxy-error", b"l5d-proxy-connection")
-"""By which an answer that a proxy made is known; nobody else's word counts."""
+"""Marks an answer that a proxy made; it counts only if it comes from a proxy."""
 
 
 def without_proxy_marks(head: ResponseHead) -> ResponseHead:
@@ -79,7 +79,7 @@ def grpc_trailers(code: int, text: str) -> list[Field]:
 
 
 def redirect(request: RequestHead, status: int, location: bytes, text: str, informs: bool) -> ResponseHead:
-    """A redirection; a gRPC client hears NOT_FOUND and no location."""
+    """A redirection; a gRPC client gets NOT_FOUND and no location."""
     head = answer(request, status, 5, text, informs, False)
     if not is_grpc(request):
         head.fields.append(field(b"location", location))

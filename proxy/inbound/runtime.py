@@ -1,6 +1,6 @@
-"""Runtime: what every inbound connection is served with; made once by stack.py.
+"""Runtime: what all stages of the inbound side share: configuration, credentials, policies, metrics and limits.
 
-Holds and counts; decides nothing.
+stack.py makes it once. It holds things and counts errors; it decides nothing.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ class Runtime:
         self.drain: Final = drain
         self.here: Final = here_of(config)
         self.troubles: Final = Troubles(reactor.clock)
-        """Of apps, by their addresses."""
+        """Why apps cannot be connected to, by their addresses."""
         self.early: Final = EarlyDials(reactor.clock)
         self.direct_port = config.inbound_listen_addr.port
-        """Where we listen ourselves: whoever wants this port wants the proxy, and the app is never dialled there."""
+        """Our own port: a connection to it is meant for the proxy itself, and no app is ever dialled there."""
         self.http2_server: Final = server_settings(config.inbound_server_http2, registry.faults("inbound"))
+        """What we announce to clients."""
         self.http2_peer: Final = self.http2_server._replace(
             max_early_resets=max(self.http2_server.max_early_resets, limits.PEER_EARLY_RESETS)
         )
-        """Of connections whose client is another proxy."""
-        """What we announce to whoever connects to us."""
+        """What we announce to clients that are proxies."""
         self.http2_client: Final = DEFAULT._replace(
             stream_window_bytes=config.http2_initial_stream_window_size,
             connection_window_bytes=config.http2_initial_connection_window_size,
@@ -73,12 +73,12 @@ class Runtime:
         """What we announce to the app."""
 
     def listener_at(self, target: Addr) -> str:
-        """What the proxy itself listens for there; empty for an app's port. Nothing is ever dialled where it listens:
+        """Which of our own listeners is there; empty for an app's port. The proxy never dials its own listeners:
         what came in would go out again as if the app had sent it, or be taken for a client on this machine."""
         return INBOUND if target.port == self.direct_port else self.here.listener_at(target)
 
     def count_tcp_error(self, error: str, peer: Addr, target: Addr, text: str) -> None:
-        """A connection ended by a fault, its own or the app's; `error` is one of the names above (docs/linkerd/inbound.md, section 11)."""
+        """Count and log a connection that failed; `error` is one of the names above (docs/linkerd/inbound.md, section 11)."""
         counted: Labels = (("error", error), *labels.target(target))
         self.registry.counter("inbound_tcp_errors_total", counted).add()
         fields: dict[str, object] = {"client.addr": peer, "server.addr": target, "error": text}

@@ -58,11 +58,11 @@ class Lookups:
     policy: Callable[[int, ServerPolicy], Watch[ServerPolicy]]
     """Of a port of this workload, with what holds until the first answer."""
     destination: Callable[[socket.socket, Addr], Addr] = destination
-    """Where the client of an accepted socket wanted to go; OSError if nobody knows."""
+    """Where the client of an accepted socket was going; OSError if that is not known."""
     onward: FindOnward | None = None
     """The outbound side's way to a name, for a gateway."""
     is_stale: Callable[[], bool] = never
-    """The control plane is away: what it said and nobody uses is kept."""
+    """The control plane is away: answers that are not in use are kept."""
 
 
 class Inbound:

@@ -42,7 +42,7 @@ class Feed:
     async def follow(self, question: Question[Any]) -> AsyncGenerator[bytes, None]:
         """What the question is answered now and after each change, encoded; Refusal at the end.
 
-        What a slow reader missed is left out: it gets the difference to what it was told last.
+        A slow reader does not get what it missed: it gets the difference to what it got last.
         """
         self.asked += 1
         changed = asyncio.Event()

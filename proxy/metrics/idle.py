@@ -28,7 +28,7 @@ _CELLS_PER_STEP: Final = 200
 
 
 class SeriesTable(Generic[T]):
-    """`make` makes a cell; `mark` gives a number that changes whenever the cell does; `dropped` hears of one that goes."""
+    """`make` makes a cell; `mark` gives a number that changes whenever the cell does; `dropped` is called for each one that is dropped."""
 
     __slots__ = ("cells", "_make", "_mark", "_seen", "_bounds", "_share", "_dropped")
 

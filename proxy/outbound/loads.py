@@ -27,7 +27,7 @@ class Balancing:
         """An endpoint that was penalized is not probed, and least request has nothing to find out."""
 
     def load_of_endpoint(self, now: float) -> Load:
-        """Of one that nobody knows yet."""
+        """The load of a new endpoint."""
         load = self.load
         if isinstance(load, PenaltyLoad):
             return PenaltyEwma(load.default_rtt_s, load.decay_s, now)

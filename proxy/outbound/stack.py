@@ -52,7 +52,7 @@ class Outbound:
         drain: Drain,
     ) -> None:
         self.runtime: Final = Runtime(reactor, config, credentials, lookups, registry, drain)
-        """`runtime.here` may be told where this process listens, if not where the configuration says."""
+        """`runtime.here` can be given other listeners than those of the configuration."""
         self.discovery: Final = Discovery(self.runtime)
         self._protocols = Protocols(
             self.runtime, Rescue(registry, config.outbound_disable_informational_headers, self.runtime.troubles)

@@ -34,7 +34,7 @@ class Plan(NamedTuple):
     skipped_inbound: tuple[PortRange, ...] = ()
     skipped_outbound: tuple[PortRange, ...] = ()
     skipped_subnets: tuple[IPv4Network | IPv6Network, ...] = ()
-    """Whoever connects from one of these reaches the application directly."""
+    """Clients in these subnets reach the application directly."""
 
     def subnets(self, is_ipv6: bool) -> list[IPv4Network | IPv6Network]:
         """Those of one address family: a rule for IPv6 cannot name an IPv4 network."""

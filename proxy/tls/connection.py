@@ -3,7 +3,7 @@
 The same behaviour as a plain connection, half-close included:
 close_notify is sent by `end` and reading goes on, which the loops' own ssl
 cannot do. Only close_notify is a clean end: a bare FIN may be a truncation
-(RFC 8446, section 6.1) and is told as `lost(PEER_CLOSED)`, without `eof`.
+(RFC 8446, section 6.1) and becomes `lost(PEER_CLOSED)`, without `eof`.
 Records that are there are read together into one shared buffer and fed once;
 whether to look for more records is learnt from earlier reads.
 """

@@ -39,7 +39,7 @@ class Rule(Protocol[Found_co]):
     def judge(self, first: bytes, came: Came | Reason) -> Found_co | None:
         """What the bytes so far are; `came` is a Reason if the connection is gone.
 
-        None: more bytes may settle it, or the loss need not be told. After END and TIMEOUT an answer is due. Never raises for what a peer sent.
+        None: more bytes may decide it, or the loss need not be reported. After END and TIMEOUT an answer is due. Never raises for what a peer sent.
         """
 
 

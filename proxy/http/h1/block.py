@@ -62,7 +62,7 @@ class HeaderBlock:
         self.transfer: TransferCodings | None = None
         """None if the message says no Transfer-Encoding."""
         self.is_chunked = False
-        """Chunked is the last of its transfer codings, and is said once."""
+        """Chunked is the last of its transfer codings, and occurs once."""
         self.closes = False
         self.upgrade = b""
         """The protocols that Upgrade names, without HTTP itself."""

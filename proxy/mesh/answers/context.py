@@ -11,7 +11,7 @@ class Context(NamedTuple):
     node: str = ""
 
 
-_NOBODY: Final = Context()
+_UNKNOWN: Final = Context()
 _OLD: Final = "ns:"
 
 
@@ -20,8 +20,8 @@ def read_context(token: str) -> Context:
     try:
         fields = json.loads(token) if token else None
     except (ValueError, RecursionError):
-        return Context(token.removeprefix(_OLD)) if token.startswith(_OLD) and token.count(":") == 1 else _NOBODY
+        return Context(token.removeprefix(_OLD)) if token.startswith(_OLD) and token.count(":") == 1 else _UNKNOWN
     if not isinstance(fields, dict):
-        return _NOBODY
+        return _UNKNOWN
     namespace, node = fields.get("ns"), fields.get("nodeName")
     return Context(namespace if isinstance(namespace, str) else "", node if isinstance(node, str) else "")

@@ -20,7 +20,7 @@ _SHORTEN_AFTER: Final = 1000
 
 MOST: Final = 20_000
 """Certificates in the book, several times what a thousand proxies have. Beyond it the oldest is forgotten, which a
-revocation of its identity then takes for revoked: whoever has a token cannot fill the disk by asking again and again."""
+revocation of its identity then takes for revoked. So a client with a token cannot fill the disk by asking again and again."""
 
 _log: Final = logging.getLogger("sponson.mesh")
 

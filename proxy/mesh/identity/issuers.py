@@ -2,7 +2,7 @@
 
 Made: a root in the state directory and issuers under it, each replaced before a certificate could outlive it. Brought:
 three PEM files, as Linkerd's installer takes them: trust anchors, an issuer's certificate with those between it and
-its anchor, and its key. Either way `state.anchors_file` holds the anchors that workloads are told to trust.
+its anchor, and its key. Either way `state.anchors_file` holds the anchors that workloads trust.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every kind that is read, those that are passed over, and those that must not be.
 
 A cluster's own manifests can be pointed at: what concerns no proxy is passed over without a word, anything else that is
-not known is named once. What forbids something is never passed over while nobody here would enforce it.
+not known is named once. A kind that forbids something is never passed over if the proxies would not enforce it.
 """
 
 from __future__ import annotations

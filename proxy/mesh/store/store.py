@@ -15,7 +15,7 @@ from proxy.mesh.store.snapshot import EMPTY, Entry, Facet, Snapshot, Source
 
 
 class Said(NamedTuple):
-    """A complaint, as it is told."""
+    """An error as it is reported."""
 
     source: Source
     text: str
@@ -124,7 +124,7 @@ class Store:
         return sorted(found, key=lambda pair: pair[0])
 
     def _missing(self, of: ObjectId, old: Entry | None) -> Entry | None:
-        """Nobody claims it: is it gone, or only not to be made out?"""
+        """No file has it any more: decide whether it is gone, or only cannot be read."""
         self._duplicates.pop(of, None)
         if old is None:
             return None

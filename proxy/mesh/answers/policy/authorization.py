@@ -51,7 +51,7 @@ def authorizations_for(view: View, target: Reference) -> list[pb.Authz]:
 
 
 def default_authorizations(policy: str) -> list[pb.Authz]:
-    """Of one of model.DEFAULT_POLICIES; `deny` allows nobody."""
+    """The authorizations of one of model.DEFAULT_POLICIES; `deny` has none."""
     if policy == "deny":
         return []
     networks = _CLUSTER if policy.startswith("cluster-") else _ANYWHERE

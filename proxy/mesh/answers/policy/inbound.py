@@ -64,7 +64,7 @@ class InboundPort(Question[pb.Server]):
         )
 
     def messages(self, told: pb.Server | None, now: pb.Server | Refusal) -> Iterable[Message]:
-        """A stream whose workload goes ends; its proxy asks anew, and is told that there is none."""
+        """A stream ends when its workload is removed; its proxy asks again, and gets the answer that there is none."""
         if isinstance(now, Refusal) and told is not None:
             raise Finished
         return super(InboundPort, self).messages(told, now)

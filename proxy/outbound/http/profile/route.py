@@ -30,7 +30,7 @@ from proxy.policy.redirect import Match
 
 _CANONICAL: Final = b"l5d-dst-canonical"
 _UNANSWERED: Final = Class(0, False, "", "unclassified")
-"""No endpoint was reached: what the client is told of it is not the service's answer."""
+"""No endpoint was reached, so the client's answer is not the service's."""
 _TIMED_OUT: Final = Class(0, False, "", "timeout")
 
 

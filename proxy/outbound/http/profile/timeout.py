@@ -59,7 +59,7 @@ class RouteTimeout:
         return self._rescue.informs
 
     def rescue(self, exchange: Exchange, reason: Reason) -> None:
-        # It is the whole that was too slow, whoever had it in the end.
+        # The whole was too slow, not the endpoint that had the request in the end.
         exchange.backend = exchange.endpoint = None
         self._rescue.fail(exchange, _TOO_LATE, f"HTTP response timeout after {duration_text(self._timeout_s)}", reason)
 
