@@ -15,6 +15,8 @@ from proxy.metrics.registry import Registry
 NO_STATUS: Final = -1
 """There was no response head, or no gRPC status in it."""
 
+_NONE_YET: Final = -2
+
 Spelling = Callable[[int, str], Labels]
 """What a status and an error are called in this family."""
 
@@ -22,7 +24,7 @@ Spelling = Callable[[int, str], Labels]
 class Statuses:
     """`labels` are those of the route or backend, which stand before what `spell` makes."""
 
-    __slots__ = ("_registry", "_family", "_labels", "_spell", "_counters", "_last_status", "_last")
+    __slots__ = ("last_status", "last", "_registry", "_family", "_labels", "_spell", "_counters")
 
     def __init__(self, registry: Registry, family: str, labels: Labels, spell: Spelling) -> None:
         self._registry: Final = registry
@@ -30,21 +32,20 @@ class Statuses:
         self._labels: Final = labels
         self._spell: Final = spell
         self._counters: Final[dict[tuple[int, str], Counter]] = {}
-        self._last_status = NO_STATUS
-        self._last: Counter | None = None
-        """Of `_last_status` without an error."""
+        self.last_status = _NONE_YET
+        self.last = Counter()
+        """Of `last_status` without an error: whoever sees that a response ended as the one before may add to it."""
 
     def count(self, status: int, error: str = "") -> None:
         """`status` or NO_STATUS; `error` is empty if the response was whole."""
-        last = self._last
-        if last is not None and status == self._last_status and not error:
-            last.value += 1
+        if status == self.last_status and not error:
+            self.last.value += 1
             return
         counter = self._counters.get((status, error)) or self._make(status, error)
         counter.value += 1
         if not error:
-            self._last_status = status
-            self._last = counter
+            self.last_status = status
+            self.last = counter
 
     def _make(self, status: int, error: str) -> Counter:
         labels = (*self._labels, *self._spell(status, error))

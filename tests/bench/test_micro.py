@@ -41,7 +41,7 @@ from proxy.http.headers import Field, field
 from proxy.http.pool import Pool
 from proxy.metrics.registry import Registry
 from proxy.metrics.scope import RequestScope
-from proxy.outbound.http.numbers import RouteOf
+from proxy.outbound.http.numbers import RouteNumbers, RouteOf
 from proxy.outbound.http.retry.context import RetryContext
 from proxy.outbound.http.retry.stage import TryingStage
 from proxy.policy.client import (
@@ -127,6 +127,41 @@ def test_http1_exchange(benchmark: Measure, varies: bool) -> None:
     for _ in range(3):
         pair.exchange(ids)
     assert benchmark(pair.exchange, ids).endswith(b"hello")
+
+
+class Counting:
+    """Before the stage that opens: what the numbers of a request's route and backend cost it."""
+
+    def __init__(self, pair: Http1) -> None:
+        self._pool = pair.pool
+        self.route = RouteNumbers(
+            Registry(pair.clock), RouteOf(default_meta("a"), default_meta("b"), False), names_hosts=False
+        )
+        self.backend = self.route.of_backend(default_meta("c"))
+
+    def dispatch(self, exchange: Exchange) -> None:
+        self.route.begin(exchange)
+        backend = self.backend
+        attempt = Attempt(exchange, exchange.request)
+        attempt.numbers = backend
+        exchange.attempt = attempt
+        exchange.response_frames = backend.frames
+        backend.requests.value += 1
+        self._pool.open(attempt)
+
+
+def test_http1_exchange_that_is_counted_by_route(benchmark: Measure) -> None:
+    made: list[Counting] = []
+
+    def counting(pair: Http1) -> Stage:
+        made.append(Counting(pair))
+        return made[0]
+
+    pair, ids = Http1(counting), Ids(False)
+    for _ in range(3):
+        pair.exchange(ids)
+    assert benchmark(pair.exchange, ids).endswith(b"hello")
+    assert made[0].backend.requests.value > 3
 
 
 class Trying:

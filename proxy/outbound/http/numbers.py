@@ -89,6 +89,12 @@ class RouteNumbers:
 
     def exchange_ended(self, exchange: Exchange) -> None:
         response = exchange.response
+        if response is not None and not exchange.failure and response.body_size != TUNNEL:
+            statuses = self._statuses
+            if response.status == statuses.last_status:  # never of gRPC, whose codes are other numbers
+                statuses.last.value += 1
+                self._duration_s.observe(exchange.ended_at - exchange.dispatched_at)
+                return
         if response is None:
             if exchange.failure:
                 self._count(exchange, None, exchange.ended_at)
@@ -134,6 +140,10 @@ class BackendNumbers:
             return
         failure = exchange.failure
         if exchange.response_ended:
+            if not failure and response is not None and response.status == self._statuses.last_status:
+                self._statuses.last.value += 1
+                self._duration_s.observe(_took_s(attempt, exchange))
+                return
             if failure:
                 response = None
         else:
@@ -141,11 +151,7 @@ class BackendNumbers:
                 failure = exchange.failure = _failure(attempt, exchange)
             if response is None and not failure:
                 return
-        took_s = 0.0
-        if exchange.request_ended:
-            began_at, sent_at = exchange.request_ended_at, attempt.sent_at
-            took_s = exchange.ended_at - (sent_at if sent_at > began_at else began_at)
-        self._duration_s.observe(took_s)
+        self._duration_s.observe(_took_s(attempt, exchange))
         status = NO_STATUS
         if self._is_grpc:
             status = _code(response, exchange.trailers, failure)
@@ -165,6 +171,14 @@ class RetryNumbers:
         self.successes: Final = registry.counter(f"{of.prefix}_retry_successes_total", named)
         self.overflows: Final = registry.counter(f"{of.prefix}_retry_overflow_total", named)
         self.limits_exceeded: Final = registry.counter(f"{of.prefix}_retry_limit_exceeded_total", named)
+
+
+def _took_s(attempt: Attempt, exchange: Exchange) -> float:
+    """From the end of the request, or when it was sent if it was all there, to that of the response; 0 if that came first."""
+    if not exchange.request_ended:
+        return 0.0
+    ended_at, sent_at = exchange.request_ended_at, attempt.sent_at
+    return exchange.ended_at - (sent_at if sent_at > ended_at else ended_at)
 
 
 def _failure(attempt: Attempt, exchange: Exchange) -> str:
