@@ -15,10 +15,6 @@ from proxy.http.stream import ClientStream
 class RunningTries(Protocol):
     """The retries and timeouts of one exchange, whose route has some. What it holds, it passes on or drops later."""
 
-    said: str
-    """What the client hears of a timeout of the route, and `why` it may read more; empty if none was over."""
-    why: str
-
     @property
     def previous(self) -> Place | None:
         """The endpoint of the attempt before: another one is better."""

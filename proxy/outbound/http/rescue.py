@@ -130,11 +130,7 @@ class Rescue:
                 self.fail(exchange, _BAD_GATEWAY, downgraded, reason)
             return
         failure = _FAILURES[reason]
-        tries = exchange.tries
-        if tries is not None and tries.said:
-            self.fail(exchange, failure, tries.said, reason, tries.why)
-        else:
-            self.fail(exchange, failure, failure.text, reason)
+        self.fail(exchange, failure, failure.text, reason)
 
     def fail(
         self, exchange: Exchange, failure: Failure, text: str, reason: Reason = Reason.COMPLETE, why: str = ""

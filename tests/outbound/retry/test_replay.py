@@ -183,7 +183,6 @@ def test_a_body_that_was_held_before_the_first_attempt_is_copied_too() -> None:
     replay = Replay(100, room)
 
     class Copying:
-        said = why = ""
         previous = None
 
         def attached(self, client: FakeClient, ends: bool) -> Replay:

@@ -28,10 +28,11 @@ _NEVER_SENT: Final = (Reason.INTERNAL, Reason.SHUTDOWN)
 
 
 class ProfileRetries:
-    __slots__ = ("max_request_bytes", "_route", "_shared", "_retryable", "_no_budget")
+    __slots__ = ("max_request_bytes", "is_timed", "_route", "_shared", "_retryable", "_no_budget")
 
     def __init__(self, route: ClassifyingRoute, shared: SharedBudget, registry: Registry, labels: Labels) -> None:
         self.max_request_bytes: Final = _REQUEST_BYTES
+        self.is_timed: Final = False
         self._route = route
         self._shared = shared
         self._retryable = registry.counter("route_retryable_total", labels)

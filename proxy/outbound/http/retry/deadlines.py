@@ -16,7 +16,7 @@ from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.head import TUNNEL, ResponseHead
 from proxy.outbound.http.duration import duration_text
-from proxy.outbound.http.rescue import failure_of
+from proxy.outbound.http.rescue import Rescue, failure_of
 from proxy.outbound.http.rule import BackendPlace
 from proxy.policy.client import Timeouts
 
@@ -126,10 +126,16 @@ def give_up(exchange: Exchange, reason: Reason, timeout_s: float) -> None:
         exchange.failure = failure_of(reason).word
         exchange.cancel(reason)
         return
-    tries, backend, endpoint = exchange.tries, exchange.backend, exchange.endpoint
-    if tries is not None:
+    rescue, client = exchange.rescue, exchange.client
+    if isinstance(rescue, Rescue):
+        if client is not None:
+            exchange.client = None
+            client.reset(reason)
+        backend, endpoint = exchange.backend, exchange.endpoint
         within = backend.within if isinstance(backend, BackendPlace) else ""
-        tries.said = f"{within}timed out waiting for response headers: {what}"
-        tries.why = f"{endpoint.context} had it" if endpoint is not None else "no endpoint had it"
-        exchange.endpoint = None  # as Linkerd's texts: the timeout is the route's
+        why = f"{endpoint.context} had it" if endpoint is not None else "no endpoint had it"
+        exchange.endpoint = None  # as in Linkerd's texts, the timeout is the route's
+        rescue.fail(
+            exchange, failure_of(reason), f"{within}timed out waiting for response headers: {what}", reason, why
+        )
     exchange.cancel(reason)

@@ -31,6 +31,10 @@ class RetryPolicy(Protocol):
     def max_request_bytes(self) -> int:
         """The longest body that is kept for another attempt."""
 
+    @property
+    def is_timed(self) -> bool:
+        """Some attempt has a time of its own (`try_timeout_s`)."""
+
     def on_head(self, request: RequestHead, head: ResponseHead, end: bool) -> int:
         """PASS, RETRY or WAIT. `end`: nothing comes behind the head."""
 
@@ -66,6 +70,7 @@ class RetryPolicy(Protocol):
 class RouteRetries:
     __slots__ = (
         "max_request_bytes",
+        "is_timed",
         "retry",
         "_numbers",
         "_status_is_retried",
@@ -77,6 +82,7 @@ class RouteRetries:
     def __init__(self, retry: Retry, numbers: RetryNumbers) -> None:
         self.retry: Final = retry
         self.max_request_bytes: Final = retry.max_request_bytes
+        self.is_timed: Final = retry.timeout_s is not None
         self._numbers = numbers
         self._status_is_retried: Final = bytes(
             any(start <= status <= end for start, end in retry.statuses) for status in range(600)
@@ -93,7 +99,8 @@ class RouteRetries:
             # HTTP/1 has no trailers that mean anything to gRPC.
             if code < 0 and not end and head.version == HTTP_2 and not self._is_retried(head.status):
                 return WAIT
-        return self._is_retried(head.status)
+        status = head.status
+        return self._status_is_retried[status] if status < 600 else PASS
 
     def on_trailers(self, request: RequestHead, head: ResponseHead, trailers: list[Field] | None) -> int:
         return RETRY if trailers is not None and code_in(trailers) in self._grpc_codes else PASS

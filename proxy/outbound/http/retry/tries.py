@@ -45,31 +45,37 @@ class Tries:
     """What an exchange has as its `tries`."""
 
     __slots__ = (
-        "exchange", "previous", "said", "why", "_deadlines", "_context", "_policy", "_stage", "_head", "_match", "_retries", "_replay", "_peeked", "_timer",
-        "_last", "_is_waiting",
+        "exchange", "previous", "_deadlines", "_context", "_policy", "_stage", "_head", "_match", "_retries", "_replay",
+        "_peeked", "_timer", "_last", "_is_timed", "_is_waiting",
     )  # fmt: skip
+
+    previous: Place | None
+    _stage: RuleStage | None
+    _head: RequestHead
+    _match: Match
+    _replay: Replay | None
+    _peeked: Peeked | None
+    _timer: Timer | None
+    """Of the attempt's response head, or of the backoff."""
+    _last: Aside | None
+    """The response that was dropped last, until another attempt begins."""
 
     def __init__(
         self, context: RetryContext, exchange: Exchange, policy: RetryPolicy | None, timeouts: Timeouts | None = None
     ) -> None:
         """`begin` follows."""
         self.exchange: Final = exchange
-        self.previous: Place | None = None
-        self.said = self.why = ""
-        self._deadlines = None if timeouts is None else Deadlines(exchange, context.wheel, timeouts)
         self._context = context
         self._policy = policy
         """None once the client gets its response: nothing is retried from then on."""
-        self._stage: RuleStage | None = None
-        self._head: RequestHead = exchange.request
-        self._match: Match = None
+        if timeouts is None:
+            self._deadlines: Deadlines | None = None
+            self._is_timed = policy is not None and policy.is_timed
+        else:
+            self._deadlines = Deadlines(exchange, context.wheel, timeouts)
+            self._is_timed = True
+        self.previous = self._replay = self._peeked = self._timer = self._last = None
         self._retries = 0
-        self._replay: Replay | None = None
-        self._peeked: Peeked | None = None
-        self._timer: Timer | None = None
-        """Of the attempt's response head, or of the backoff."""
-        self._last: Aside | None = None
-        """The response that was dropped last, until another attempt begins."""
         self._is_waiting = False
         """For the next attempt to begin; counted as one that is under way."""
 
@@ -85,7 +91,7 @@ class Tries:
     # ---- http.running.RunningTries
 
     def attached(self, client: ClientStream, ends: bool) -> ClientStream:
-        if self.exchange.request_ended:
+        if self._is_timed and self.exchange.request_ended:
             self._await_head()
         policy, replay = self._policy, self._replay
         if replay is None:
@@ -96,26 +102,30 @@ class Tries:
         return replay
 
     def request_sent(self) -> None:
-        if self.exchange.client is not None:  # else `attached` hears of it
+        if self._is_timed and self.exchange.client is not None:  # else `attached` hears of it
             self._await_head()
 
     def holds_head(self, head: ResponseHead, end: bool) -> bool:
-        self._stop_timer()
+        if self._timer is not None:
+            self._stop_timer()
         deadlines = self._deadlines
         if deadlines is not None:
             deadlines.head_came(head)
         policy = self._policy
         if policy is None:
             return False
+        exchange = self.exchange
         # A tunnel that was granted is not asked for again, whatever its status.
-        verdict = PASS if head.body_size == TUNNEL else policy.on_head(self.exchange.request, head, end)
+        verdict = PASS if head.body_size == TUNNEL else policy.on_head(exchange.request, head, end)
         if verdict == WAIT:
             self._peeked = Peeked(head)
             return True
-        if verdict == RETRY and self.exchange.request_ended and self._may_go_again(policy):
+        if verdict == RETRY and exchange.request_ended and self._may_go_again(policy):
             self._drop()
-        else:
-            self._settle(policy, verdict)
+            return False
+        self._settle(policy, verdict)
+        if deadlines is None:
+            exchange.tries = None  # nothing is left to do
         return False
 
     def holds_data(self, data: bytes, end: bool) -> bool:
@@ -207,7 +217,8 @@ class Tries:
         """The client gets what is there."""
         self._policy = None
         policy.settled(self._retries, verdict)
-        self._let_go()
+        if self._replay is not None:
+            self._let_go()
 
     def _let_go(self) -> None:
         replay = self._replay
