@@ -24,7 +24,7 @@ _CLOSES: Final = field(b"l5d-proxy-connection", b"close")
 
 
 PROXY_MARKS: Final = (b"l5d-proxy-error", b"l5d-proxy-connection")
-"""Marks an answer that a proxy made; it counts only if it comes from a proxy."""
+"""The fields that mark an answer as made by a proxy; they count only if a proxy sent them."""
 
 
 def without_proxy_marks(head: ResponseHead) -> ResponseHead:
