@@ -104,7 +104,7 @@ class Balancer(Generic[E, M, W]):
         picker: Picker[E] | None = None,
     ) -> None:
         """Without a picker, power of two choices."""
-        self.queue: WaitQueue[W] = WaitQueue(self, reactor.wheel, limits.capacity, limits.failfast_s, reactor.clock)
+        self.queue: WaitQueue[W] = WaitQueue(self, reactor.wheel, limits.capacity, limits.failfast_s, reactor)
         self.counts: Final = self.queue.counts
         self.error = ""
         """Why nothing will ever be dispatched again; empty if that is not so."""

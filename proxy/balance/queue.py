@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Final, Generic, Protocol, TypeVar
 
 from proxy.balance.counts import Counts
+from proxy.core import limits
 from proxy.core.errors import report_fault
-from proxy.core.reactor import Clock
+from proxy.core.reactor import Clock, Reactor
 from proxy.core.timers import Timer, Wheel
 
 W = TypeVar("W")
@@ -61,13 +62,20 @@ class WaitQueue(Generic[W]):
         "_queue",
         "_timer",
         "_is_serving",
+        "_leaving",
+        "_steps",
+        "_has_asked",
     )
 
     def __init__(
-        self, serves: Serves[W], wheel: Wheel, capacity: int, failfast_s: float, clock: Clock | None = None
+        self, serves: Serves[W], wheel: Wheel, capacity: int, failfast_s: float, reactor: Reactor | None = None
     ) -> None:
-        """Without a clock, times are whole ticks of the wheel."""
-        self._clock: Clock = wheel.now if clock is None else clock
+        """Without a reactor, times are whole ticks of the wheel, and what is to be done is done in one turn."""
+        self._clock: Clock = wheel.now if reactor is None else reactor.clock
+        self._steps = None if reactor is None else reactor.steps
+        self._has_asked = False
+        self._leaving: dict[W, float] = {}
+        """Those that failfast turns away, in turns of the loop."""
         self.is_shut = False
         self.counts: Final = Counts(self._clock())
         self.failfast_s: Final = failfast_s
@@ -81,7 +89,7 @@ class WaitQueue(Generic[W]):
         self._is_serving = False
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self._queue) + len(self._leaving)
 
     @property
     def is_ready(self) -> bool:
@@ -98,6 +106,7 @@ class WaitQueue(Generic[W]):
     def leave(self, waiter: W) -> None:
         """It waits no longer. The timer keeps running, because it is still true that no endpoint is ready."""
         self._queue.pop(waiter, 0.0)
+        self._leaving.pop(waiter, 0.0)
 
     def became_ready(self) -> None:
         """An endpoint is ready: open the gate, serve the queue while that lasts."""
@@ -107,9 +116,17 @@ class WaitQueue(Generic[W]):
             self.counts.gate_opened(self._clock())
         if self._is_serving:
             return
+        self._serve()
+
+    def _serve(self) -> None:
+        """So many at once; the others in turns of their own."""
         self._is_serving = True
+        most = limits.TURN_WAITERS
         try:
             while self._queue and self._serves.has_ready():
+                if not most and self._ask():
+                    return
+                most -= 1
                 waiter = next(iter(self._queue))
                 self.counts.left(self._queue.pop(waiter), self._clock())
                 try:
@@ -126,7 +143,41 @@ class WaitQueue(Generic[W]):
         self._timer = None
         self.is_shut = True
         self.counts.gate_shut(self._clock())
-        self._turn_all_away()
+        self._leaving.update(self._queue)
+        self._queue = {}
+        self._turn_away()
+
+    def _turn_away(self) -> None:
+        most = limits.TURN_WAITERS
+        while self._leaving:
+            if not most and self._ask():
+                return
+            most -= 1
+            waiter = next(iter(self._leaving))
+            self.counts.left(self._leaving.pop(waiter), self._clock())
+            try:
+                self._serves.turn_away(waiter)
+            except Exception:
+                report_fault()
+
+    # ---- ten thousand may wait: no turn of the loop does more than its share
+
+    def _ask(self) -> bool:
+        """For a turn, in which `step` goes on; False if there is nobody to ask."""
+        steps = self._steps
+        if steps is None:
+            return False
+        if not self._has_asked:
+            self._has_asked = True
+            steps.add(self)
+        return True
+
+    def step(self) -> None:
+        """Of the reactor's turns."""
+        self._has_asked = False
+        self._turn_away()
+        if not self._is_serving and not self.is_shut:
+            self._serve()
 
     def close(self) -> None:
         """Shut for good: there are no endpoints any more."""
@@ -140,15 +191,12 @@ class WaitQueue(Generic[W]):
         self._serves = _NOTHING
 
     def _turn_all_away(self) -> None:
-        queue = self._queue
+        """Now: whoever serves them is about to go."""
+        self._leaving.update(self._queue)
         self._queue = {}
-        now = self._clock()
-        for waiter, joined_at in queue.items():
-            self.counts.left(joined_at, now)
-            try:
-                self._serves.turn_away(waiter)
-            except Exception:
-                report_fault()
+        steps, self._steps = self._steps, None
+        self._turn_away()
+        self._steps = steps
 
     def _disarm(self) -> None:
         timer = self._timer

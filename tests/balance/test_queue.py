@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from proxy.balance.queue import WaitQueue
+from proxy.core.flusher import Flusher
+from proxy.core.reactor import Reactor
 from proxy.core.timers import Wheel
 
 TICK_S = 0.01
@@ -152,3 +156,51 @@ def test_who_waited_is_counted_by_how_long() -> None:
     clerk.pass_time(1.1)
     assert counts.joined == 3 and counts.passed == 0
     assert counts.waits == [0, 0, 0, 1, 0, 1, 0] and counts.waited_s == pytest.approx(1.3, abs=0.05)
+
+
+def test_a_long_queue_is_let_go_in_turns() -> None:
+    """Served or turned away: no turn of the loop takes more than its share, and nobody is forgotten or told twice."""
+
+    class Loop:
+        def __init__(self) -> None:
+            self.asked: list[Any] = []
+
+        def call_soon(self, callback: Any, *args: Any) -> None:
+            self.asked.append((callback, args))
+
+        def turn(self) -> None:
+            callback, args = self.asked.pop(0)
+            callback(*args)
+
+    loop, clerk = Loop(), Clerk(capacity=1000, failfast_s=1.0)
+    reactor = Reactor(loop, Flusher(lambda flush: flush()), clerk.wheel, lambda: clerk.now)
+    queue = clerk.queue = WaitQueue(clerk, clerk.wheel, 1000, 1.0, reactor)
+    names = [str(number) for number in range(500)]
+    for name in names:
+        queue.join(name)
+    clerk.become_ready()
+    assert 0 < len(clerk.served) < 100 and len(queue) == 500 - len(clerk.served)
+    queue.leave("499")
+    while loop.asked:
+        before = len(clerk.served)
+        loop.turn()
+        assert len(clerk.served) - before <= 4 * 64
+    assert clerk.served == names[:-1] and len(queue) == 0
+    clerk.free = 0
+    for name in names:
+        queue.join(name)
+    clerk.pass_time(1.1)
+    assert queue.is_shut and 0 < len(clerk.turned_away) < 100
+    queue.leave("498")
+    clerk.become_ready()
+    queue.join("later")
+    while loop.asked:
+        loop.turn()
+    assert clerk.turned_away == [name for name in names if name != "498"], "failfast was told to all that waited then"
+    assert clerk.served[-1] == "later" and len(queue) == 0
+    assert sum(queue.counts.waits) == 499 + 499 + 1
+    for name in names:
+        clerk.free = 0
+        queue.join(name)
+    queue.part()
+    assert len(clerk.turned_away) == 499 + 500, "who goes tells all of them at once"
