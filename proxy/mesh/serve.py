@@ -39,6 +39,7 @@ from proxy.mesh.identity.keys import Keys, Upkeep, open_keys
 from proxy.mesh.identity.service import Identity
 from proxy.mesh.join.service import Join
 from proxy.mesh.kinds.catalog import CATALOG
+from proxy.mesh.kinds.policy.network import Cidr
 from proxy.mesh.kinds.workloads.external_workload import BY_IDENTITY, EXTERNAL_WORKLOAD
 from proxy.mesh.model import DEFAULT_POLICIES, SERVER_IDENTITY
 from proxy.mesh.probing import Probing
@@ -88,6 +89,8 @@ class Settings(NamedTuple):
     addr: Addr
     """Port 0 for any free one."""
     default_policy: str = DEFAULT_POLICIES[0]
+    probe_networks: tuple[Cidr, ...] = ()
+    """Where the HTTP probes that pods declare are let in from."""
     always_tls: bool = False
     """Speak TLS on loopback too, where proxies expect plain text."""
     ends_with_apps: bool = False
@@ -140,7 +143,7 @@ async def start(settings: Settings, topics: Topics, keys: Keys) -> Served:
     callers = Callers(RefusalLog(), lambda caller: keys.why_not(caller, _is_named(topics, caller.identity)))
     server = grpc.aio.server(options=_OPTIONS, interceptors=(callers,))
     feed = Feed(topics)
-    handlers = _handlers(feed, keys, settings.default_policy)
+    handlers = _handlers(feed, keys, InboundPolicies(settings.default_policy, settings.probe_networks))
     server.add_generic_rpc_handlers(handlers)
     unbound = Unbound(server, feed, callers, Probing(server, (handler.service_name() for handler in handlers)))
     if settings.addr.is_loopback and not settings.always_tls:
@@ -283,9 +286,8 @@ def keep(served: Served, keys: Keys) -> Upkeep:
     return Upkeep(keys, on_trust, on_revoked)
 
 
-def _handlers(feed: Feed, keys: Keys, default_policy: str) -> tuple[Any, ...]:
+def _handlers(feed: Feed, keys: Keys, inbound: InboundPolicies) -> tuple[Any, ...]:
     """A generic handler a service, which knows its `service_name()`."""
-    inbound = InboundPolicies(default_policy)
     identity = Identity(keys, time.time, lambda namespace, name: _identity_of(feed.topics, namespace, name))
     join = Join(identity)
     return tuple(

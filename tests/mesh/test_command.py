@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import grpc
 import pytest
 
 from proxy.api import destination_pb2, services
+from proxy.cli.mesh.arguments import networks
 from proxy.core.addr import Addr
 from proxy.mesh.claim import Claim
 from proxy.mesh.state import State
@@ -186,6 +188,14 @@ def test_env_waits_for_a_control_plane_that_starts(directory: Path) -> None:
         output, _ = process.communicate(timeout=DEADLINE_S)
     claim.release()
     assert "LINKERD2_PROXY_POLICY_SVC_ADDR=127.0.0.1:7\n" in output
+
+
+def test_networks_of_probes_are_read_from_the_command_line(directory: Path) -> None:
+    given = ("--dir", str(directory), "--state-dir", str(directory / "state"), "--probe-networks")
+    done = sponson("mesh", "serve", *given, "10.0.0.0/8,nowhere")
+    assert done.returncode == 2
+    assert "--probe-networks: 'nowhere' does not appear to be an IPv4 or IPv6 network" in done.stderr
+    assert networks("10.0.0.0/8, fd00::1/8") == (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
 
 
 def test_two_control_planes_do_not_share_a_state_directory(directory: Path) -> None:

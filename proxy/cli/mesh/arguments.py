@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Final
 
 from proxy.core.addr import Addr, parse_addr
 from proxy.mesh.identity.tokens import Account, canonical_address
+from proxy.mesh.kinds.policy.network import Cidr
 from proxy.mesh.manifests.schema import is_dns_name
 from proxy.mesh.state import default_directory
 
@@ -46,6 +48,14 @@ def an_address(text: str) -> str:
         return canonical_address(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no IP address") from None
+
+
+def networks(text: str) -> tuple[Cidr, ...]:
+    """`10.0.0.0/8,fd00::/8`"""
+    try:
+        return tuple(ip_network(part.strip(), strict=False) for part in text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def dns_name(text: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from proxy.cli import logs
-from proxy.cli.mesh.arguments import add_state, an_addr
+from proxy.cli.mesh.arguments import add_state, an_addr, networks
 from proxy.mesh.identity.issuers import Brought
 from proxy.mesh.model import DEFAULT_POLICIES
 from proxy.mesh.serve import ServeError, Settings
@@ -32,6 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--default-policy", choices=DEFAULT_POLICIES, default=DEFAULT_POLICIES[0], help="of inbound ports (%(default)s)"
     )
+    parser.add_argument(
+        "--probe-networks",
+        type=networks,
+        default=(),
+        metavar="CIDR,...",
+        help="let in the HTTP probes that Pods declare from here, whatever their policies say (nowhere)",
+    )
     parser.add_argument("--strict", action="store_true", help="end if anything is wrong with a manifest at the start")
     parser.add_argument(
         "--allow-unenforced", action="store_true", help="start although a policy cannot be used: more will be let in"
@@ -53,7 +60,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise ServeError("--trust-anchors-file, --issuer-certificate-file and --issuer-key-file go together")
     rules = Rules(arguments.strict, arguments.allow_unenforced)
     settings = Settings(
-        arguments.dir, State(arguments.state_dir), arguments.addr, arguments.default_policy, rules=rules
+        arguments.dir,
+        State(arguments.state_dir),
+        arguments.addr,
+        arguments.default_policy,
+        arguments.probe_networks,
+        rules=rules,
     )
     # Linkerd's variables are the sidecars': a shell that has them may start the control plane all the same.
     env = {name: value for name, value in os.environ.items() if name == logs.OUR_LOG}

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from proxy.api import inbound_pb2
 from proxy.control.convert.server import server_policy_of
+from proxy.mesh.answers.policy.inbound import InboundPolicies
 from proxy.mesh.answers.policy.inbound_server import WorkloadPort, server_of
 from proxy.mesh.kinds.catalog import CATALOG
 from proxy.mesh.store.manifests import Rules, load
@@ -279,6 +281,40 @@ def test_probes_are_let_in_from_their_networks_for_their_paths(tmp_path: Path) -
     found = policy(read(tmp_path, SERVER), port(8080, "http", **probes))
     assert may(found, ip="10.0.0.1", path="/healthz?x=1")
     assert not may(found, ip="203.0.113.9", path="/healthz") and not may(found, ip="10.0.0.1", path="/")
+
+
+PROBED = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: web-0, labels: {app: web, linkerd.io/control-plane-ns: linkerd}}
+spec:
+  serviceAccountName: web
+  containers:
+    - name: app
+      ports: [{name: http, containerPort: 8080}]
+      livenessProbe: {httpGet: {path: "/healthz?full", port: http}}
+      readinessProbe: {httpGet: {path: /ready, port: 9090}}
+    - {name: linkerd-proxy, image: sponson}
+status: {podIP: 10.0.0.7}
+---
+"""
+
+
+@pytest.mark.parametrize("server", ["", SERVER.replace("externalWorkloadSelector", "podSelector")])
+def test_a_pods_probes_are_let_in_from_the_networks_that_the_control_plane_was_given(
+    server: str, tmp_path: Path
+) -> None:
+    snapshot = read(tmp_path, PROBED + server)
+    networks = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
+    asked = inbound_pb2.PortSpec(workload="default:web-0", port=8080)
+    for given, is_let_in in ((networks, True), ((), False)):
+        answer = InboundPolicies("deny", given).ask(asked).answer(View(snapshot))
+        assert isinstance(answer, inbound_pb2.Server)
+        found = server_policy_of(answer)
+        assert may(found, ip="10.0.0.1", path="/healthz?full") == is_let_in
+        assert may(found, ip="fd00::1", path="/healthz") == is_let_in
+        assert not may(found, ip="10.0.0.1", path="/ready"), "it is another port's"
+        assert not may(found, ip="203.0.113.9", path="/healthz")
 
 
 def test_ports_that_need_an_identity_and_opaque_ones(tmp_path: Path) -> None:

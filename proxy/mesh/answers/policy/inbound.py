@@ -14,15 +14,20 @@ from proxy.api import inbound_pb2 as pb
 from proxy.mesh.answers.policy.inbound_server import WorkloadPort, server_of
 from proxy.mesh.answers.question import INVALID_ARGUMENT, NOT_FOUND, Finished, Question, Refusal
 from proxy.mesh.answers.workload import WorkloadName, config_of, is_opaque_at, read_workload_name, workload_named
+from proxy.mesh.kinds.policy.network import Cidr
+from proxy.mesh.kinds.workloads.pod import Pod
+from proxy.mesh.kinds.workloads.workload import Workload
 from proxy.mesh.store.snapshot import View
 
 
 class InboundPolicies:
-    __slots__ = ("_default_policy",)
+    __slots__ = ("_default_policy", "_probe_networks")
 
-    def __init__(self, default_policy: str) -> None:
+    def __init__(self, default_policy: str, probe_networks: tuple[Cidr, ...] = ()) -> None:
         self._default_policy = default_policy
         """One of model.DEFAULT_POLICIES."""
+        self._probe_networks = probe_networks
+        """Where the HTTP probes that pods declare come from: they are let in, whatever else is not."""
 
     def ask(self, request: pb.PortSpec) -> InboundPort:
         """InboundServerPolicies/WatchPort and GetPort; Refusal if workload or port cannot be understood."""
@@ -32,7 +37,7 @@ class InboundPolicies:
             workload = read_workload_name(request.workload)
         except ValueError as error:
             raise Refusal(INVALID_ARGUMENT, str(error)) from None
-        return InboundPort(workload, request.port, self._default_policy)
+        return InboundPort(workload, request.port, self._default_policy, self._probe_networks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,7 @@ class InboundPort(Question[pb.Server]):
     workload: WorkloadName
     port: int
     default_policy: str
+    probe_networks: tuple[Cidr, ...] = ()
 
     def answer(self, view: View) -> pb.Server | Refusal:
         workload = workload_named(view, self.workload)
@@ -60,6 +66,8 @@ class InboundPort(Question[pb.Server]):
                 config.default_policy or self.default_policy,
                 is_opaque_at(view, workload, self.port),
                 ports is not None and ports.contains(self.port, workload.ports),
+                _probe_paths(workload, self.port),
+                self.probe_networks,
             ),
         )
 
@@ -68,3 +76,10 @@ class InboundPort(Question[pb.Server]):
         if isinstance(now, Refusal) and told is not None:
             raise Finished
         return super(InboundPort, self).messages(told, now)
+
+
+def _probe_paths(workload: Workload, port: int) -> tuple[str, ...]:
+    """What a kubelet asks a pod's port for; query strings do not count in policies."""
+    if not isinstance(workload, Pod):
+        return ()
+    return tuple(dict.fromkeys(path.partition("?")[0] for number, path in workload.probes if number == port))
