@@ -154,6 +154,7 @@ class App:
         lookups = inbound.Lookups(
             self.control.inbound_policies.watch,
             onward=lambda target: self.outbound.onward(target),
+            profile=self.control.destinations.profile,
             is_stale=self.control.is_stale,
         )
         drain = self.drains["inbound"]

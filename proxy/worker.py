@@ -177,16 +177,11 @@ async def policies_are_known(
         unanswered.unsubscribe(on_change)
 
 
-_PROFILE_TIMEOUT_S: Final = 0.5
-"""The variable's default. It has no effect here: the lookup of a profile is waited for as long as that of a policy."""
-
-
 def without_effect(config: Config) -> list[str]:
     """Variables that are set and have no effect, so that the log can say so."""
     gaps = {
         "TRACE_COLLECTOR_SVC_ADDR": config.trace_collector_svc is not None,
         "ACCESS_LOG": config.access_log is not None,
-        "DESTINATION_PROFILE_INITIAL_TIMEOUT": config.destination_profile_initial_timeout_s != _PROFILE_TIMEOUT_S,
     }
     for side, http2 in (("INBOUND", config.inbound_server_http2), ("OUTBOUND", config.outbound_server_http2)):
         gaps[f"{side}_SERVER_HTTP2_ADAPTIVE_FLOW_CONTROL"] = http2.adaptive_flow_control

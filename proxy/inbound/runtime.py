@@ -19,6 +19,7 @@ from proxy.core.reactor import Reactor
 from proxy.core.troubles import Troubles
 from proxy.http.h2.settings import DEFAULT
 from proxy.inbound import labels
+from proxy.inbound.http.profiles import InboundProfiles
 from proxy.inbound.policies import Policies
 from proxy.metrics import Labels, Registry
 from proxy.tls.credentials import Credentials
@@ -35,7 +36,7 @@ _log: Final = logger(__name__)
 
 class Runtime:
     __slots__ = (
-        "reactor", "config", "credentials", "policies", "registry", "drain", "here", "direct_port", "http2_server", "http2_peer", "http2_client", "troubles", "early",
+        "reactor", "config", "credentials", "policies", "registry", "drain", "here", "direct_port", "http2_server", "http2_peer", "http2_client", "troubles", "early", "profiles",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +58,8 @@ class Runtime:
         self.troubles: Final = Troubles(reactor.clock)
         """Why apps cannot be connected to, by their addresses."""
         self.early: Final = EarlyDials(reactor.clock)
+        self.profiles: InboundProfiles | None = None
+        """None where nobody can be asked for one."""
         self.direct_port = config.inbound_listen_addr.port
         """Our own port: a connection to it is meant for the proxy itself, and no app is ever dialled there."""
         self.http2_server: Final = server_settings(config.inbound_server_http2, registry.faults("inbound"))

@@ -41,6 +41,7 @@ from proxy.inbound.connection.server import AppServer
 from proxy.inbound.gateway.onward import FindOnward
 from proxy.inbound.gateway.server import Gateway
 from proxy.inbound.http.local import Local, Loop
+from proxy.inbound.http.profiles import FindProfile, InboundProfiles
 from proxy.inbound.policies import Policies, never
 from proxy.inbound.runtime import Runtime
 from proxy.metrics import Registry
@@ -61,6 +62,8 @@ class Lookups:
     """Where the client of an accepted socket was going; OSError if that is not known."""
     onward: FindOnward | None = None
     """The outbound side's way to a name, for a gateway."""
+    profile: FindProfile | None = None
+    """Of a service's `name:port`."""
     is_stale: Callable[[], bool] = never
     """The control plane is away: answers that are not in use are kept."""
 
@@ -86,6 +89,8 @@ class Inbound:
         )
         self.policies.is_stale = lookups.is_stale
         self._runtime: Final = Runtime(reactor, config, credentials, self.policies, registry, drain)
+        if lookups.profile is not None:
+            self._runtime.profiles = InboundProfiles(reactor, config, registry, lookups.profile)
         self._local: Final = Local(self._runtime)
         self._pages: Callable[[bool], Stage] | None = None
         direct = DirectServer(self._runtime, self._app, Gateway(self._runtime, lookups.onward))
@@ -123,6 +128,9 @@ class Inbound:
     def close(self) -> None:
         """Cancel every question and drop every idle connection to the app; connections that work are Drain's."""
         self.policies.close()
+        profiles = self._runtime.profiles
+        if profiles is not None:
+            profiles.close()
         self._local.close()
 
     def _app(self, arrival: Arrival) -> Stage:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proxy.core.addr import Addr
-from proxy.policy.condition import RequestCondition
+from proxy.policy.condition import AllOf, RequestCondition
 from proxy.policy.endpoint import EndpointMeta
 
 
@@ -44,6 +44,11 @@ class ProfileRoute:
     is_retryable: bool = False
     timeout_s: float | None = None
     """From a request to its response's head, retries included; None stands for no limit."""
+
+
+def default_route() -> ProfileRoute:
+    """What a request takes that no route is for."""
+    return ProfileRoute(AllOf(()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -383,7 +383,6 @@ def test_what_nothing_reads_is_named() -> None:
     """At start, by the worker."""
     assert without_effect(parse(environment())) == []
     asked = {
-        "DESTINATION_PROFILE_INITIAL_TIMEOUT": "2s",
         "INBOUND_SERVER_HTTP2_ADAPTIVE_FLOW_CONTROL": "true",
         "OUTBOUND_SERVER_HTTP2_MAX_SEND_BUF_SIZE": "65536",
     }

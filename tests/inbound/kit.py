@@ -11,8 +11,9 @@ from typing import Any
 from proxy.config import parse
 from proxy.core.addr import Addr
 from proxy.core.drain import Drain
-from proxy.core.watch import Watch
+from proxy.core.watch import Absent, Watch
 from proxy.inbound.gateway.onward import FindOnward
+from proxy.inbound.http.profiles import FindProfile
 from proxy.inbound.stack import Inbound, Lookups
 from proxy.metrics import Registry
 from proxy.policy.server import ServerPolicy
@@ -101,7 +102,8 @@ class Workload:
         self.original: Addr | OSError | None = None
         """Where the next clients wanted to go; None: to the app."""
         self.app = App()
-        lookups = Lookups(self._watch, self._destination, onward)
+        self.find_profile: FindProfile = lambda name: Watch(Absent("there is none"))
+        lookups = Lookups(self._watch, self._destination, onward, lambda name: self.find_profile(name))
         self.inbound = Inbound(ticking.reactor, self.config, self.credentials, lookups, self.registry, self.drain)
         self.listener = Listener(ticking.reactor, Addr("127.0.0.1", 0), self.inbound.accept)
         self.inbound.listens_at(self.listener.addr)

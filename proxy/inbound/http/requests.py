@@ -88,7 +88,11 @@ class HttpConnection:
         if router.limiter is not None and self._is_limited(router, exchange):
             return
         route.begin(exchange)
-        self._next.dispatch(exchange)
+        profiles = self._arrival.runtime.profiles if request.has_l5d else None
+        if profiles is None:
+            self._next.dispatch(exchange)
+        else:
+            profiles.dispatch(exchange, self._next)
 
     # ---- steps
 

@@ -22,14 +22,12 @@ from proxy.outbound.http.rescue import Rescue
 from proxy.outbound.runtime import Runtime
 from proxy.outbound.split import split_of
 from proxy.policy.client import Backend
-from proxy.policy.condition import AllOf
 from proxy.policy.distribution import compile_distribution
-from proxy.policy.profile import Profile, ProfileRoute
+from proxy.policy.profile import Profile, default_route
 from proxy.policy.profile_table import ProfileTable
 from proxy.policy.redirect import Match
 
-_DEFAULT: Final = ProfileRoute(AllOf(()))
-"""The route of requests that no other route matches."""
+_DEFAULT: Final = default_route()
 
 
 class ProfileRoutes:

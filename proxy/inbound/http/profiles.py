@@ -1,0 +1,215 @@
+"""ServiceProfiles on the inbound side: they name, classify and count requests, and do nothing else (docs/linkerd/inbound.md, section 14).
+
+A client's proxy that routed a request by a profile says so in `l5d-dst-canonical`. That profile is asked for here, too; while
+the first answer is awaited its requests wait, but no longer than DESTINATION_PROFILE_INITIAL_TIMEOUT from when it was asked for. Requests
+without that field are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from proxy.config import Config
+from proxy.core import limits
+from proxy.core.addr import port_number
+from proxy.core.errors import report_fault
+from proxy.core.names import dns_name
+from proxy.core.reactor import Reactor
+from proxy.core.reason import Reason
+from proxy.core.timers import Timer
+from proxy.core.watch import Absent, Watch
+from proxy.http.exchange import Exchange, Stage
+from proxy.http.head import RequestHead
+from proxy.metrics import HttpMetrics, Registry, RequestScope
+from proxy.policy.classify import ClassifyingRoute, classify
+from proxy.policy.profile import Profile, ProfileRoute, default_route
+from proxy.policy.profile_table import ProfileTable
+
+FindProfile = Callable[[str], Watch[Profile | Absent | None]]
+"""Of `name:port`; `close()` takes the question back."""
+
+_CANONICAL: Final = b"l5d-dst-canonical"
+
+
+class InboundProfiles:
+    """The profiles of one worker's inbound side, by what requests name. Bounded in number; those that nobody names are let go."""
+
+    __slots__ = ("_reactor", "_config", "_registry", "_find", "_known")
+
+    def __init__(self, reactor: Reactor, config: Config, registry: Registry, find: FindProfile) -> None:
+        self._reactor = reactor
+        self._config = config
+        self._registry = registry
+        self._find = find
+        self._known: dict[bytes, KnownProfile] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def dispatch(self, exchange: Exchange, onward: Stage) -> None:
+        """Send it onward, counted by its profile's route if it names a profile."""
+        named = _canonical(exchange.request)
+        known = self._known.get(named)
+        if known is None:
+            name = self._name_of(named)
+            if not name:
+                onward.dispatch(exchange)
+                return
+            known = self._ask(named, name)
+        known.dispatch(exchange, onward)
+
+    def close(self) -> None:
+        for known in list(self._known.values()):
+            known.close()
+
+    def _name_of(self, named: bytes) -> str:
+        """As `name:port`; empty if it is none that profiles are asked for."""
+        host, _, port = named.decode("latin-1").rpartition(":")
+        try:
+            name = dns_name(host)
+        except ValueError:
+            return ""
+        return (
+            f"{name}:{port}" if port_number(port) and self._config.destination_profile_suffixes.contains(name) else ""
+        )
+
+    def _ask(self, named: bytes, name: str) -> KnownProfile:
+        if len(self._known) >= limits.INBOUND_PROFILES:
+            next(iter(self._known.values())).close()
+        known = self._known[named] = KnownProfile(
+            self._find(name), self._reactor, self._config, self._registry, lambda: self._known.pop(named, None)
+        )
+        return known
+
+
+def _canonical(request: RequestHead) -> bytes:
+    for one in request.fields:
+        if one.name == _CANONICAL:
+            return one.value
+    return b""
+
+
+class KnownProfile:
+    """One name's profile, or that there is none, as soon as that is known."""
+
+    __slots__ = (
+        "_watch", "_reactor", "_registry", "_on_close", "_table", "_made", "_waiting", "_used_at", "_idle_s", "_timer", "_wait",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        watch: Watch[Profile | Absent | None],
+        reactor: Reactor,
+        config: Config,
+        registry: Registry,
+        on_close: Callable[[], object],
+    ) -> None:
+        self._watch = watch
+        self._reactor = reactor
+        self._registry = registry
+        self._on_close = on_close
+        self._table = ProfileTable(())
+        self._made: dict[int, InboundRoute] = {}
+        self._waiting: dict[Exchange, Stage] = {}
+        self._used_at = reactor.clock()
+        self._idle_s = config.inbound_discovery_idle_timeout_s
+        self._timer: Timer | None = reactor.wheel.after(self._idle_s, self._look_if_idle)
+        self._wait: Timer | None = reactor.wheel.after(config.destination_profile_initial_timeout_s, self._go_on)
+        """Until it fires requests wait for the first answer."""
+        watch.subscribe(self._changed)
+        if watch.value is not None:
+            self._changed(watch.value)
+
+    def dispatch(self, exchange: Exchange, onward: Stage) -> None:
+        self._used_at = exchange.accepted_at
+        if self._wait is not None:
+            self._waiting[exchange] = onward
+            exchange.park(lambda: self._left(exchange))
+            return
+        route = self._route(exchange.request)
+        if route is not None:
+            route.begin(exchange)
+        onward.dispatch(exchange)
+
+    def _left(self, exchange: Exchange) -> None:
+        """Its client has gone while it waited."""
+        self._waiting.pop(exchange, None)
+
+    def close(self) -> None:
+        self._on_close()
+        self._watch.close()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._go_on()
+
+    # ---- what is known
+
+    def _changed(self, value: Profile | Absent | None) -> None:
+        routes = value.routes if isinstance(value, Profile) else ()
+        self._table = ProfileTable([one.condition for one in routes])
+        self._made.clear()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Nobody waits any more: it is known, or it was waited for long enough."""
+        wait = self._wait
+        self._wait = None
+        if wait is not None:
+            wait.cancel()
+        waiting, self._waiting = self._waiting, {}
+        for exchange, onward in waiting.items():
+            exchange.unpark()
+            try:
+                self.dispatch(exchange, onward)
+            except Exception:
+                report_fault()
+                exchange.cancel(Reason.INTERNAL)
+
+    def _look_if_idle(self) -> None:
+        self._timer = None
+        left_s = self._used_at + self._idle_s - self._reactor.clock()
+        if left_s > 0.0:
+            self._timer = self._reactor.wheel.after(left_s, self._look_if_idle)
+        else:
+            self.close()
+
+    def _route(self, request: RequestHead) -> InboundRoute | None:
+        profile = self._watch.value
+        if not isinstance(profile, Profile) or not profile.name:
+            return None
+        place = self._table.find(request.method, request.path)
+        route = self._made.get(place)
+        if route is None:
+            given = profile.routes[place] if place >= 0 else default_route()
+            route = self._made[place] = InboundRoute(given, profile.name, self._registry)
+        return route
+
+
+class InboundRoute(ClassifyingRoute):
+    """A route of a profile, as requests that came by it are counted; their Observer. It says nothing in texts."""
+
+    __slots__ = ("_scope",)
+
+    def __init__(self, route: ProfileRoute, name: str, registry: Registry) -> None:
+        super().__init__("", route.classes, route.has_classes)
+        labels = (("direction", "inbound"), ("dst", name), *((f"rt_{key}", value) for key, value in route.labels))
+        self._scope: Final[RequestScope] = HttpMetrics(registry, "route_").scope(labels)
+
+    def begin(self, exchange: Exchange) -> None:
+        exchange.route = self
+        exchange.observers = (*exchange.observers, self)
+        self._scope.requests += 1
+
+    # ---- http.exchange.Observer
+
+    def response_began(self, exchange: Exchange) -> None:
+        response = exchange.response
+        if response is not None:
+            self._scope.response_began(response.status, exchange.answered_at - exchange.accepted_at)
+
+    def exchange_ended(self, exchange: Exchange) -> None:
+        ended = classify(exchange)
+        if ended is not None:
+            self._scope.ended(*ended)

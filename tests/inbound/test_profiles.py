@@ -1,0 +1,161 @@
+"""ServiceProfiles on the inbound side: which requests are looked up, what is counted, and how long that may hold them up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from proxy.core import limits
+from proxy.core.watch import Absent, Watch
+from proxy.policy.condition import AllOf, MethodIs
+from proxy.policy.profile import Profile, ProfileRoute, ResponseClasses
+from tests.inbound.kit import OK, Workload
+from tests.kit.http1 import Client
+from tests.kit.sockets import Ticking, run, until
+
+NAME = "web.ns.svc.cluster.local:80"
+GETS = ProfileRoute(
+    AllOf((MethodIs(b"GET"),)), (("route", "gets"),), ResponseClasses(failures=frozenset((200,))), has_classes=True
+)
+PROFILE = Profile(NAME, routes=(GETS,))
+Answer = Profile | Absent | None
+
+
+def request(canonical: str = NAME, method: str = "GET") -> bytes:
+    named = f"l5d-dst-canonical: {canonical}\r\n" if canonical else ""
+    return f"{method} / HTTP/1.1\r\nhost: web\r\n{named}\r\n".encode()
+
+
+class Asked:
+    """A destination service that the test answers for."""
+
+    def __init__(self, answer: Answer = None) -> None:
+        self.answer = answer
+        self.watches: dict[str, Watch[Answer]] = {}
+        self.closed: list[str] = []
+
+    def __call__(self, name: str) -> Watch[Answer]:
+        made = self.watches[name] = Watch(self.answer, lambda: self.closed.append(name))
+        return made
+
+
+def story(play: Callable[[Workload, Asked, Client], Any], answer: Answer = PROFILE) -> None:
+    async def whole(ticking: Ticking) -> None:
+        asked = Asked(answer)
+        async with Workload(ticking) as workload:
+            workload.find_profile = asked
+            client = await workload.connect_tls()
+            await play(workload, asked, client)
+            client.close()
+
+    run(whole)
+
+
+def test_a_request_is_counted_and_classified_by_the_profile_that_it_names() -> None:
+    async def play(workload: Workload, asked: Asked, client: Client) -> None:
+        for method in ("GET", "GET", "PUT"):
+            assert await client.ask(request(method=method)) == OK
+        assert b"l5d-dst-canonical: " + NAME.encode() in workload.app.all_said, "the app gets it, as with Linkerd"
+        start = f'route_request_total{{direction="inbound",dst="{NAME}"'
+        assert sorted(workload.lines("route_request_total")) == [start + ',rt_route="gets"} 2', start + "} 1"]
+        failed = 'status_code="200",classification="failure",grpc_status="",error=""'
+        assert workload.metric("route_response_total", 'rt_route="gets"', failed) == 2
+        assert workload.metric("response_total", failed) == 2, "the route's classes are the workload's"
+        assert workload.metric("response_total", 'classification="success"') == 1
+        assert workload.metric("route_response_latency_ms_count", 'rt_route="gets"') == 2
+        assert not workload.lines("route_actual_request_total"), "nothing is sent twice here"
+        assert list(asked.watches) == [NAME]
+        asked.watches[NAME].set(Profile(NAME))
+        assert await client.ask(request()) == OK
+        assert workload.metric("route_request_total", 'rt_route="gets"') == 2, "a profile that changed counts at once"
+
+    story(play)
+
+
+def test_what_names_no_service_of_the_mesh_is_not_looked_up() -> None:
+    async def play(workload: Workload, asked: Asked, client: Client) -> None:
+        for canonical in (
+            "",
+            "web.ns.svc.cluster.local",
+            "example.com:80",
+            "web.ns.svc.cluster.local:0",
+            "10.0.0.1:80",
+            "%:1",
+        ):
+            assert await client.ask(request(canonical)) == OK
+        plain = await workload.connect()
+        assert await plain.ask(request()) == OK, "whoever is not of the mesh cannot name one"
+        plain.close()
+        assert not asked.watches and not workload.lines("route_request_total")
+
+    story(play)
+
+
+def test_without_a_profile_or_its_name_nothing_is_counted() -> None:
+    for answer in (Absent("there is none"), Profile(routes=(GETS,))):
+
+        async def play(workload: Workload, asked: Asked, client: Client) -> None:
+            assert await client.ask(request()) == OK
+            assert list(asked.watches) == [NAME] and not workload.lines("route_request_total")
+
+        story(play, answer)
+
+
+def test_requests_wait_for_the_first_answer() -> None:
+    async def play(workload: Workload, asked: Asked, client: Client) -> None:
+        answers = [asyncio.create_task((await workload.connect_tls()).ask(request())) for _ in range(3)]
+        await until(lambda: workload.metric("request_total", 'direction="inbound"') == 3)
+        assert not workload.app.all_said
+        asked.watches[NAME].set(PROFILE)
+        assert await asyncio.gather(*answers) == [OK] * 3
+        assert workload.metric("route_request_total") == 3
+
+    story(play, None)
+
+
+def test_nobody_waits_longer_than_the_variable_says() -> None:
+    async def play(workload: Workload, asked: Asked, client: Client) -> None:
+        answer = asyncio.create_task(client.ask(request()))
+        await until(lambda: NAME in asked.watches)
+        workload.ticking.pass_time(0.6)
+        assert await answer == OK and not workload.lines("route_request_total")
+        assert await client.ask(request()) == OK, "nor does who comes later"
+        asked.watches[NAME].set(PROFILE)
+        assert await client.ask(request()) == OK
+        assert workload.metric("route_request_total") == 1
+
+    story(play, None)
+
+
+def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind() -> None:
+    async def play(workload: Workload, asked: Asked, client: Client) -> None:
+        other = await workload.connect_tls()
+        other.write(request())
+        await until(lambda: NAME in asked.watches)
+        other.writer.transport.abort()
+        await until(lambda: len(workload.drain) == 1)
+        asked.watches[NAME].set(PROFILE)
+        assert await client.ask(request(method="PUT")) == OK
+        assert not workload.metric("route_request_total", "rt_route")
+
+    story(play, None)
+
+
+def test_profiles_are_bounded_in_number_and_let_go_when_nobody_names_them() -> None:
+    async def play(workload: Workload, asked: Asked, client: Client) -> None:
+        count = limits.INBOUND_PROFILES + 2
+        for number in range(count):
+            assert await client.ask(request(f"web{number}.ns.svc.cluster.local:80")) == OK
+        assert len(asked.watches) == count and asked.closed == [
+            f"web{number}.ns.svc.cluster.local:80" for number in range(2)
+        ]
+        workload.ticking.pass_time(80.0)
+        last = f"web{count - 1}.ns.svc.cluster.local:80"
+        assert await client.ask(request(last)) == OK
+        workload.ticking.pass_time(20.0)
+        assert len(asked.closed) == count - 1 and last not in asked.closed
+        workload.ticking.pass_time(100.0)
+        assert last in asked.closed
+
+    story(play)
