@@ -36,6 +36,7 @@ HOT = (
     "proxy/inbound/http/authorize.py",
     "proxy/inbound/http/local.py",
     "proxy/inbound/http/numbers.py",
+    "proxy/inbound/http/profiles.py",
     "proxy/inbound/http/requests.py",
     "proxy/inbound/router.py",
     "proxy/outbound/http/concrete.py",
