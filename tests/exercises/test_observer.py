@@ -63,10 +63,10 @@ class Access:
     exercise.replace(
         STAGE,
         """        exchange.editor = self._editor
-        if not""",
+        numbers""",
         """        exchange.editor = self._editor
         exchange.observers = (*exchange.observers, _ACCESS)
-        if not""",
+        numbers""",
     )
     exercise.put(
         STAGE,
