@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -23,7 +23,9 @@ from proxy.balance.p2c import P2c
 from proxy.balance.penalty import PenaltyEwma
 from proxy.core.addr import Addr
 from proxy.core.backoff import Backoff
+from proxy.core.flusher import Flusher
 from proxy.core.in_flight import InFlight
+from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
 from proxy.core.timers import Wheel
 from proxy.http.attempt import Attempt
@@ -104,7 +106,6 @@ class Http1:
         """`behind`: another stage, before the one that opens."""
         self.clock = Clock()
         self.wheel = Wheel(0.02, self.clock.now)
-        self.loop: Any = None
         self.pool = H1Pool(self._dial, self.wheel)
         self.opens = ToPool(self.pool)
         self.near, self.far = ListWire(), ListWire()
@@ -164,6 +165,10 @@ def test_http1_exchange_that_is_counted_by_route(benchmark: Measure) -> None:
     assert made[0].backend.requests.value > 3
 
 
+def _never_called(callback: Callable[[], None]) -> None:
+    raise AssertionError("nothing waits for the loop")
+
+
 class Trying:
     """A rule with retries and, or, timeouts, before the stage that opens: what it costs a request that succeeds at once."""
 
@@ -172,9 +177,8 @@ class Trying:
     def __init__(self, pair: Http1, retry: Retry | None, timeouts: Timeouts) -> None:
         self._opens = pair.opens
         rule = ClientRule((), (), Distribution(EMPTY), timeouts, retry)
-        runtime: Any = SimpleNamespace(
-            registry=Registry(pair.clock), retries=RetryContext(cast(Any, pair), InFlight(100))
-        )
+        reactor = Reactor(None, Flusher(_never_called), pair.wheel, pair.clock)
+        runtime: Any = SimpleNamespace(registry=Registry(pair.clock), retries=RetryContext(reactor, InFlight(100)))
         self._trying = TryingStage(self, runtime, rule, RouteOf(default_meta("a"), default_meta("b"), False))
 
     def dispatch(self, exchange: Exchange) -> None:
