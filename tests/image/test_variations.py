@@ -27,8 +27,8 @@ UNUSABLE = {
     # Another trust domain than the control plane's: it certifies no such name.
     "v-domain": "",
 }
-NOT_BUILT = {"a-gateway": "A gateway is not built yet: this proxy is never ready"}
-"""Other clusters would send such a proxy what it cannot forward."""
+GATEWAY = "a-gateway"
+"""Other clusters send it traffic once it is ready, which takes what the control plane knows of it."""
 SHAPES = [
     name
     for name in VARIATIONS
@@ -40,7 +40,7 @@ SLEEPS_S = {"a-wait-before-exit": 10}
 
 
 @pytest.mark.parametrize(
-    "variation", [name for name in TRIED if "cni" not in name and name not in (*DENIED, *UNUSABLE, *NOT_BUILT)]
+    "variation", [name for name in TRIED if "cni" not in name and name not in (*DENIED, *UNUSABLE, GATEWAY)]
 )
 def test_it_starts_is_redirected_and_ends(node: Node, variation: str) -> None:
     kubelet = node.kubelet(variation)
@@ -126,13 +126,26 @@ def test_cni_without_rules_and_with_them(node: Node, variation: str) -> None:
         assert kubelet.stop() == {"linkerd-proxy": 0}
 
 
-@pytest.mark.parametrize("variation", NOT_BUILT)
-def test_what_is_not_built_yet_is_not_taken_for_healthy(node: Node, variation: str) -> None:
-    kubelet = node.kubelet(variation)
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, namespace: {namespace}, labels: {{linkerd.io/control-plane-ns: linkerd}}}}
+spec:
+  serviceAccountName: web
+  containers: [{{name: linkerd-proxy, image: sponson}}]
+status: {{podIP: {ip}}}
+"""
+
+
+def test_a_gateway_is_ready_when_the_control_plane_has_said_who_may_use_it(node: Node) -> None:
+    kubelet = node.kubelet(GATEWAY)
     del proxy_of(kubelet.spec)["startupProbe"]
     with running(kubelet):
         wait_until(lambda: "Certified identity" in kubelet.log("linkerd-proxy"), "it has its certificate")
         assert kubelet.get(4191, "/live") == 200
         assert kubelet.get(4191, "/ready") == 503
-        assert NOT_BUILT[variation] in kubelet.log("linkerd-proxy")
+        pod = kubelet.pod
+        manifest = node.mesh.manifests / f"pod-{pod.name}.yaml"
+        manifest.write_text(POD.format(name=pod.name, namespace=kubelet.namespace, ip=pod.ip))
+        wait_until(lambda: kubelet.get(4191, "/ready") == 200, "it is ready")
         assert kubelet.stop() == {"linkerd-proxy": 0}

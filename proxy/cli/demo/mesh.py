@@ -33,7 +33,7 @@ CLUSTER_IP: Final = "10.79.0.10"
 CONTROL_PLANE: Final = "control plane"
 DELAYS_S: Final = (0.010, 0.020, 0.040)
 
-_START_S: Final = 30.0
+_START_S: Final = 90.0
 _POLL_S: Final = 0.05
 _SHARED_MEMORY: Final = "/dev/shm"
 _TOKEN_TTL_S: Final = 7 * 86400.0

@@ -22,7 +22,7 @@ from proxy.mesh.environment import HeldPorts, Ports, Workload, workload_environm
 from proxy.mesh.identity.tokens import Account
 from proxy.mesh.state import State, make_private
 
-_START_S: Final = 30.0
+_START_S: Final = 90.0
 _POLL_S: Final = 0.05
 _WATCH_S: Final = 0.5
 _STOP_S: Final = 10.0
