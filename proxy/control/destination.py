@@ -40,11 +40,11 @@ class Destinations:
         self.steps: Final = channel.reactor.steps
 
     def endpoints(self, path: str) -> Watch[Resolution[EndpointMeta]]:
-        """Of `name:port`; PENDING until the first answer, FAILED if the question is refused. `close()` cancels the stream."""
+        """The endpoints of `name:port`; PENDING until the first answer, FAILED if the question is refused. `close()` cancels the stream."""
         return EndpointSet(self, path).watch
 
     def profile(self, path: str) -> Watch[Profile | Absent | None]:
-        """Of `ip:port` (IPv6 in brackets) or `name:port`; None until the first answer, Absent if the question is refused."""
+        """The profile of `ip:port` (IPv6 in brackets) or `name:port`; None until the first answer, Absent if the question is refused."""
         return ProfileStream(self, path).watch
 
     def request(self, path: str) -> destination_pb2.GetDestination:

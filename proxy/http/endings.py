@@ -34,11 +34,11 @@ class Failure(NamedTuple):
     closes: bool = False
     """The client's connection goes down after the answer."""
     label: str = ""
-    """Of outbound_http_errors_total and inbound_http_errors_total; empty if it is not counted there."""
+    """The `error` label in outbound_http_errors_total and inbound_http_errors_total; empty if it is not counted there."""
     text: str = ""
-    """Of the answer, where it is not the reason's own."""
+    """The text of the answer, if it differs from the reason's own."""
     word: str = ""
-    """Of the label `error` of route metrics; empty where the status is counted, as that of an endpoint's answer."""
+    """The `error` label of route metrics; empty if the status is counted like that of an endpoint's answer."""
 
 
 # Who is at fault.

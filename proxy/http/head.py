@@ -171,7 +171,7 @@ class ResponseHead:
         """A `date` is known to be among the fields; False asks for a look (`dates.needs_date`)."""
         self.has_l5d = False
         self.renderings: Renderings | None = None
-        """Of a head that its codec remembers."""
+        """Set if its codec remembers the head."""
 
     def copy(self) -> ResponseHead:
         return self.with_fields(self.fields.copy())

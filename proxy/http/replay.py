@@ -34,7 +34,7 @@ class Replay(ClientStream):
 
     def __init__(self, most_bytes: int, room: Room) -> None:
         self.client: ClientStream | None = None
-        """Of the attempt that runs; the exchange has none while this is None."""
+        """The client stream of the running attempt; the exchange has none while this is None."""
         self.is_capped = False
         """Some of the body is not here: it cannot be sent again."""
         self._room = room

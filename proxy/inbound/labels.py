@@ -25,11 +25,11 @@ class Tls(NamedTuple):
 
     state: str
     client_id: str = ""
-    """Of ESTABLISHED; empty without a client certificate."""
+    """Only if ESTABLISHED; empty without a client certificate."""
     sni: str = ""
-    """Of PASSED_THROUGH: TLS for somebody else, which we do not terminate."""
+    """Only if PASSED_THROUGH: TLS for another name, which we do not terminate."""
     reason: str = ""
-    """Of NONE."""
+    """Only if NONE."""
 
     @property
     def is_established(self) -> bool:
@@ -85,7 +85,7 @@ def authorization(meta: Meta) -> Labels:
 
 
 def accepted(addr: Addr, tls: Tls, server_labels: Labels) -> Labels:
-    """Of a connection's Meter."""
+    """The labels of a connection's Meter."""
     return (("direction", "inbound"), ("peer", "src"), *target(addr), *tls.labels, *server_labels)
 
 

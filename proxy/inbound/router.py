@@ -27,7 +27,7 @@ class Router:
         self.only: Final = self._table.only
         """The rule that every request takes; None if it depends on the request."""
         self.filters: Final = [[compile_filters(rule.filters) for rule in route.rules] for route in policy.routes]
-        """Of each rule of each route."""
+        """The compiled filters of each rule of each route."""
         self.numbers: Final[dict[int, RouteNumbers]] = {}
         """The metrics of routes that requests have taken; filled in by the code that counts them."""
 

@@ -17,7 +17,7 @@ from proxy.metrics.registry import Registry
 
 
 class Counts(Protocol):
-    """Of balance.counts.Counts."""
+    """See balance.counts.Counts."""
 
     passed: int
     joined: int
@@ -43,7 +43,7 @@ class Counted(Protocol):
 
 
 class Balancers:
-    """Of one worker. The registry's clock is the one that the counts' times are of."""
+    """The balancers of one worker. The counts' times must come from the registry's clock."""
 
     __slots__ = ("_registry", "_views")
 
@@ -61,7 +61,7 @@ class Balancers:
         return view
 
     def show_client(self, client: str, target: ControlAddr, channel: Counted, failfast_s: float) -> BalancerView:
-        """Of the control plane's client of this name (`destination`, `policy`, `identity`)."""
+        """Show the balancer of the control plane's client of this name (`destination`, `policy`, `identity`)."""
         return self.show(f"control_{client}", (("addr", target.authority),), channel, failfast_s)
 
     def _copy(self) -> None:

@@ -61,7 +61,7 @@ class Registry:
         """Referenced here, because they are printed whether anything was counted or not."""
 
     def counter(self, name: str, labels: Labels = ()) -> Counter:
-        """Of a family in names.py; KeyError if it has none of this name and kind."""
+        """The cell of a family in names.py; KeyError if there is none of this name and kind."""
         found: Any = self._of(name, COUNTER).get(labels)
         counter: Counter = found
         return counter
@@ -84,7 +84,7 @@ class Registry:
         return self._meters.get(labels)
 
     def faults(self, direction: str) -> Faults:
-        """Of `inbound` or `outbound`; a meter's connections count theirs by the meter's own direction."""
+        """The faults of `inbound` or `outbound`; a meter's connections count theirs by the meter's own direction."""
         found = self._faults.get(direction)
         if found is None:
             found = self._faults[direction] = Faults()

@@ -32,7 +32,7 @@ _KEPT: Final = frozenset(("direction", "peer", "classification", "error", "resul
 
 
 class Bounds:
-    """Of one family: how many series have which value of a bounded label."""
+    """How many series of one family have each value of a bounded label."""
 
     __slots__ = ("_values", "_count")
 

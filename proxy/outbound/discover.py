@@ -85,7 +85,7 @@ class Destination:
         self.target_numbers: TargetNumbers | None = None
         """Set by the code that routes to it (protocol.py)."""
         self.retry_budget: SharedBudget | None = None
-        """Of its profile, for all of its routers."""
+        """The retry budget of its profile, shared by all of its routers."""
         self._discovery = discovery
         self._policy = policy
         self._waiting: dict[Callable[[], None], None] = {}

@@ -39,7 +39,7 @@ Effective = Callable[[Target, KnownProfile, Known], Known]
 
 
 def effective_policy(target: Target, profile: KnownProfile, policy: Known) -> Known:
-    """Of a sidecar (docs/linkerd/outbound.md, section 3.1)."""
+    """For a sidecar (docs/linkerd/outbound.md, section 3.1)."""
     if policy is None:
         return None
     if isinstance(policy, Absent) and (policy.is_refusal or (isinstance(target, str) and not _is_instance(target))):

@@ -27,7 +27,7 @@ def target(addr: Addr) -> Labels:
 
 
 def tls(meta: EndpointMeta, is_local: bool) -> Labels:
-    """Of the client side of a connection to this endpoint."""
+    """The labels of the client side of a connection to this endpoint."""
     if is_local:
         return ("tls", "no_identity"), ("no_tls_reason", "loopback")
     if meta.tls is None:
@@ -42,7 +42,7 @@ def endpoint(addr: Addr, meta: EndpointMeta, authority: str, is_local: bool) -> 
 
 
 def accepted(addr: Addr) -> Labels:
-    """Of the app's own connections, by where they wanted to go."""
+    """The labels of the app's own connections, by where they were going."""
     return (
         ("direction", "outbound"),
         ("peer", "src"),
@@ -62,7 +62,7 @@ def backend(meta: Meta) -> Labels:
 
 
 def opaque_balancer(parent_: Meta, backend_: Meta, logical: str, concrete: str) -> Labels:
-    """Of an opaque or TLS balancer: `logical` is the destination's name, `concrete` the backend's."""
+    """The labels of an opaque or TLS balancer: `logical` is the destination's name, `concrete` the backend's."""
     return (*parent(parent_), *backend(backend_), ("logical", logical), ("concrete", concrete))
 
 
@@ -78,7 +78,7 @@ def _named(prefix: str, meta: Meta) -> Labels:
 
 
 def route(parent_meta: Meta, route_meta: Meta) -> Labels:
-    """Of what is counted for a route; `hostname` is not among them."""
+    """The labels of what is counted for a route; `hostname` is not among them."""
     return (
         *parent(parent_meta),
         ("route_group", route_meta.group),
@@ -95,7 +95,7 @@ def hostname(authority: bytes) -> str:
 
 
 def profile_route(direction: str, name: str, route: ProfileRoute) -> Labels:
-    """Of a route of a ServiceProfile; `name` is that of the service, with its port."""
+    """The labels of a route of a ServiceProfile; `name` is that of the service, with its port."""
     return ("direction", direction), ("dst", name), *((f"rt_{key}", value) for key, value in route.labels)
 
 

@@ -16,7 +16,7 @@ from proxy.policy.client import Balance, LeastRequestLoad, LoadPolicy, PeakEwmaL
 
 
 class Balancing:
-    """Of one balancer."""
+    """The loads of one balancer."""
 
     __slots__ = ("load", "slow_start_s", "probe_share")
 
@@ -57,7 +57,7 @@ def balancing(balance: Balance, config: Config) -> Balancing:
 
 
 def opaque(balance: Balance, config: Config) -> Balancing:
-    """Of connections whose bytes nobody understands: penalties do not count, and how long a connection takes to be made says
+    """For connections with opaque bytes: penalties do not count, and how long a connection takes to be made says
     nothing of how it will be served, so that nothing is probed."""
     found = balancing(balance, config)
     load = found.load

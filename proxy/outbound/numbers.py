@@ -20,7 +20,7 @@ _NAMES: Final = {DETECT: "detect", OPAQUE: "opaq", TLS: "tls", HTTP_1: "http/1",
 
 
 class ParentNumbers:
-    """Of all connections under one policy, which is the parent that their labels name."""
+    """The numbers of all connections under one policy, which their labels name as parent."""
 
     __slots__ = ("policy", "_registry", "_protocols", "_detections", "_detect_duration")
 
@@ -55,7 +55,7 @@ class ParentNumbers:
 
 
 class TargetNumbers:
-    """Of all connections that wanted to go to one address."""
+    """The numbers of all connections to one original destination."""
 
     __slots__ = ("meter", "_registry", "_target")
 

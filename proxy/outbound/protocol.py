@@ -125,7 +125,7 @@ class Protocols:
         return FirstBytes(wire, self.runtime.reactor.wheel, SNI, timeout_s, named)
 
     def codec(self, wire: Wire, destination: Destination, target: Addr) -> Codec:
-        """Of a wire whose client is about to speak."""
+        """The codec for a wire whose client is about to speak."""
         numbers = self.parent_numbers(destination)
         protocol = OPAQUE if destination.is_opaque else numbers.policy.protocol
         numbers.count_protocol(protocol)

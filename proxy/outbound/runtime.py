@@ -44,13 +44,13 @@ class Lookups:
     """The lookups that the outbound side makes. Each answers with a Watch; closing that cancels the lookup."""
 
     profile: Callable[[str], Watch[Profile | Absent | None]]
-    """Of `ip:port`, IPv6 in brackets, or `name:port`."""
+    """The profile of `ip:port`, IPv6 in brackets, or of `name:port`."""
     policy: Callable[[Addr | str], Watch[ClientPolicy | Absent | None]]
-    """Of an address, or of `name:port`."""
+    """The policy of an address, or of `name:port`."""
     endpoints: Endpoints
-    """Of a backend's `name:port`."""
+    """The endpoints of a backend's `name:port`."""
     resolve: Endpoints
-    """Of `host:port` by the system's resolver, for names outside the mesh (explicit outbound only):
+    """The addresses of `host:port` by the system's resolver, for names outside the mesh (explicit outbound only):
     KNOWN with empty metadata, or FAILED with what the resolver said."""
     is_stale: Callable[[], bool] = never
     """The control plane is away: answers that are not in use are kept, because they could not be asked for again."""

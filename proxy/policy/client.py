@@ -53,7 +53,7 @@ class Tuning:
     slow_start_s: float | None = None
     """So long the share of an endpoint grows that has just become ready. 0 for not at all."""
     probe_share: float | None = None
-    """Of requests that go to an endpoint without work, though it was slow before; 0 for none."""
+    """The share of requests that go to an endpoint without work, though it was slow before; 0 for none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class MethodIs:
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """Of none, everything."""
+    """Without parts, every request meets it."""
 
     parts: tuple[RequestCondition, ...]
 
@@ -53,7 +53,7 @@ class AllOf:
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Of none, nothing."""
+    """Without parts, no request meets it."""
 
     parts: tuple[RequestCondition, ...]
 

@@ -53,7 +53,7 @@ class Asked:
         return self._rpc
 
     def values(self, name: bytes) -> list[bytes]:
-        """Of the header of this name, in lower case."""
+        """The values of the header of this name, which is in lower case."""
         return [field.value for field in self.fields if field.name == name]
 
 

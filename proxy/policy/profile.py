@@ -37,7 +37,7 @@ class RetryBudget:
 class ProfileRoute:
     condition: RequestCondition
     labels: tuple[tuple[str, str], ...] = ()
-    """Of its metrics, sorted by name, without their `rt_`."""
+    """The labels of its metrics, sorted by name, without their `rt_`."""
     classes: ResponseClasses = ResponseClasses()
     has_classes: bool = False
     """A route whose classes were all left out is one without classes."""

@@ -20,7 +20,7 @@ class HostMatch:
 
 @dataclass(frozen=True, slots=True)
 class ValueMatch:
-    """Of a header or query parameter: the exact bytes, or an expression that must cover the whole value."""
+    """Matches a header or query parameter: the exact bytes, or an expression that must cover the whole value."""
 
     name: str
     exact: bytes | None = None

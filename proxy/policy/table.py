@@ -162,7 +162,7 @@ class Hosts:
         self._lengths: Final = sorted({len(text) for text in self._suffixes})
 
     def best(self, asked: Asked, host: str) -> Candidate | None:
-        """Of the routes whose hosts the request's matches."""
+        """The best match among the routes for the request's host."""
         best: Scored | None = None
         best_score: Score = ()
         for one in self._few or self._likely(host):
@@ -215,7 +215,7 @@ class Paths:
             else:
                 others.append(one)
         self._others: Final = Choices(others)
-        """Of any path, or of those that an expression covers."""
+        """Matches for any path, or for paths that an expression covers."""
         self._exact: Final = {path: Choices(of) for path, of in exact.items()}
         self._prefixes: Final = {path: Choices(of) for path, of in prefixes.items()}
         self._lengths: Final = sorted({len(path) for path in prefixes})

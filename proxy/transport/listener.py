@@ -32,7 +32,7 @@ _log: Final = logging.getLogger(__name__)
 
 class ListenOptions(NamedTuple):
     keepalive_s: float | None = None
-    """Of accepted sockets, as in core.dial."""
+    """Keepalive of accepted sockets, as in core.dial."""
     user_timeout_s: float | None = None
     backlog: int = 1024
     shares_port: bool = False
@@ -40,7 +40,7 @@ class ListenOptions(NamedTuple):
     is_held: bool = False
     """Bound and listening, but accepting only after `start`: clients wait in the backlog."""
     is_admin: bool = False
-    """Of the admin port, which is to answer when clients have taken all descriptors that they may have."""
+    """It is the admin port, which must still answer when clients have taken their share of the descriptors."""
     on_error: Callable[[OSError], None] | None = None
     """Each accept that failed, to count it."""
 

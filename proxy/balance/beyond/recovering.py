@@ -21,7 +21,7 @@ class RecoveringEwma(PeakEwma):
         super().__init__(default_rtt_s, decay_s, now)
         self._fast = 0
         self._slowest_s = 0.0
-        """Of those in a row."""
+        """The slowest of the fast answers in a row."""
 
     def observe(self, rtt_s: float, now: float) -> None:
         if rtt_s * 2.0 > self._rtt_s:

@@ -141,7 +141,7 @@ def _request_of(message: destination_pb2.RequestMatch, where: str, notes: list[s
 
 
 def _parts_of(message: destination_pb2.RequestMatch.Seq, where: str, notes: list[str]) -> tuple[RequestCondition, ...]:
-    """Of a list, those that will not do are left out."""
+    """The conditions of a list; invalid ones are left out."""
     found: list[RequestCondition] = []
     for one in message.matches:
         try:

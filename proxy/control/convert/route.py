@@ -161,7 +161,7 @@ def redirect_of(message: http_route_pb2.RequestRedirect) -> Redirect:
 
 
 def http_status(status: int, what: str) -> int:
-    """Of an answer: one below 200 would only announce it, and leave the client waiting."""
+    """The status of an answer. One below 200 is refused, because it would leave the client waiting for the answer."""
     if not 200 <= status <= 999:
         raise InvalidMessageError(f"{what}: HTTP status {status}")
     return status

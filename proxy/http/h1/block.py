@@ -57,7 +57,7 @@ class HeaderBlock:
         self.hop_fields: list[Field] = self.fields
         """The same and, in their places, Connection and Upgrade: what an upgrade takes along."""
         self.authority: bytes | None = None
-        """Of Host; None if there is none."""
+        """The value of Host; None if there is none."""
         self.length = UNKNOWN
         self.transfer: TransferCodings | None = None
         """None if the message says no Transfer-Encoding."""

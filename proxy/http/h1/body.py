@@ -52,7 +52,7 @@ class BodyReader:
     __slots__ = ("has_surplus", "has_rest", "_sink", "_is_response", "_state", "_left", "_partial", "_extra")
 
     def __init__(self, sink: BodySink, is_response: bool = False) -> None:
-        """Of responses, white space before a colon in a trailer is repaired (RFC 9112 section 5.1)."""
+        """In responses, white space before a colon in a trailer is repaired (RFC 9112 section 5.1)."""
         self._sink: BodySink = sink
         self._is_response = is_response
         self.has_surplus = False

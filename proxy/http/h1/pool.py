@@ -58,7 +58,7 @@ class H1Pool(Pool):
         """Each connection's line; None for one that is not to be used again."""
         self._idle = 0
         self._timer: Timer | None = None
-        """Of the next sweep, while a connection is idle."""
+        """Armed for the next sweep while a connection is idle."""
 
     def __len__(self) -> int:
         return len(self._homes)

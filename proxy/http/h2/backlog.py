@@ -70,7 +70,7 @@ class Backlog:
         self.waiting: OrderedDict[Sender, None] = OrderedDict()
         """Streams that only the connection's window or the socket holds up, longest waiting first."""
         self.held_bytes = 0
-        """Of all streams: their unsent octets, and STREAM_BYTES for each that has any."""
+        """The unsent octets of all streams, plus STREAM_BYTES for each stream that has any."""
         self.frames = 0
         """DATA frames that had to wait before they were sent: extra work that the peer's small windows caused."""
         self.silenced: dict[Sender, None] = {}

@@ -40,7 +40,7 @@ _TEXTS: Final = (
 
 
 def reason_of(code: int) -> Reason:
-    """Of a stream that the peer reset."""
+    """The Reason for a stream that the peer reset with this code."""
     return Reason.PEER_REFUSED if code == REFUSED_STREAM else Reason.PEER_RESET
 
 

@@ -207,7 +207,7 @@ class H2Connection(Streams):
             self.reset_stream(stream, Reason.INTERNAL)
 
     def _receive_late_data(self, size: int, stream_id: int) -> None:
-        """Of a stream that is not here."""
+        """DATA for a stream that does not exist."""
         verdict = ON_DATA[self.ids.state_of(stream_id)]
         if verdict == NEVER_OPENED:
             raise control.never_opened(stream_id)

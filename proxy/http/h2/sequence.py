@@ -27,7 +27,7 @@ class Sequence:
         self.awaited = _SETTINGS
         """ANY frame, the first SETTINGS, or else the number of the stream that must go on with CONTINUATION."""
         self.flags = 0
-        """Of the HEADERS frame whose block is open."""
+        """The flags of the HEADERS frame whose block is open."""
         self._octets = b""
         self._frames = 0
         self._wheel = wheel

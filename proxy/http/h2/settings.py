@@ -37,7 +37,7 @@ class H2Settings(NamedTuple):
     """None announces no limit (servers only)."""
     max_early_resets: int = limits.EARLY_RESETS
     keepalive_interval_s: float | None = None
-    """Of silence, after which a PING is sent; None sends none."""
+    """The time of silence after which a PING is sent; None sends none."""
     keepalive_timeout_s: float = 20.0
     """For anything at all to come after that PING."""
     keepalive_while_idle: bool = True

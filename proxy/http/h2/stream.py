@@ -71,7 +71,7 @@ class H2Stream(Sender):
         """Received while paused: credit not yet taken."""
         self._pauses = 0
         self.body_left = UNKNOWN
-        """Of the announced content-length; a mismatch must not reach an HTTP/1 peer (RFC 9113 section 8.1.1)."""
+        """What is left of the announced content-length; a mismatch must not reach an HTTP/1 peer (RFC 9113 section 8.1.1)."""
 
     # ---- toward the peer
 

@@ -26,7 +26,7 @@ class Onward(Protocol):
         """Why there is no way, in words; empty if there is one. Of a known one."""
 
     def dispatch(self, exchange: Exchange) -> None:
-        """Of a known one without a refusal: route the request as one of this workload's own."""
+        """Route the request as one of this workload's own. Only if it is known and there is no refusal."""
 
     def tunnel(self, wire: Wire, on_error: Callable[[str], None]) -> Codec:
         """Opaque bytes: the codec for the wire, which waits until it is known. `on_error` hears `failfast`, `loadshed`, `i/o`

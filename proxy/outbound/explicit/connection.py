@@ -158,7 +158,7 @@ class ExplicitConnection:
 
     @property
     def tunnels(self) -> Tunnels:
-        """Of the connection that has begun."""
+        """The tunnels of this connection, once it has begun."""
         tunnels = self._tunnels
         assert tunnels is not None
         return tunnels

@@ -26,7 +26,7 @@ _RACED: Final = (Reason.PEER_CLOSED, Reason.CONNECTION_RESET)
 def breaker_of(
     accrual: FailureAccrual | None, gate: Shutter, wheel: Wheel, on_change: Callable[[str], None]
 ) -> Breaker | None:
-    """Of one endpoint, open; None if nothing takes it out of use."""
+    """The breaker of one endpoint, open; None if nothing takes the endpoint out of use."""
     return None if accrual is None else Breaker(gate, _judge_of(accrual), wheel, accrual.backoff, on_change)
 
 

@@ -66,7 +66,7 @@ class NamedRoute(Named):
 
 
 class HttpRouter:
-    """Of one destination and one version of HTTP; a Stage."""
+    """The Stage for one destination and one version of HTTP."""
 
     __slots__ = (
         "_runtime", "_rescue", "_in_flight", "_destination", "_is_http2", "_place", "_backends", "_table", "_stages",
@@ -84,7 +84,7 @@ class HttpRouter:
         self._table = RouteTable(())
         self._stages: list[list[RuleStage]] = []
         self._numbers: list[RouteNumbers] = []
-        """Of each route."""
+        """The numbers of each route."""
         self._only: RuleStage | None = None
         """The stage of all requests, if the policy routes all of them alike."""
         self._only_numbers: RouteNumbers | None = None

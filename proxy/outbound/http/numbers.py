@@ -113,7 +113,7 @@ class RouteNumbers:
 
 
 class BackendNumbers:
-    """Of one backend of one route."""
+    """The numbers of one backend of one route."""
 
     __slots__ = ("requests", "frames", "_is_grpc", "_duration_s", "_statuses")
 
@@ -161,7 +161,7 @@ class BackendNumbers:
 
 
 class RetryNumbers:
-    """Of one route with retries; made when the first request meets them, and then on the page at zero."""
+    """The numbers of one route with retries; made at its first request, and then on the page at zero."""
 
     __slots__ = ("requests", "successes", "overflows", "limits_exceeded")
 

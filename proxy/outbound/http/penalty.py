@@ -82,7 +82,7 @@ def penalty_s(hint: Hint, policy: PenaltyLoad) -> float:
 
 
 class Penalties:
-    """Of one endpoint."""
+    """The penalties of one endpoint."""
 
     __slots__ = ("_load", "_policy", "_clock", "_penalized")
 
@@ -113,5 +113,5 @@ class Penalties:
 
 
 def penalties_of(load: Load, policy: LoadPolicy, clock: Callable[[], float]) -> Penalties | None:
-    """Of an endpoint with this load; None if its failures cost nothing."""
+    """The penalties of an endpoint with this load; None if its failures cost nothing."""
     return Penalties(load, policy, clock) if isinstance(policy, PenaltyLoad) else None

@@ -47,7 +47,7 @@ class Route:
 
 
 class OpaqueRouter:
-    """Of one destination: its opaque routes, or its TLS routes chosen by SNI."""
+    """Routes the connections of one destination, by its opaque routes or by its TLS routes and the SNI."""
 
     __slots__ = ("_runtime", "_destination", "_is_tls", "_backends", "_routes", "_context")
 

@@ -36,7 +36,7 @@ class StreamNumbers:
 
 
 class OpaqueRouteNumbers:
-    """Of one opaque route; `target` is where connections wanted to go, by name or by address."""
+    """The numbers of one opaque route; `target` is where connections were going, by name or by address."""
 
     __slots__ = ("_numbers",)
 
@@ -50,7 +50,7 @@ class OpaqueRouteNumbers:
 
 
 class TlsRouteNumbers:
-    """Of one TLS route. `names_hosts`: the server name of each connection is a label (OUTBOUND_METRICS_HOSTNAME_LABELS)."""
+    """The numbers of one TLS route. `names_hosts`: the server name of each connection is a label (OUTBOUND_METRICS_HOSTNAME_LABELS)."""
 
     __slots__ = ("_registry", "_labels", "_names_hosts", "_by_host")
 

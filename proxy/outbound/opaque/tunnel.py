@@ -80,7 +80,7 @@ class Tunnel:
         self._on_waiting_lost: Callable[[Tunnel], None] | None = None
         self._connecting: Connecting | None = None
         self._numbers: StreamNumbers | None = None
-        """Of the route that it took."""
+        """The numbers of the route that it took."""
         self._error = ""
         """Why it was refused, in the words of these metrics."""
         self._trial: Trial | None = None

@@ -20,7 +20,7 @@ _TOO_LATE: Final = Failure(504, grpc.DEADLINE_EXCEEDED, True, "response timeout"
 
 
 class RouteTimeout:
-    """Of one exchange: the ResponseEditor and an Observer of it, and its Rescue once the time is over."""
+    """The ResponseEditor and an Observer of one exchange, and its Rescue once the time is over."""
 
     __slots__ = ("_exchange", "_timeout_s", "_rescue", "_timer")
 

@@ -105,7 +105,7 @@ def statuses_of(value: bytes) -> tuple[tuple[int, int], ...]:
 
 
 def codes_of(value: bytes) -> frozenset[int]:
-    """Of names between commas, `unavailable` for instance; others are left out."""
+    """The codes for names between commas, `unavailable` for instance; other names are left out."""
     return frozenset(_GRPC[one] for one in value.lower().split(b",") if one in _GRPC)
 
 

@@ -28,7 +28,7 @@ class Budget:
         self._slot_s: Final = ttl_s / _SLOTS
         self._slots = [0] * _SLOTS
         self._at = 0
-        """Of the slot that is written next."""
+        """The index of the slot that is written next."""
         self._writer = 0
         """What came since `_since`; not in a slot yet."""
         self._since = now

@@ -34,7 +34,7 @@ _NAMES: Final = {
 
 
 class Deadlines:
-    """Of one exchange."""
+    """The deadlines of one exchange."""
 
     __slots__ = ("_exchange", "_wheel", "_timeouts", "_request", "_response", "_idle", "_sent_at", "_passed", "_quiet")
 
