@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
+from proxy.core.addr import port_number
+
 Network = IPv4Network | IPv6Network
 
 _LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
@@ -28,6 +30,17 @@ def dns_name(text: str) -> str:
     if not 1 <= len(bare) <= 253 or labels[-1].isdigit() or not all(_LABEL.fullmatch(label) for label in labels):
         raise ValueError(f"{text!r} is not a DNS name")
     return name
+
+
+def name_and_port(text: str) -> str:
+    """`name:port` as destinations are asked for: in lower case and without the name's final dot. ValueError if it is none.
+
+    A name may be written with its final dot, which says that it is whole; the destination service knows no such names.
+    """
+    host, _, port = text.rpartition(":")
+    if not port_number(port):
+        raise ValueError(f"{text[:300]!r} is not host:port")
+    return f"{dns_name(host).removesuffix('.')}:{port}"
 
 
 class Suffixes:

@@ -224,6 +224,25 @@ def test_overrides_to_nowhere() -> None:
     assert left_out == ["override 0: 'a' is not host:port", "override 1: 'a:0' is not host:port"]
 
 
+def test_an_override_that_is_no_name_is_left_out() -> None:
+    """The destination service answers only names: its share of the requests would all fail."""
+    left_out: list[str] = []
+    profile = convert(
+        left_out, dst_overrides=[{"authority": "10.0.0.1:80", "weight": 1}, {"authority": "b:80", "weight": 1}]
+    )
+    assert profile.overrides == (("b:80", 1),)
+    assert left_out == ["override 0: '10.0.0.1' is not a DNS name"]
+
+
+def test_names_with_a_final_dot_are_asked_for_without_it() -> None:
+    """The destination service says of a name that ends in a dot that it is an invalid authority."""
+    profile = convert(
+        fully_qualified_name=f"{NAME}.", dst_overrides=[{"authority": "B.ns.svc.cluster.local.:80", "weight": 1}]
+    )
+    assert profile.overrides == (("b.ns.svc.cluster.local:80", 1),)
+    assert profile.name == f"{NAME}:80"
+
+
 def test_conditions_within_conditions_end_where_messages_do() -> None:
     """protobuf reads no more than a hundred levels, each of which is two here."""
     condition: dict[str, Any] = ANY_PATH

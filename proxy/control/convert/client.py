@@ -20,7 +20,7 @@ from proxy.control.convert.route import (
     http_match_of,
     suffix_of,
 )
-from proxy.core.addr import port_number
+from proxy.core.names import name_and_port
 from proxy.http import grpc
 from proxy.policy import client
 from proxy.policy.client import (
@@ -306,10 +306,10 @@ def _balance_of(message: outbound_pb2.Backend.BalanceP2c) -> Balance:
     if not message.HasField("discovery"):
         raise InvalidMessageError("balancer: missing discovery")
     kind_of(message.discovery, "kind", "discovery")
-    path = message.discovery.dst.path
-    host, _, port = path.rpartition(":")
-    if not host or port_number(port) is None:
-        raise InvalidMessageError(f"discovery: {path[:300]!r} is not host:port")
+    try:
+        path = name_and_port(message.discovery.dst.path)
+    except ValueError as error:
+        raise InvalidMessageError(f"discovery: {error}") from None
     return Balance(path, _load_of(message), _tuning_of(message))
 
 

@@ -13,8 +13,8 @@ from proxy.api import destination_pb2
 from proxy.control.convert.endpoint import endpoint_of
 from proxy.control.convert.fields import InvalidMessageError, duration_s, kind_of, required_s
 from proxy.control.convert.route import method_of, regex_of
-from proxy.core.addr import Addr, port_number
-from proxy.core.names import dns_name
+from proxy.core.addr import Addr
+from proxy.core.names import dns_name, name_and_port
 from proxy.policy.condition import AllOf, AnyOf, MethodIs, NotThat, PathIs, RequestCondition
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.profile import Profile, ProfileRoute, ResponseClasses, RetryBudget
@@ -76,7 +76,7 @@ class ProfileReading:
 
 def _name_of(name: str, port: str) -> str:
     try:
-        return f"{dns_name(name)}:{port}"
+        return f"{dns_name(name).removesuffix('.')}:{port}"
     except ValueError:
         return ""
 
@@ -94,11 +94,13 @@ def _overrides_of(message: destination_pb2.DestinationProfile, notes: list[str])
     """Those that get a share; a weight of 0 is no error."""
     found: list[tuple[str, int]] = []
     for index, one in enumerate(message.dst_overrides):
-        host, _, port = one.authority.rpartition(":")
-        if not host or not port_number(port):
-            notes.append(f"override {index}: {one.authority[:300]!r} is not host:port")
-        elif one.weight:
-            found.append((one.authority, one.weight))
+        try:
+            authority = name_and_port(one.authority)
+        except ValueError as error:
+            notes.append(f"override {index}: {error}")
+        else:
+            if one.weight:
+                found.append((authority, one.weight))
     return tuple(found)
 
 
