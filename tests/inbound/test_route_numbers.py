@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from proxy.core.addr import Addr
 from proxy.core.reason import Reason
 from proxy.http.exchange import Exchange
 from proxy.http.head import UNKNOWN
@@ -20,6 +21,7 @@ from tests.inbound.kit import OK, Http2Client, Workload
 from tests.inbound.test_own_ports import AdminPort
 from tests.kit import Clock
 from tests.kit.http1 import Client
+from tests.kit.http2 import http2_app
 from tests.kit.page import by_label, samples, value
 from tests.kit.sockets import Ticking, run, until
 from tests.kit.streams import FakeClient, FakeServer, FakeStage, request_head, response_head
@@ -122,6 +124,20 @@ def test_an_app_that_cannot_be_reached_is_a_status() -> None:
             assert (await client.ask(GET)).startswith(b"HTTP/1.1 502")
             assert by_label(page_of(workload), STATUSES, "status") == {"502": 1}
             client.close()
+
+    run(story)
+
+
+def test_an_app_that_resets_a_stream_has_given_no_status() -> None:
+    async def story(ticking: Ticking) -> None:
+        async with Workload(ticking, policy()) as workload:
+            server = await asyncio.start_server(http2_app(lambda fields: 2), "127.0.0.1", 0)
+            workload.original = Addr("127.0.0.1", server.sockets[0].getsockname()[1])
+            client = Http2Client(await workload.connect())
+            assert (await client.get()).reset == 2
+            await until(lambda: by_label(page_of(workload), STATUSES, "status") == {"": 1})
+            client.close()
+            server.close()
 
     run(story)
 
