@@ -15,7 +15,10 @@ _SERVICE: Final = "are there endpoints, and are they ready? `sponson mesh get en
 _OF_REASON: Final[dict[Reason, str]] = {
     Reason.CONNECT_FAILED: _ENDPOINT,
     Reason.CONNECT_TIMEOUT: _ENDPOINT,
-    Reason.RESPONSE_TIMEOUT: "is the app slow, or stopped? The route's timeout decides how long is waited",
+    **dict.fromkeys(
+        (Reason.RESPONSE_TIMEOUT, Reason.REQUEST_TIMEOUT, Reason.STREAM_TIMEOUT, Reason.IDLE_TIMEOUT),
+        "is the app slow, or stopped? The route's timeout decides how long is waited",
+    ),
     Reason.PEER_CLOSED: "the log of the endpoint: it took the connection and ended it before it answered",
     Reason.CONNECTION_RESET: "the log of the endpoint: it reset the connection before it answered",
     Reason.PROTOCOL_ERROR: "does the app speak HTTP on that port? One that does not is marked opaque",

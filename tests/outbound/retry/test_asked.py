@@ -197,7 +197,9 @@ def test_a_request_says_how_long_it_may_take(name: bytes) -> None:
         context = b"logical service 10.43.0.7:80: route default.http: backend Service.ns.web:80: Service.ns.web:80: "
         text = b"l5d-proxy-error: %btimed out waiting for response headers: %b timeout: 300ms\r\n" % (context, what)
         assert text in said, said
-        assert b"endpoint 127.0.0.1:" in said.partition(b"\r\n\r\n")[2], "which endpoint had it"
+        explained = said.partition(b"\r\n\r\n")[2]
+        assert b"endpoint 127.0.0.1:" in explained, "which endpoint had it"
+        assert b"The route's timeout decides" in explained
         assert app.requests[0].one(name) is None
         assert 'outbound_http_errors_total{error="response timeout"} 1' in network.metrics()
         network.close()
