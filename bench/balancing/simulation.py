@@ -90,6 +90,9 @@ class RoundRobin:
         self._next += 1
         return self._endpoints[self._next % len(self._endpoints)] if self._endpoints else None
 
+    def pick_except(self, endpoint: Endpoint, now: float) -> Endpoint | None:
+        raise AssertionError("nothing is tried again")
+
 
 class Policy(NamedTuple):
     name: str

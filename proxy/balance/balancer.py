@@ -174,14 +174,7 @@ class Balancer(Generic[E, M, W]):
 
     def pick_other(self, endpoint: E, now: float) -> E | None:
         """One that is ready and is not this one; None if there is none."""
-        ready = self.ready
-        count = len(ready)
-        ready.remove(endpoint)
-        if len(ready) == count:
-            return ready.pick(now)  # it is not ready itself
-        other = ready.pick(now)
-        ready.add(endpoint)
-        return other
+        return self.ready.pick_except(endpoint, now)
 
     # ---- balance.queue.Serves
 

@@ -55,3 +55,12 @@ class P2c(Generic[E]):
             second += 1
         one, other = endpoints[first], endpoints[second]
         return one if one.load.weight(now) <= other.load.weight(now) else other
+
+    def pick_except(self, endpoint: E, now: float) -> E | None:
+        """One that is ready and is not this one."""
+        if endpoint not in self._places:
+            return self.pick(now)
+        self.remove(endpoint)
+        other = self.pick(now)
+        self.add(endpoint)
+        return other

@@ -29,3 +29,6 @@ class Picker(Protocol[E]):
 
     def pick(self, now: float) -> E | None:
         """One that is ready, or None if none is."""
+
+    def pick_except(self, endpoint: E, now: float) -> E | None:
+        """One that is ready and is not this one, which stays as it is."""

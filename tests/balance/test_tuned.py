@@ -81,6 +81,18 @@ def test_one_that_goes_while_it_starts_begins_anew_when_it_comes_back() -> None:
     assert shares(picker, 109.0)["new"] / 4000 < 0.2 and len(picker) == 3
 
 
+def test_one_that_is_passed_over_once_goes_on_as_it_was() -> None:
+    endpoints = named(2)
+    picker: TunedP2c[Endpoint] = TunedP2c(10.0, 0.0, endpoints)
+    new = Endpoint("new", PeakEwma(0.001, 10.0, 0.0))
+    picker.add(new)
+    shares(picker, 100.0)
+    assert picker.pick_except(new, 105.0) in endpoints and picker._since == {new: 100.0} and len(picker) == 3
+    assert picker.pick_except(endpoints[0], 105.0) is not endpoints[0] and picker._since == {new: 100.0}
+    picker.remove(new)
+    assert picker.pick_except(new, 105.0) in endpoints and len(picker) == 2
+
+
 # ---- probes
 
 

@@ -63,6 +63,16 @@ class TunedP2c(P2c[E]):
             return other
         return one
 
+    def pick_except(self, endpoint: E, now: float) -> E | None:
+        """Passing it over once is no reason for it to begin anew, nor to start slowly if it has long begun."""
+        since = self._since.get(endpoint)
+        other = super().pick_except(endpoint, now)
+        if since is not None:
+            self._since[endpoint] = since
+        else:
+            self._since.pop(endpoint, 0.0)
+        return other
+
     def _may_start(self, endpoint: E, now: float) -> bool:
         since = self._since.get(endpoint)
         if since is None:
