@@ -124,7 +124,7 @@ async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     writer.close()
 
 
-@pytest.mark.parametrize(("bad", "most"), [(closes, 3), (resets, 3), (fails_fast, 35)])
+@pytest.mark.parametrize(("bad", "most"), [(closes, 3), (resets, 3), (fails_fast, 45)])
 def test_an_endpoint_that_fails_faster_than_another_answers_does_not_draw_the_requests(bad: Any, most: int) -> None:
     """One that breaks off is taken for slow; one that only answers 5xx keeps the share of an endpoint nobody knows."""
 
