@@ -272,6 +272,7 @@ def test_opaque_bytes_go_through_both_ways_and_a_changed_policy_ends_them() -> N
             gateway.inbound.watches[port].set(default_policy("deny", (), 10.0))
             assert await client.rest() in (b"", b"<RST>")
             assert gateway.inbound.metric("inbound_tcp_authz_terminate_total") == 1
+            client.close()
 
     run(story)
 

@@ -41,6 +41,7 @@ from proxy.http.h2.server import H2Server
 from proxy.http.head import RequestHead, ResponseHead
 from proxy.http.headers import Field, field
 from proxy.http.pool import Pool
+from proxy.http.stream import ServerEnd
 from proxy.metrics.registry import Registry
 from proxy.metrics.scope import RequestScope
 from proxy.outbound.http.numbers import RouteNumbers, RouteOf
@@ -392,11 +393,24 @@ def test_attempt_of_an_endpoint(benchmark: Measure, monkeypatch: pytest.MonkeyPa
     assert benchmark(request).reason is Reason.COMPLETE
 
 
-class Silent:
-    """A ServerStream that takes everything and says nothing."""
+class Silent(ServerEnd):
+    """Takes everything and says nothing."""
 
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *_: None
+    __slots__ = ()
+
+    def send_head(self, head: ResponseHead, end: bool) -> None: ...
+
+    def send_data(self, data: bytes, end: bool) -> None: ...
+
+    def send_trailers(self, fields: list[Field]) -> None: ...
+
+    def close_connection(self) -> None: ...
+
+    def pause_reading(self, cause: int) -> None: ...
+
+    def resume_reading(self, cause: int) -> None: ...
+
+    def reset(self, reason: Reason) -> None: ...
 
 
 def http_route(number: int) -> ClientRoute:

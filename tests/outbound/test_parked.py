@@ -12,6 +12,7 @@ import pytest
 from proxy.core.reason import Reason
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead
+from proxy.http.stream import ServerEnd
 from tests.kit.service import Service
 
 COUNT = 100_000
@@ -19,7 +20,7 @@ BYTES_EACH = 2048
 """Of an exchange that waits: itself, its attempt, its place in the queue and what it is woken by; a head is its stream's."""
 
 
-class Quiet:
+class Quiet(ServerEnd):
     """A ServerStream that keeps the status of its answer."""
 
     __slots__ = ("status",)
@@ -53,11 +54,11 @@ def test_a_hundred_thousand_wait_within_their_bound_and_the_next_is_shed(monkeyp
     gc.collect()
     before = resident()
     for stream in streams[:COUNT]:
-        Exchange(stream, head, now).request_head(router, True)  # type: ignore[arg-type]
+        Exchange(stream, head, now).request_head(router, True)
     taken = resident() - before
     assert len(service.backend._queue) == COUNT and not any(stream.status for stream in streams)
     assert taken < COUNT * BYTES_EACH, f"{taken / COUNT:.0f} bytes each"
-    Exchange(streams[COUNT], head, now).request_head(router, True)  # type: ignore[arg-type]
+    Exchange(streams[COUNT], head, now).request_head(router, True)
     assert streams[COUNT].status == 503
     service.pass_time(0.5)
     assert {stream.status for stream in streams[:COUNT]} == {504}

@@ -64,8 +64,10 @@ class Profiled(Network):
         return seen
 
     async def client(self) -> Client:
-        """One connection that is kept."""
-        return Client(*await asyncio.open_connection(sock=self.redirect(DST)))
+        """One connection that is kept until the test is over."""
+        reader, writer = await asyncio.open_connection(sock=self.redirect(DST))
+        self.closes(writer.close)
+        return Client(reader, writer)
 
     async def get(self) -> bytes:
         """On a connection of its own."""
