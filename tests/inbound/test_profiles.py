@@ -104,12 +104,15 @@ def test_without_a_profile_or_its_name_nothing_is_counted() -> None:
 
 def test_requests_wait_for_the_first_answer() -> None:
     async def play(workload: Workload, asked: Asked, client: Client) -> None:
-        answers = [asyncio.create_task((await workload.connect_tls()).ask(request())) for _ in range(3)]
+        clients = [await workload.connect_tls() for _ in range(3)]
+        answers = [asyncio.create_task(one.ask(request())) for one in clients]
         await until(lambda: workload.metric("request_total", 'direction="inbound"') == 3)
         assert not workload.app.all_said
         asked.watches[NAME].set(PROFILE)
         assert await asyncio.gather(*answers) == [OK] * 3
         assert workload.metric("route_request_total") == 3
+        for one in clients:
+            one.close()
 
     story(play, None)
 
