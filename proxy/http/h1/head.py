@@ -18,12 +18,12 @@ from proxy.http.h1.block import HeaderBlock, TransferCodings, header_block
 from proxy.http.head import HTTP_1_0, HTTP_1_1, TUNNEL, UNKNOWN, Renderings, RequestHead, ResponseHead
 from proxy.http.headers import CONTENT_LENGTH, field, is_authority
 
-SHARE_SHIFT: Final = 9
+SHARE_SHIFT: Final = 8
 
 
 def share_of(before: bytes, after: bytes) -> int:
-    """What the head between these two takes of `limits.TURN_HEADS`: one for every 512 octets, which may hold as many as a
-    hundred fields."""
+    """What the head between these two takes of `limits.TURN_HEADS`: one for every 256 octets, which may hold as many as
+    fifty fields."""
     return 1 + (len(before) - len(after) >> SHARE_SHIFT)
 
 

@@ -40,9 +40,11 @@ SELF_DEPENDENT: Final = 256
 """Beside the flags of a HEADERS frame: its stream depends on itself (RFC 9113 section 5.3.2 keeps the rule's form)."""
 
 _HEAD_SHARE: Final = limits.TURN_FRAMES // limits.TURN_HEADS - 1
-"""What a head takes of a turn's share beside one frame's."""
-_BLOCK_SHIFT: Final = 6
-"""And a head takes one frame's share more for every 64 octets of its block, which may be as many fields: 16 KiB of header
+"""What a request's head takes of a turn's share beside one frame's."""
+_RESPONSE_SHARE: Final = _HEAD_SHARE // 2
+"""The same of a response's head, which is not routed."""
+_BLOCK_SHIFT: Final = 5
+"""And a head takes one frame's share more for every 32 octets of its block, which may be as many fields: 16 KiB of header
 blocks use up a turn. A block over several frames ends its turn anyway."""
 _FRAMING_FLAGS: Final = END_HEADERS | PADDED | PRIORITY_FLAG
 
@@ -169,7 +171,7 @@ class H2Connection(Streams):
                 if not self.flow.is_writable and len(self.streams) >= limits.UNREAD_STREAMS and not self.is_client:
                     self._stop()
                     break
-                share -= _HEAD_SHARE + (length >> _BLOCK_SHIFT)
+                share -= (_RESPONSE_SHARE if self.is_client else _HEAD_SHARE) + (length >> _BLOCK_SHIFT)
                 if flags & _FRAMING_FLAGS == END_HEADERS and stream_id:
                     self.receive_block(data[start:end], flags, stream_id)
                 else:
