@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.core import limits
 from proxy.core.reason import Reason
 from proxy.http import orig_proto
 from proxy.http.h1.head import write_request
+from proxy.http.h2 import frame
 from proxy.http.head import TUNNEL, UNKNOWN, ResponseHead
 from proxy.http.headers import field
 from tests.http.h2kit import GET, POST, Client, bare, ok, raw, reset_codes
@@ -147,6 +149,19 @@ def test_a_remembered_head_is_handed_out_again_as_it_is() -> None:
         assert [one.name for one in head.fields] == [b"x"]
         assert head.body_size == UNKNOWN, "whether a body follows is the stream's to say"
     assert client.stage.sinks[-1].head is client.stage.sinks[-2].head
+
+
+def test_a_head_that_is_too_long_to_be_remembered_keeps_no_forms_of_itself() -> None:
+    client = Client()
+    client.head(1)
+    block = client.encoder.encode(GET)
+    literal = b"\x00\x01a\x14" + b"v" * 20
+    long = block + literal * 60
+    assert len(long) > limits.REMEMBERED_TEXT_BYTES
+    for number, data in enumerate((long, long, long, block + literal, block + literal)):
+        client.server.feed(frame.header_frames(3 + 2 * number, data, True))
+    kept = [one.head.renderings is not None for one in client.stage.sinks[-5:]]
+    assert kept == [False, False, False, True, True]
 
 
 # ---- tunnels

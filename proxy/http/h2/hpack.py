@@ -230,13 +230,15 @@ class Decoder:
             self._constants[block] = self.constant
             self._hold(cost)
 
-    def keep_head(self, block: bytes, head: Any) -> None:  # as ConstantBlock.head
+    def keep_head(self, block: bytes, head: Any) -> bool:  # as ConstantBlock.head
         """Remember the head of a familiar block. Heads are never edited (head.py), so the same one can be handed out again."""
         cost = _BLOCK_BYTES + _BLOCK_COPIES * len(block)
         if self._has_room(block, cost):
             self.heads[block] = head
             self._heads_bytes += cost
             self._hold(cost)
+            return True
+        return False
 
     def _has_room(self, block: bytes, cost: int) -> bool:
         """Makes it, if the block may be remembered at all."""

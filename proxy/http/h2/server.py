@@ -170,8 +170,7 @@ class H2Server(H2Connection):
                 template.renderings = Renderings()
             return template
         head = request_of(fields)
-        if self.decoder.is_familiar:
-            self.decoder.keep_head(block, head)
+        if self.decoder.is_familiar and self.decoder.keep_head(block, head):
             head.renderings = Renderings()
         return head
 
