@@ -84,7 +84,7 @@ class Exchange:
         self.accepted_at = now
         self.dispatched_at = now  # stages could begin to route it: later if its destination had to be found out
         self.request_ended_at = now
-        """When the request's end came; this and the next two times are kept only if there are observers."""
+        """When the request's end came; this and `ended_at` are kept only if there are observers."""
         self.answered_at = self.ended_at = now  # the first is when `has_begun` became true
         self.request_bytes = self.response_bytes = 0  # of the bodies, as they came
         self.request_frames: Histogram | None = None
@@ -331,14 +331,12 @@ class Exchange:
 
     def _begin_response(self) -> None:
         self.has_begun = True
+        self.answered_at = self._clock()
         attempt = self.attempt
         if attempt is not None:
             attempt.answered()
-        observers = self.observers
-        if observers:
-            self.answered_at = self._clock()
-            for observer in observers:
-                observer.response_began(self)
+        for observer in self.observers:
+            observer.response_began(self)
 
     def _fail(self, reason: Reason) -> None:
         if self.reason is not None:

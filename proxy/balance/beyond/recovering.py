@@ -36,4 +36,4 @@ class RecoveringEwma(PeakEwma):
                 self._fast = 0
                 self._slowest_s = 0.0
                 return
-        super().observe(rtt_s, now)
+        PeakEwma.observe(self, rtt_s, now)  # `super()` makes an object each time

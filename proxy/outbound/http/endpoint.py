@@ -178,10 +178,11 @@ class HttpEndpoint:
         return head.with_fields([one for one in head.fields if one.name not in _OF_PROXIES])
 
     def attempt_answered(self, attempt: Attempt) -> None:
-        now = self._clock()
+        exchange = attempt.exchange
+        now = exchange.answered_at
         latency_s = now - attempt.sent_at
         self._in_flight.count -= 1
-        response = attempt.exchange.response
+        response = exchange.response
         outcome = ANSWERED
         if response is None or attempt.has_failed:
             outcome = BROKEN

@@ -142,7 +142,11 @@ class BackendNumbers:
         if exchange.response_ended:
             if not failure and response is not None and response.status == self._statuses.last_status:
                 self._statuses.last.value += 1
-                self._duration_s.observe(_took_s(attempt, exchange))
+                if exchange.request_ended:  # _took_s, in place: most attempts end here
+                    ended_at, sent_at = exchange.request_ended_at, attempt.sent_at
+                    self._duration_s.observe(exchange.ended_at - (sent_at if sent_at > ended_at else ended_at))
+                else:
+                    self._duration_s.observe(0.0)
                 return
             if failure:
                 response = None
