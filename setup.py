@@ -39,6 +39,7 @@ HOT = (
     "proxy/inbound/http/profiles.py",
     "proxy/inbound/http/requests.py",
     "proxy/inbound/router.py",
+    "proxy/outbound/connection.py",
     "proxy/outbound/http/concrete.py",
     "proxy/outbound/http/endpoint.py",
     "proxy/outbound/explicit/connection.py",

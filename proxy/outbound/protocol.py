@@ -15,16 +15,16 @@ from typing import Final
 from proxy.config.http2 import server_settings
 from proxy.core import limits
 from proxy.core.addr import Addr
-from proxy.core.codec import Codec, Connection, Wire
+from proxy.core.codec import Codec, Wire
 from proxy.core.dial import has_unread
 from proxy.core.errors import report_fault
-from proxy.core.idle import end_if_idle
 from proxy.core.reason import Reason
 from proxy.core.timers import Timer
 from proxy.core.watch import Absent
 from proxy.http.exchange import Stage
 from proxy.http.h1.server import H1Server
 from proxy.http.h2.server import H2Server
+from proxy.outbound.connection import OutboundConnection
 from proxy.outbound.discover import Destination
 from proxy.outbound.http.logical import HttpRouter
 from proxy.outbound.http.rescue import Rescue
@@ -35,7 +35,6 @@ from proxy.outbound.opaque.tunnel import CountError, EarlyTunnel, Tunnel
 from proxy.outbound.runtime import Runtime
 from proxy.policy.client import DETECT, HTTP_1, HTTP_2, OPAQUE, TLS, ClientPolicy
 from proxy.tls.hello import Hello
-from proxy.transport.connection import serve_plain
 from proxy.transport.detect import DETECT_HTTP, Detection
 from proxy.transport.first_bytes import FirstBytes, Opened, Unreadable
 
@@ -223,17 +222,17 @@ class DetectingFor(Detecting):
         self._protocols.opaque_router(self._destination, False).open(tunnel)
 
 
-class Accepted:
-    """One accepted connection: waits for its destination, then belongs to its codec. A member of Drain until it is gone."""
+class Accepted(OutboundConnection):
+    """One accepted connection: waits for its destination, then belongs to its codec."""
 
-    __slots__ = ("_protocols", "_sock", "_target", "_destination", "_connection", "_timer", "_closing_at", "_is_over")
+    __slots__ = ("_protocols", "_sock", "_target", "_destination", "_timer", "_closing_at", "_is_over")
 
     def __init__(self, protocols: Protocols, sock: socket.socket, target: Addr, destination: Destination) -> None:
+        super().__init__(protocols.runtime)
         self._protocols = protocols
         self._sock: socket.socket | None = sock
         self._target = target
         self._destination = destination
-        self._connection: Connection | None = None
         self._timer: Timer | None = None
         self._closing_at: float | None = None
         """When `close` was called first."""
@@ -241,39 +240,30 @@ class Accepted:
 
     def begin(self) -> None:
         self._destination.hold()
-        self._protocols.runtime.drain.enter(self)
+        self.enter()
         if not self._is_over:
             self._destination.when_known(self._known)
         if self._sock is not None:
             self._look_again()
 
-    def ask_to_leave(self) -> None:
-        if self._connection is not None:
-            self._connection.codec.ask_to_leave()
-
     def close(self) -> None:
         """A connection that has a codec is the codec's to close. One that still waits for its destination ends, unless the app
         has sent something: then it waits as long as an explicit client's would."""
         if self._connection is not None:
-            self._connection.codec.close()
+            super().close()
             return
         now = self._protocols.runtime.reactor.clock()
         if self._closing_at is None:
             self._closing_at = now
         if self._sock is None or not has_unread(self._sock) or now - self._closing_at > limits.DISCOVERY_S:
-            self._end()
-
-    def end_if_idle(self) -> bool:
-        """There are no descriptors left, and nothing is under way here."""
-        connection = self._connection
-        return connection is not None and end_if_idle(connection, self._protocols.runtime.registry.faults("outbound"))
+            self.ended()
 
     def _look(self) -> None:
         """Check whether the client is still there, because a connection that waits for its destination is not read."""
         sock = self._sock
         if sock is not None and sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             self._protocols.runtime.registry.faults("outbound").count_as("gone_before_discovery")
-            self._end()
+            self.ended()
         else:
             self._look_again()
 
@@ -306,17 +296,15 @@ class Accepted:
         self._sock = None
         protocols = self._protocols
         meter = protocols.target_numbers(self._destination, self._target).meter
-        connection = serve_plain(protocols.runtime.reactor, sock, make_codec, meter)
-        self._connection = connection
-        connection.on_lost = self._end
+        self.serve(sock, make_codec, meter)
 
     def _fail(self, label: str, text: str) -> None:
         self._protocols.runtime.registry.faults("outbound").count_as("not_discovered")
         self._protocols.target_numbers(self._destination, self._target).count_error(label)
         _log.info("Connection closed: %s", text)
-        self._end()
+        self.ended()
 
-    def _end(self) -> None:
+    def ended(self) -> None:
         if self._is_over:
             return
         self._is_over = True
@@ -329,4 +317,4 @@ class Accepted:
             sock.close()
         self._destination.forget(self._known)
         self._destination.release()
-        self._protocols.runtime.drain.leave(self)
+        self.leave()

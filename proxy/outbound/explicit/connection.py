@@ -14,8 +14,7 @@ import socket
 from typing import Final
 
 from proxy.core.addr import Addr, addr
-from proxy.core.codec import Codec, Connection, Wire
-from proxy.core.idle import end_if_idle
+from proxy.core.codec import Codec, Wire
 from proxy.core.names import dns_name, searched
 from proxy.core.reason import Reason
 from proxy.core.watch import Absent, Watch
@@ -26,6 +25,7 @@ from proxy.http.head import HTTP_2, RequestHead
 from proxy.http.normalize import split_authority
 from proxy.metrics.transport import TransportMetrics
 from proxy.outbound import labels
+from proxy.outbound.connection import OutboundConnection
 from proxy.outbound.discover import OUTSIDE, SIDECAR, Destination, Discovery, Kind
 from proxy.outbound.effective import Target
 from proxy.outbound.explicit.connect import RefusedError, Tunnels
@@ -36,7 +36,6 @@ from proxy.outbound.http.rescue import BAD_REQUEST, FORBIDDEN, LOOP, NOT_HTTP
 from proxy.outbound.protocol import Protocols
 from proxy.outbound.unknown import Parked, no_way_to, not_served
 from proxy.policy.client import OPAQUE, TLS, ClientPolicy
-from proxy.transport.connection import serve_plain
 from proxy.transport.first_bytes import FirstBytes, Opened
 
 _log: Final = logging.getLogger(__name__)
@@ -48,12 +47,13 @@ _JUDGED: Final = 64
 """Authorities of one connection whose targets are remembered."""
 
 
-class ExplicitConnection:
-    """One accepted connection and the destinations that it used. A member of Drain until it is gone."""
+class ExplicitConnection(OutboundConnection):
+    """One accepted connection and the destinations that it used."""
 
-    __slots__ = ("protocols", "_sock", "_is_local", "_judged", "_held", "_connection", "_tunnels", "_own")
+    __slots__ = ("protocols", "_sock", "_is_local", "_judged", "_held", "_tunnels", "_own")
 
     def __init__(self, protocols: Protocols, discovery: Discovery, sock: socket.socket, peer: Addr) -> None:
+        super().__init__(protocols.runtime)
         self.protocols: Final = protocols
         self._sock = sock
         self._own = addr(*sock.getsockname()[:2])
@@ -61,32 +61,22 @@ class ExplicitConnection:
         self._judged: dict[tuple[bytes, int], tuple[Target, Kind]] = {}
         """The target that an authority and a default port stand for."""
         self._held: Final = HeldDestinations(discovery)
-        self._connection: Connection | None = None
         self._tunnels: Tunnels | None = None
 
     def begin(self) -> None:
-        runtime = self.protocols.runtime
-        meter = TransportMetrics(runtime.registry).meter(labels.accepted(self._own))
-        connection = serve_plain(runtime.reactor, self._sock, self._make_codec, meter)
-        self._connection = connection
-        self._tunnels = Tunnels(self.protocols, connection)
-        connection.on_lost = self._end
-        runtime.drain.enter(self)
-
-    def ask_to_leave(self) -> None:
-        if self._connection is not None:
-            self._connection.codec.ask_to_leave()
+        meter = TransportMetrics(self.protocols.runtime.registry).meter(labels.accepted(self._own))
+        self._tunnels = Tunnels(self.protocols, self.serve(self._sock, self._make_codec, meter))
+        self.enter()
 
     def close(self) -> None:
         if self._tunnels is not None:
             self._tunnels.close()
-        if self._connection is not None:
-            self._connection.codec.close()
+        super().close()
 
-    def end_if_idle(self) -> bool:
-        """There are no descriptors left, and nothing is under way here."""
-        connection = self._connection
-        return connection is not None and end_if_idle(connection, self.protocols.runtime.registry.faults("outbound"))
+    def ended(self) -> None:
+        self._tunnels = None
+        self._held.release()
+        self.leave()
 
     def destination(self, authority: bytes, default_port: int) -> Destination:
         """The destination of an authority, held until this connection ends. RefusedError if this client may not use it."""
@@ -162,11 +152,6 @@ class ExplicitConnection:
         tunnels = self._tunnels
         assert tunnels is not None
         return tunnels
-
-    def _end(self) -> None:
-        self._connection = self._tunnels = None
-        self._held.release()
-        self.protocols.runtime.drain.leave(self)
 
 
 class ExplicitStage:

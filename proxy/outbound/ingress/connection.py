@@ -11,14 +11,14 @@ import socket
 from typing import Final
 
 from proxy.core.addr import Addr
-from proxy.core.codec import Codec, Connection, Wire
-from proxy.core.idle import end_if_idle
+from proxy.core.codec import Codec, Wire
 from proxy.core.names import dns_name
 from proxy.core.watch import Absent, Watch
 from proxy.http.exchange import Exchange
 from proxy.http.head import HTTP_2, RequestHead
 from proxy.http.headers import L5D
 from proxy.http.normalize import split_authority
+from proxy.outbound.connection import OutboundConnection
 from proxy.outbound.discover import INGRESS, Destination, Discovery
 from proxy.outbound.effective import Target
 from proxy.outbound.held import HeldDestinations
@@ -30,7 +30,6 @@ from proxy.outbound.protocol import Detecting, Protocols
 from proxy.outbound.unknown import Opening, Parked, no_way_to, not_served
 from proxy.policy.client import DETECT, OPAQUE, TLS, ClientPolicy
 from proxy.policy.meta import default_meta
-from proxy.transport.connection import serve_plain
 
 OVERRIDE: Final = b"l5d-dst-override"
 
@@ -49,48 +48,31 @@ class Ingress:
         self.numbers: Final = ParentNumbers(protocols.runtime.registry, _PARENT)
 
 
-class IngressConnection:
-    """One accepted connection and the destinations that it used. A member of Drain until it is gone."""
+class IngressConnection(OutboundConnection):
+    """One accepted connection and the destinations that it used."""
 
-    __slots__ = ("ingress", "target", "held", "numbers", "_connection")
+    __slots__ = ("ingress", "target", "held", "numbers")
 
     def __init__(self, ingress: Ingress, target: Addr) -> None:
+        runtime = ingress.protocols.runtime
+        super().__init__(runtime)
         self.ingress: Final = ingress
         self.target: Final = target
         """The original destination."""
         self.held: Final = HeldDestinations(ingress.discovery)
-        self.numbers: Final = TargetNumbers(ingress.protocols.runtime.registry, target)
-        self._connection: Connection | None = None
+        self.numbers: Final = TargetNumbers(runtime.registry, target)
 
     def begin(self, sock: socket.socket) -> None:
         """The socket is ours from now on."""
-        runtime = self.ingress.protocols.runtime
-        connection = serve_plain(runtime.reactor, sock, self._make_codec, self.numbers.meter)
-        self._connection = connection
-        connection.on_lost = self._end
-        runtime.drain.enter(self)
+        self.serve(sock, self._make_codec, self.numbers.meter)
+        self.enter()
 
-    def ask_to_leave(self) -> None:
-        if self._connection is not None:
-            self._connection.codec.ask_to_leave()
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.codec.close()
-
-    def end_if_idle(self) -> bool:
-        """There are no descriptors left, and nothing is under way here."""
-        connection = self._connection
-        faults = self.ingress.protocols.runtime.registry.faults("outbound")
-        return connection is not None and end_if_idle(connection, faults)
+    def ended(self) -> None:
+        self.held.release()
+        self.leave()
 
     def _make_codec(self, wire: Wire) -> Codec:
         return DetectingAny(self, wire).first_bytes
-
-    def _end(self) -> None:
-        self._connection = None
-        self.held.release()
-        self.ingress.protocols.runtime.drain.leave(self)
 
 
 class DetectingAny(Detecting):
