@@ -25,6 +25,7 @@ HOT = (
     "proxy/policy/distribution.py",
     "proxy/policy/filter.py",
     "proxy/policy/match.py",
+    "proxy/policy/outcome.py",
     "proxy/policy/pattern.py",
     "proxy/policy/reading.py",
     "proxy/policy/redirect.py",

@@ -130,6 +130,14 @@ def status_of(fields: Iterable[Field]) -> Status | None:
     return Status(code, message) if code >= 0 else None
 
 
+def code_in(fields: list[Field]) -> int:
+    """The code that they carry; -1 if they carry none, or one that is no number."""
+    for one in fields:
+        if one.name == STATUS:
+            return parse_code(one.value)
+    return -1
+
+
 def parse_code(value: bytes) -> int:
     """A `grpc-status`: -1 if it is no unsigned 16-bit decimal, UNKNOWN for numbers without a name."""
     if not value.isdigit() or len(value) > 5:

@@ -113,15 +113,8 @@ def _classify_grpc(response: ResponseHead, trailers: list[Field] | None) -> Clas
 
 def _code_of(response: ResponseHead, trailers: list[Field] | None) -> int:
     """The gRPC status of the head, else of the trailers; -1 if neither has one that is a number."""
-    code = _code_in(response.fields)
-    return _code_in(trailers) if code < 0 and trailers is not None else code
-
-
-def _code_in(fields: list[Field]) -> int:
-    for one in fields:
-        if one.name == grpc.STATUS:
-            return grpc.parse_code(one.value)
-    return -1
+    code = grpc.code_in(response.fields)
+    return grpc.code_in(trailers) if code < 0 and trailers is not None else code
 
 
 def _error(exchange: Exchange) -> str:

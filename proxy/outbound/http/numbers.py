@@ -15,12 +15,12 @@ from proxy.http import grpc
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.head import TUNNEL, ResponseHead
-from proxy.http.headers import Field
 from proxy.metrics.cells import Counter, Labels
 from proxy.metrics.registry import Registry
 from proxy.metrics.statuses import NO_STATUS, Statuses
 from proxy.outbound import labels
 from proxy.policy.meta import Meta
+from proxy.policy.outcome import RouteOutcomes, counted_status
 
 # Words of the label `error`; those of failures that stages answer stand with them (http/endings.py, rescue.py).
 UNKNOWN: Final = "UNKNOWN"
@@ -47,19 +47,18 @@ class RouteOf(NamedTuple):
         return labels.route(self.parent, self.route)
 
 
-class RouteNumbers:
-    """An Observer. `names_hosts`: the host of each request is a label (OUTBOUND_METRICS_HOSTNAME_LABELS)."""
+class RouteNumbers(RouteOutcomes):
+    """`names_hosts`: the host of each request is a label (OUTBOUND_METRICS_HOSTNAME_LABELS)."""
 
-    __slots__ = ("of", "_is_grpc", "_registry", "_duration_s", "_frames", "_statuses", "_hosts")
+    __slots__ = ("of", "_registry", "_duration_s", "_frames", "_hosts")
 
     def __init__(self, registry: Registry, of: RouteOf, names_hosts: bool, host: str = "") -> None:
         named = (*of.labels, ("hostname", host))
+        super().__init__(_statuses(registry, of, "_request_statuses_total", named), of.is_grpc)
         self._registry = registry
         self.of: Final = of
-        self._is_grpc: Final = of.is_grpc
         self._duration_s: Final = registry.histogram(f"{of.prefix}_request_duration_seconds", named)
         self._frames: Final = registry.histogram(f"{of.prefix}_request_frame_size_bytes", named)
-        self._statuses: Final = _statuses(registry, of, "_request_statuses_total", named)
         self._hosts: Final[dict[bytes, RouteNumbers] | None] = {} if names_hosts else None
 
     def of_backend(self, backend: Meta) -> BackendNumbers:
@@ -80,36 +79,10 @@ class RouteNumbers:
             found = hosts[authority] = RouteNumbers(self._registry, self.of, False, labels.hostname(authority))
         return found
 
-    # ---- Observer
+    # ---- RouteOutcomes
 
-    def response_began(self, exchange: Exchange) -> None:
-        response = exchange.response
-        if response is not None and response.body_size == TUNNEL:
-            self._count(exchange, response, exchange.answered_at)
-
-    def exchange_ended(self, exchange: Exchange) -> None:
-        response = exchange.response
-        if response is not None and not exchange.failure and response.body_size != TUNNEL:
-            statuses = self._statuses
-            if response.status == statuses.last_status:  # never of gRPC, whose codes are other numbers
-                statuses.last.value += 1
-                self._duration_s.observe(exchange.ended_at - exchange.dispatched_at)
-                return
-        if response is None:
-            if exchange.failure:
-                self._count(exchange, None, exchange.ended_at)
-        elif response.body_size != TUNNEL:
-            self._count(exchange, response, exchange.ended_at)
-
-    def _count(self, exchange: Exchange, response: ResponseHead | None, now: float) -> None:
+    def took(self, exchange: Exchange, now: float) -> None:
         self._duration_s.observe(now - exchange.dispatched_at)
-        failure = exchange.failure
-        if failure and exchange.response_ended:
-            response = None  # an answer of ours to a failure
-        if self._is_grpc:
-            self._statuses.count(_code(response, exchange.trailers, failure), failure)
-        else:
-            self._statuses.count(NO_STATUS if response is None else response.status, failure)
 
 
 class BackendNumbers:
@@ -139,29 +112,22 @@ class BackendNumbers:
         if response is not None and response.body_size == TUNNEL:
             return
         failure = exchange.failure
-        if exchange.response_ended:
-            if not failure and response is not None and response.status == self._statuses.last_status:
-                self._statuses.last.value += 1
-                if exchange.request_ended:  # _took_s, in place: most attempts end here
-                    ended_at, sent_at = exchange.request_ended_at, attempt.sent_at
-                    self._duration_s.observe(exchange.ended_at - (sent_at if sent_at > ended_at else ended_at))
-                else:
-                    self._duration_s.observe(0.0)
-                return
-            if failure:
-                response = None
-        else:
-            if not failure:
+        if not failure:
+            if exchange.response_ended:
+                if response is not None and response.status == self._statuses.last_status:
+                    self._statuses.last.value += 1
+                    if exchange.request_ended:  # _took_s, in place: most attempts end here
+                        ended_at, sent_at = exchange.request_ended_at, attempt.sent_at
+                        self._duration_s.observe(exchange.ended_at - (sent_at if sent_at > ended_at else ended_at))
+                    else:
+                        self._duration_s.observe(0.0)
+                    return
+            else:
                 failure = exchange.failure = _failure(attempt, exchange)
-            if response is None and not failure:
-                return
+                if response is None and not failure:
+                    return
         self._duration_s.observe(_took_s(attempt, exchange))
-        status = NO_STATUS
-        if self._is_grpc:
-            status = _code(response, exchange.trailers, failure)
-        elif response is not None:
-            status = response.status
-        self._statuses.count(status, failure)
+        self._statuses.count(counted_status(exchange, self._is_grpc), failure)
 
 
 class RetryNumbers:
@@ -193,14 +159,6 @@ def _failure(attempt: Attempt, exchange: Exchange) -> str:
     if reason is Reason.PEER_RESET or reason is Reason.PEER_REFUSED:
         return _OF_CODE.get(exchange.reset_code, "RESET")
     return IO if reason in _LOST else UNKNOWN
-
-
-def _code(response: ResponseHead | None, trailers: list[Field] | None, error: str) -> int:
-    """The gRPC status of a response: that of its trailers, if it came to have any."""
-    if response is None:
-        return NO_STATUS
-    found = grpc.status_of(response.fields if trailers is None or error else trailers)
-    return NO_STATUS if found is None else found.code
 
 
 def _statuses(registry: Registry, of: RouteOf, family: str, named: Labels) -> Statuses:

@@ -18,7 +18,7 @@ from proxy.metrics.cells import Labels
 from proxy.metrics.registry import Registry
 from proxy.outbound.http.profile.budget import SharedBudget
 from proxy.outbound.http.rescue import failure_of
-from proxy.outbound.http.retry.policy import PASS, RETRY, WAIT, code_in
+from proxy.outbound.http.retry.policy import PASS, RETRY, WAIT
 from proxy.policy.classify import ClassifyingRoute
 
 _REQUEST_BYTES: Final = 65536
@@ -49,7 +49,7 @@ class ProfileRetries:
                 return PASS
         elif not is_grpc(request):
             return RETRY if status >= 500 else PASS
-        code = code_in(head.fields)
+        code = grpc.code_in(head.fields)
         if code >= 0:
             return RETRY if code in grpc.FAILURES else PASS
         if status >= 500 and route.has_classes:
@@ -58,7 +58,7 @@ class ProfileRetries:
         return WAIT if not end and head.version == HTTP_2 and is_grpc(request) else PASS
 
     def on_trailers(self, request: RequestHead, head: ResponseHead, trailers: list[Field] | None) -> int:
-        return RETRY if trailers is not None and code_in(trailers) in grpc.FAILURES else PASS
+        return RETRY if trailers is not None and grpc.code_in(trailers) in grpc.FAILURES else PASS
 
     def on_failure(self, exchange: Exchange, reason: Reason) -> int:
         """What the endpoint's failure is answered with is classified as if the endpoint had said it; but a stream that an

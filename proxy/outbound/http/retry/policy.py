@@ -93,7 +93,7 @@ class RouteRetries:
 
     def on_head(self, request: RequestHead, head: ResponseHead, end: bool) -> int:
         if self._grpc_codes:
-            code = code_in(head.fields)
+            code = grpc.code_in(head.fields)
             if code in self._grpc_codes:
                 return RETRY
             # HTTP/1 has no trailers that mean anything to gRPC.
@@ -103,7 +103,7 @@ class RouteRetries:
         return self._status_is_retried[status] if status < 600 else PASS
 
     def on_trailers(self, request: RequestHead, head: ResponseHead, trailers: list[Field] | None) -> int:
-        return RETRY if trailers is not None and code_in(trailers) in self._grpc_codes else PASS
+        return RETRY if trailers is not None and grpc.code_in(trailers) in self._grpc_codes else PASS
 
     def on_failure(self, exchange: Exchange, reason: Reason) -> int:
         if reason is Reason.RESPONSE_TIMEOUT:
@@ -145,11 +145,3 @@ class RouteRetries:
 
     def _is_retried(self, status: int) -> int:
         return self._status_is_retried[status] if status < 600 else PASS
-
-
-def code_in(fields: list[Field]) -> int:
-    """The `grpc-status` among them; -1 if there is none, or one that is no number."""
-    for one in fields:
-        if one.name == grpc.STATUS:
-            return grpc.parse_code(one.value)
-    return -1
