@@ -25,11 +25,11 @@ from proxy.core.idle import IdleOrder
 from proxy.core.log import Logging
 from proxy.core.reactor import Reactor
 from proxy.inbound import stack as inbound
-from proxy.metrics import HttpMetrics, Labels, Registry, RequestScope
-from proxy.metrics.balancers import Balancers
-from proxy.metrics.control import show_dns, show_identity, show_stale
-from proxy.metrics.process import show_build, show_process
-from proxy.metrics.remembered import show_log, show_remembered
+from proxy.metrics import Labels, Registry, RequestScope
+from proxy.metrics.scraped.balancers import Balancers
+from proxy.metrics.scraped.control import show_dns, show_identity, show_stale
+from proxy.metrics.scraped.process import show_build, show_process
+from proxy.metrics.scraped.remembered import show_log, show_remembered
 from proxy.outbound import stack as outbound
 from proxy.ports import Port, Ports
 from proxy.shutdown import Shutdown, Side
@@ -148,7 +148,7 @@ class App:
             if target.is_loopback or target.name is None
             else (("tls", "true"), ("server_id", target.name))
         )
-        return HttpMetrics(self.registry, "control_").scope((("addr", target.authority), *tls))
+        return self.registry.requests("control_", (("addr", target.authority), *tls))
 
     def _make_inbound(self) -> inbound.Inbound:
         lookups = inbound.Lookups(

@@ -13,13 +13,23 @@ from proxy.core import limits
 from proxy.core.budget import LABELS, Share
 from proxy.core.faults import Faults
 from proxy.core.meter import Meter
-from proxy.metrics import exposition
 from proxy.metrics.cells import Cell, Counter, Gauge, Histogram, Labels
-from proxy.metrics.idle import SeriesTable
-from proxy.metrics.names import COUNTER, GAUGE, HISTOGRAM, LEGACY, PROM, REQUEST_PREFIXES, RETRYABLE, TELEMETRY, Family
+from proxy.metrics.page import exposition
+from proxy.metrics.page.names import (
+    COUNTER,
+    GAUGE,
+    HISTOGRAM,
+    LEGACY,
+    PROM,
+    REQUEST_PREFIXES,
+    RETRYABLE,
+    TELEMETRY,
+    Family,
+)
 from proxy.metrics.scope import RequestScope
-from proxy.metrics.snapshot import Snapshot, add_cell, add_meter, add_scope, of_cell, of_meter, of_scope
-from proxy.metrics.transfer import TransferCost
+from proxy.metrics.scraped.transfer import TransferCost
+from proxy.metrics.series.snapshot import Snapshot, add_cell, add_meter, add_scope, of_cell, of_meter, of_scope
+from proxy.metrics.series.table import SeriesTable
 
 _FAMILIES: Final = {family.name: family for family in (*LEGACY, RETRYABLE, *TELEMETRY, *PROM)}
 
@@ -61,7 +71,7 @@ class Registry:
         """Referenced here, because they are printed whether anything was counted or not."""
 
     def counter(self, name: str, labels: Labels = ()) -> Counter:
-        """The cell of a family in names.py; KeyError if there is none of this name and kind."""
+        """The cell of a family in page/names.py; KeyError if there is none of this name and kind."""
         found: Any = self._of(name, COUNTER).get(labels)
         counter: Counter = found
         return counter
@@ -77,10 +87,12 @@ class Registry:
         return histogram
 
     def requests(self, prefix: str, labels: Labels) -> RequestScope:
-        """`prefix`: empty for endpoints, `control_`, `route_` or `route_actual_`."""
+        """Of requests of these labels. `prefix`: empty for endpoints, `control_` for controllers, `route_` or `route_actual_` for
+        ServiceProfile routes. Whoever counts keeps the scope while its target lives: one that is referenced is never dropped."""
         return self._requests[prefix].get(labels)
 
     def meter(self, labels: Labels) -> Meter:
+        """Of connections of these labels, `direction` and `peer` first. Cheap enough to ask per connection."""
         return self._meters.get(labels)
 
     def faults(self, direction: str) -> Faults:

@@ -18,7 +18,6 @@ from proxy.core.codec import Codec, Wire
 from proxy.core.dial import DialOptions
 from proxy.core.reason import Reason
 from proxy.core.step_queue import Steps
-from proxy.metrics.transport import TransportMetrics
 from proxy.outbound import labels
 from proxy.outbound.runtime import Runtime
 from proxy.policy.endpoint import HINT_NONE, HINT_OPAQUE, EndpointMeta
@@ -65,7 +64,7 @@ class Dialler:
             connect_timeout_s=config.outbound_connect_timeout_s,
             keepalive_s=config.outbound_connect_keepalive_s,
             user_timeout_s=config.outbound_connect_user_timeout_s,
-            meter=TransportMetrics(runtime.registry).meter(tcp),
+            meter=runtime.registry.meter(tcp),
             first_bytes=encode(_header(addr, meta, session)) if self._offers_header else b"",
             on_connected=lambda: runtime.troubles.succeeded(self._key),
             on_failed=self._failed,

@@ -21,8 +21,8 @@ from proxy.core.in_flight import InFlight
 from proxy.core.reactor import Reactor
 from proxy.core.troubles import Troubles
 from proxy.core.watch import Absent, Watch
-from proxy.metrics.balancers import Balancers
 from proxy.metrics.registry import Registry
+from proxy.metrics.scraped.balancers import Balancers
 from proxy.outbound.http.retry.context import RetryContext
 from proxy.policy.client import ClientPolicy
 from proxy.policy.endpoint import EndpointMeta

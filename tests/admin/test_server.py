@@ -10,7 +10,7 @@ import pytest
 
 from proxy.admin.server import FILTER_BYTES
 from proxy.core.addr import addr
-from proxy.metrics import HttpMetrics, Registry
+from proxy.metrics import Registry
 from tests.admin.kit import REMOTE, AdminServer
 from tests.kit import Clock
 from tests.kit.environment import DATA
@@ -158,7 +158,7 @@ def test_env_json_refuses(line: str, fields: tuple[str, ...], status: int, body:
 @pytest.mark.parametrize("accept", ["gzip", "deflate, gzip", "gzip,deflate", "brotli,gzip,deflate", "gzip;q=0.5"])
 def test_metrics_are_compressed_for_who_says_gzip(accept: str) -> None:
     registry = Registry(Clock())
-    scope = HttpMetrics(registry).scope((("direction", "inbound"),))
+    scope = registry.requests("", (("direction", "inbound"),))
     server = AdminServer()
     server.page = registry.render
     for count in (1, 2):

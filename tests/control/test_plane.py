@@ -16,8 +16,8 @@ from proxy.config import Config, parse
 from proxy.control.plane import ControlPlane
 from proxy.core.addr import Addr
 from proxy.core.control_addr import ControlAddr
-from proxy.metrics.balancers import Balancers
 from proxy.metrics.registry import Registry
+from proxy.metrics.scraped.balancers import Balancers
 from proxy.policy import client, server
 from proxy.policy.defaults import default_policy
 from proxy.policy.profile import Profile

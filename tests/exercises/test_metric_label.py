@@ -11,7 +11,7 @@ from tests.exercises.kit import Exercise
 pytestmark = pytest.mark.timeout(600)
 
 COUNTS = "proxy/inbound/http/requests.py"
-BOUND = "proxy/metrics/series.py"
+BOUND = "proxy/metrics/series/bounds.py"
 
 STORY = """
 from tests.inbound.kit import OK, Workload

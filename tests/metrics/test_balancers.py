@@ -7,9 +7,9 @@ import re
 import pytest
 
 from proxy.balance.counts import WAIT_BOUNDS_S, Counts
-from proxy.metrics.balancers import Balancers
-from proxy.metrics.names import PROM
+from proxy.metrics.page.names import PROM
 from proxy.metrics.registry import Registry
+from proxy.metrics.scraped.balancers import Balancers
 
 LABELS = (("parent_name", "web"), ("backend_name", "web"))
 

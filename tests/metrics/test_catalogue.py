@@ -17,7 +17,7 @@ from proxy.balance.endpoints import reset
 from proxy.core.addr import Addr
 from proxy.core.watch import Watch
 from proxy.http.h2.server import H2Server
-from proxy.metrics.names import CATALOGUE, PROM, Family
+from proxy.metrics.page.names import CATALOGUE, PROM, Family
 from proxy.policy.client import (
     DETECT,
     FIRST_AVAILABLE,

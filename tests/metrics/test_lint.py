@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from proxy.metrics import Registry
-from proxy.metrics.names import CATALOGUE, COUNTER, GAUGE, HISTOGRAM, PROM, Family
+from proxy.metrics.page.names import CATALOGUE, COUNTER, GAUGE, HISTOGRAM, PROM, Family
 from tests.kit.page import samples
 
 OURS = [family for family in CATALOGUE if family.name.startswith("sponson_")]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from proxy.core.addr import parse_addr
-from proxy.metrics import HttpMetrics, Labels, Registry, TransportMetrics
-from proxy.metrics.names import COUNTER, GAUGE, LEGACY, PROM, RETRYABLE, TELEMETRY
+from proxy.metrics import Labels, Registry
+from proxy.metrics.page.names import COUNTER, GAUGE, LEGACY, PROM, RETRYABLE, TELEMETRY
 from tests.kit.environment import DATA
 
 RECORDED: dict[str, dict[str, dict[str, Any]]] = json.loads((DATA / "metrics.json").read_text())
@@ -43,8 +43,9 @@ def replay(registry: Registry, name: str, series: str) -> None:
     labels = labels_of(series)
     found = dict(labels)
     if REQUESTS.fullmatch(name):
-        scope = HttpMetrics(registry, "control_" if name.startswith("control_") else "").scope(
-            without(labels, "status_code", "classification", "grpc_status", "error", "le")
+        scope = registry.requests(
+            "control_" if name.startswith("control_") else "",
+            without(labels, "status_code", "classification", "grpc_status", "error", "le"),
         )
         scope.request()
         status = int(found.get("status_code", 0))
@@ -53,7 +54,7 @@ def replay(registry: Registry, name: str, series: str) -> None:
             status, found.get("classification") == "success", found.get("grpc_status", ""), found.get("error", "")
         )
     elif name.startswith("tcp_"):
-        meter = TransportMetrics(registry).meter(without(labels, "errno"))
+        meter = registry.meter(without(labels, "errno"))
         meter.open(0.0)
         meter.close(found.get("errno", ""), 1.0)
     else:
@@ -110,7 +111,7 @@ def test_server_labels_are_printed_in_order() -> None:
         ("srv_port", "40000"),
     )
     registry = Registry(lambda: 0.0)
-    TransportMetrics(registry).meter(labels).open(0.0)
+    registry.meter(labels).open(0.0)
     assert (
         'tcp_open_total{direction="inbound",peer="src",target_addr="192.0.2.4:40000",target_ip="192.0.2.4",'
         'target_port="40000",tls="true",client_id="foo.id.example.com",srv_group="policy.linkerd.io",'

@@ -12,15 +12,13 @@ from prometheus_client.parser import text_string_to_metric_families as parse_leg
 
 from proxy.core.reason import Reason
 from proxy.metrics import (
-    HttpMetrics,
     Registry,
-    TransportMetrics,
     show_build,
     show_dns,
     show_identity,
     show_process,
 )
-from proxy.metrics.exposition import number
+from proxy.metrics.page.exposition import number
 from tests.kit import Clock
 
 DIRECTION = (("direction", "inbound"),)
@@ -43,11 +41,11 @@ def full_registry() -> Registry:
     registry.counter("inbound_http_errors_total", (("error", "i/o"),)).add()
     registry.histogram("outbound_tcp_detect_http_duration_seconds", (("parent_name", "x"),)).observe(0.05)
     registry.faults("inbound").count(Reason.PROTOCOL_ERROR)
-    scope = HttpMetrics(registry).scope(DIRECTION)
+    scope = registry.requests("", DIRECTION)
     scope.request()
     scope.response_began(200, 0.0031)
     scope.ended(200, True)
-    TransportMetrics(registry).meter((*DIRECTION, ("peer", "src"))).open(0.0)
+    registry.meter((*DIRECTION, ("peer", "src"))).open(0.0)
     return registry
 
 
@@ -73,8 +71,8 @@ def test_both_parts_parse_and_the_second_ends_in_eof() -> None:
 def test_families_without_series_are_left_out() -> None:
     registry = Registry(Clock())
     registry.counter("inbound_http_authz_allow_total", DIRECTION)  # made with its stage, nothing added yet
-    HttpMetrics(registry).scope(DIRECTION)
-    TransportMetrics(registry).meter(DIRECTION)
+    registry.requests("", DIRECTION)
+    registry.meter(DIRECTION)
     names = re.findall(r"^# TYPE (\S+)", registry.render().decode(), re.MULTILINE)
     assert names == [
         "opentelemetry_span_export_streams",
@@ -93,9 +91,9 @@ def test_counters_of_the_second_part_are_there_from_the_start() -> None:
 def test_no_double_commas() -> None:
     empty = Registry(Clock())
     registry = full_registry()
-    outbound = HttpMetrics(registry).scope((("direction", "outbound"), ("authority", "")))
+    outbound = registry.requests("", (("direction", "outbound"), ("authority", "")))
     outbound.ended(0, False, error="timeout")
-    bare = HttpMetrics(registry, "control_").scope(())
+    bare = registry.requests("control_", ())
     bare.request()
     bare.response_began(0, 0.1)
     bare.ended(0, True)
@@ -133,7 +131,7 @@ def test_counters_wrap_behind_the_last_whole_float() -> None:
 
 def test_latency_is_in_whole_milliseconds_up_to_and_with_the_bound() -> None:
     registry = Registry(Clock())
-    scope = HttpMetrics(registry).scope(DIRECTION)
+    scope = registry.requests("", DIRECTION)
     scope.response_began(200, 0.0019)  # 1 ms
     scope.response_began(200, 0.0101)  # 10 ms
     scope.response_began(200, 61.0)
@@ -145,15 +143,15 @@ def test_latency_is_in_whole_milliseconds_up_to_and_with_the_bound() -> None:
 
 def test_a_failure_without_a_head_has_no_status() -> None:
     registry = Registry(Clock())
-    HttpMetrics(registry).scope(DIRECTION).ended(0, False, error="timeout")
+    registry.requests("", DIRECTION).ended(0, False, error="timeout")
     series = 'response_total{direction="inbound",classification="failure",grpc_status="",error="timeout"}'
     assert values(registry)[series] == "1"
 
 
 def test_two_views_count_together() -> None:
     registry = Registry(Clock())
-    HttpMetrics(registry).scope(DIRECTION).request()
-    HttpMetrics(registry).scope(DIRECTION).request()
+    registry.requests("", DIRECTION).request()
+    registry.requests("", DIRECTION).request()
     assert values(registry)['request_total{direction="inbound"}'] == "2"
 
 
@@ -173,7 +171,7 @@ def test_a_name_that_is_not_in_the_catalogue_cannot_be_counted() -> None:
 
 def test_faults_are_counted_by_reason_and_ends_that_are_none_are_not() -> None:
     registry = Registry(Clock())
-    meter = TransportMetrics(registry).meter((*DIRECTION, ("peer", "src")))
+    meter = registry.meter((*DIRECTION, ("peer", "src")))
     for reason in (Reason.PROTOCOL_ERROR, Reason.COMPLETE, Reason.PEER_CLOSED, Reason.CONNECTION_RESET):
         meter.lost(reason)
     registry.faults("inbound").count(Reason.PROTOCOL_ERROR)
@@ -196,12 +194,12 @@ def idle_registry(clock: Clock) -> Registry:
 def test_idle_alone_and_unheld_alone_evict_nothing_both_together_do() -> None:
     clock = Clock()
     registry = idle_registry(clock)
-    held = HttpMetrics(registry).scope(DIRECTION)
+    held = registry.requests("", DIRECTION)
     held.request()
-    HttpMetrics(registry).scope((("direction", "outbound"),)).request()
-    meter = TransportMetrics(registry).meter(DIRECTION)
+    registry.requests("", (("direction", "outbound"),)).request()
+    meter = registry.meter(DIRECTION)
     meter.open(clock())
-    lone = TransportMetrics(registry).meter((("direction", "outbound"),))
+    lone = registry.meter((("direction", "outbound"),))
     lone.open(clock())
     lone.close("", clock())
     del lone

@@ -10,8 +10,8 @@ from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.inbound import labels
 from proxy.inbound.labels import NONE, PASSED_THROUGH, Tls
-from proxy.metrics import HttpMetrics, Labels, Registry
-from proxy.metrics.series import OTHER
+from proxy.metrics import Labels, Registry
+from proxy.metrics.series.bounds import OTHER
 from proxy.policy.meta import default_meta
 from tests.kit import Clock
 
@@ -56,10 +56,9 @@ def test_ports_that_somebody_tries_are_bounded() -> None:
 
 def test_authorities_are_bounded_where_clients_name_them_and_not_where_discovery_does() -> None:
     registry = Registry(Clock())
-    scopes = HttpMetrics(registry)
     for number in range(1000):
-        scopes.scope((("direction", "inbound"), ("authority", f"a{number}"))).request()
-        scopes.scope((("direction", "outbound"), ("authority", f"a{number}"))).request()
+        registry.requests("", (("direction", "inbound"), ("authority", f"a{number}"))).request()
+        registry.requests("", (("direction", "outbound"), ("authority", f"a{number}"))).request()
     found = series(registry, "request_total")
     assert sum('direction="inbound"' in line for line in found) == limits.LABEL_NAMES + 1
     assert sum('direction="outbound"' in line for line in found) == 1000

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from proxy.metrics import Registry
-from proxy.metrics.snapshot import Snapshot
+from proxy.metrics.series.snapshot import Snapshot
 from tests.kit import Clock
 from tests.metrics.test_registry import full_registry
 

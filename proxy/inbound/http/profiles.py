@@ -21,7 +21,7 @@ from proxy.core.timers import Timer
 from proxy.core.watch import Absent, Watch
 from proxy.http.exchange import Exchange, Stage
 from proxy.http.head import RequestHead
-from proxy.metrics import HttpMetrics, Registry, RequestScope
+from proxy.metrics import Registry, RequestScope
 from proxy.policy.classify import ClassifyingRoute, classify
 from proxy.policy.profile import Profile, ProfileRoute, default_route
 from proxy.policy.profile_table import ProfileTable
@@ -195,7 +195,7 @@ class InboundRoute(ClassifyingRoute):
     def __init__(self, route: ProfileRoute, name: str, registry: Registry) -> None:
         super().__init__("", route.classes, route.has_classes)
         labels = (("direction", "inbound"), ("dst", name), *((f"rt_{key}", value) for key, value in route.labels))
-        self._scope: Final[RequestScope] = HttpMetrics(registry, "route_").scope(labels)
+        self._scope: Final[RequestScope] = registry.requests("route_", labels)
 
     def begin(self, exchange: Exchange) -> None:
         exchange.route = self

@@ -25,7 +25,7 @@ from proxy.inbound.http.filters import answer
 from proxy.inbound.http.numbers import RouteNumbers
 from proxy.inbound.http.rescue import DENIED, NO_ROUTE, RATE_LIMITED, InboundRescue
 from proxy.inbound.router import Router
-from proxy.metrics import HttpMetrics, RequestScope
+from proxy.metrics import RequestScope
 from proxy.policy.classify import classify
 from proxy.policy.reading import has_readings, other_readings
 from proxy.policy.table import Found
@@ -174,7 +174,7 @@ class HttpConnection:
 class PermittedRoute:
     """A route as one connection's client meets it: whether it may take it, and the metrics of its requests, which it observes."""
 
-    __slots__ = ("permit", "_in_flight", "_scope", "_scopes", "_metrics", "_numbers")
+    __slots__ = ("permit", "_in_flight", "_scope", "_scopes", "_registry", "_numbers")
 
     def __init__(
         self, permit: RoutePermit, connection: HttpConnection, arrival: Arrival, numbers: RouteNumbers | None
@@ -183,11 +183,11 @@ class PermittedRoute:
         self.permit: Final = permit
         self._in_flight: Final = connection.in_flight
         self._numbers: Final = numbers
-        self._metrics: Final = HttpMetrics(runtime.registry)
+        self._registry: Final = runtime.registry
         self._scopes: Final[dict[bytes, RequestScope] | None] = (
             {} if runtime.config.inbound_metrics_authority_labels else None
         )
-        self._scope: RequestScope = self._metrics.scope((labels.DIRECTION, *permit.request_labels))
+        self._scope: RequestScope = self._registry.requests("", (labels.DIRECTION, *permit.request_labels))
 
     def begin(self, exchange: Exchange) -> None:
         """The request is passed on."""
@@ -207,7 +207,7 @@ class PermittedRoute:
             if len(scopes) >= limits.CACHED_BLOCKS:
                 scopes.clear()
             named = (labels.DIRECTION, ("authority", authority.decode("latin-1")), *self.permit.request_labels)
-            found = scopes[authority] = self._metrics.scope(named)
+            found = scopes[authority] = self._registry.requests("", named)
         return found
 
     # ---- http.exchange.Observer

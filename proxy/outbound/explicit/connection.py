@@ -23,7 +23,6 @@ from proxy.http.h1.refusal import BAD_TARGET
 from proxy.http.h1.server import H1Server
 from proxy.http.head import HTTP_2, RequestHead
 from proxy.http.normalize import split_authority
-from proxy.metrics.transport import TransportMetrics
 from proxy.outbound import labels
 from proxy.outbound.connection import OutboundConnection
 from proxy.outbound.discover import OUTSIDE, SIDECAR, Destination, Discovery, Kind
@@ -64,7 +63,7 @@ class ExplicitConnection(OutboundConnection):
         self._tunnels: Tunnels | None = None
 
     def begin(self) -> None:
-        meter = TransportMetrics(self.protocols.runtime.registry).meter(labels.accepted(self._own))
+        meter = self.protocols.runtime.registry.meter(labels.accepted(self._own))
         self._tunnels = Tunnels(self.protocols, self.serve(self._sock, self._make_codec, meter))
         self.enter()
 

@@ -17,7 +17,7 @@ from proxy.core.troubles import Troubles, lasting
 from proxy.core.watch import Watch
 from proxy.http.attempt import Attempt
 from proxy.http.place import Place
-from proxy.metrics.balancers import BalancerView
+from proxy.metrics.scraped.balancers import BalancerView
 from proxy.outbound import labels
 from proxy.outbound.http.endpoint import EndpointKind, HttpEndpoint
 from proxy.outbound.http.rescue import FAILFAST, NO_DISPATCHER, UNEXPECTED, Rescue

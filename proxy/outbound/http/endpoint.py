@@ -30,7 +30,6 @@ from proxy.http.h2.frame import DEFAULT_WINDOW, WINDOW_LIMIT
 from proxy.http.h2.settings import H2Settings
 from proxy.http.head import HTTP_2, RequestHead, ResponseHead
 from proxy.http.pool import Pool
-from proxy.metrics.http import HttpMetrics
 from proxy.outbound.connect import Dialler, SessionProtocol, as_reached
 from proxy.outbound.http.breaker import breaker_of, outcome_of
 from proxy.outbound.http.penalty import penalties_of
@@ -72,7 +71,7 @@ class HttpEndpoint:
         self._clock = runtime.reactor.clock
         self.load: Load = kind.balancing.load_of_endpoint(self._clock())
         self._penalties = penalties_of(self.load, kind.balancing.load, self._clock)
-        self._scope = HttpMetrics(runtime.registry).scope((("direction", "outbound"), *labels))
+        self._scope = runtime.registry.requests("", (("direction", "outbound"), *labels))
         self._key = str(addr)
         self.context = f"endpoint {self._key}"
         self._server_id = meta.tls.server_id if meta.tls else ""

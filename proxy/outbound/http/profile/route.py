@@ -13,7 +13,6 @@ from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead, ResponseHead
 from proxy.http.headers import Field, field
-from proxy.metrics.http import HttpMetrics
 from proxy.metrics.scope import RequestScope
 from proxy.outbound import labels
 from proxy.outbound.http.concrete import Concrete
@@ -99,8 +98,8 @@ class ProfiledRoute(ClassifyingRoute):
         self._shared = shared
         registry = shared.runtime.registry
         named = labels.profile_route("outbound", shared.name, route)
-        self._scope = HttpMetrics(registry, "route_").scope(named)
-        self._sent = SentNumbers(HttpMetrics(registry, "route_actual_").scope(named))
+        self._scope = registry.requests("route_", named)
+        self._sent = SentNumbers(registry.requests("route_actual_", named))
         budget = shared.budget
         self._retries = (
             ProfileRetries(self, budget, registry, named) if route.is_retryable and budget is not None else None

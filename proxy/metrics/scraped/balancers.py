@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from proxy.core.control_addr import ControlAddr
-from proxy.metrics.balancer import BalancerNumbers
 from proxy.metrics.cells import Labels
 from proxy.metrics.registry import Registry
+from proxy.metrics.scraped.balancer import BalancerNumbers
 
 
 class Counts(Protocol):

@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from proxy.core.budget import Share
 from proxy.metrics.cells import Labels
-from proxy.metrics.series import Bounds
+from proxy.metrics.series.bounds import Bounds
 
 T = TypeVar("T")
 

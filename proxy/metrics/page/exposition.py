@@ -13,7 +13,7 @@ from typing import Final
 
 from proxy.core.meter import Meter
 from proxy.metrics.cells import Cell, Counter, Histogram, Labels
-from proxy.metrics.names import COUNTER, TRANSPORT, Family, of_requests
+from proxy.metrics.page.names import COUNTER, TRANSPORT, Family, of_requests
 from proxy.metrics.scope import LATENCY_BOUNDS_MS, RequestScope, StatusScope
 
 WRAP: Final = (1 << 53) + 1
