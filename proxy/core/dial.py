@@ -55,7 +55,7 @@ class DialOptions(NamedTuple):
     """Called with the reason of a failed dial, for the log; after it the codec's `lost` gets CONNECT_FAILED or
     CONNECT_TIMEOUT."""
     made: Made | None = None
-    """Keeps the connection as one that this proxy made."""
+    """Where the connection is recorded as one that this proxy made."""
     is_reserved: bool = False
     """A connection to the control plane, for which the last descriptors are reserved."""
 

@@ -1,7 +1,7 @@
 """InFlight: a count of the requests that were passed on and whose response has not begun.
 
-One of a whole side or of one connection; beyond `most` the stage that keeps
-the count sheds requests instead of passing them on.
+A whole side has one, or each connection has its own. Beyond `most`, the stage
+that owns the count sheds requests instead of passing them on.
 """
 
 from __future__ import annotations

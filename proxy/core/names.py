@@ -19,10 +19,10 @@ _LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 
 
 def dns_name(text: str) -> str:
-    """The name in lower case, a trailing dot kept; ValueError if it is none.
+    """The name in lower case, a trailing dot kept; ValueError if it is not a DNS name.
 
-    1 to 253 bytes without the trailing dot, labels of 1 to 63 letters, digits, `_` and `-`,
-    no `-` at the ends of a label, a last label that is not all digits, no wildcard.
+    1 to 253 bytes without the trailing dot, labels of 1 to 63 letters, digits, `_` and `-`, no `-` at the ends of a
+    label, a last label that is not all digits, no wildcard.
     """
     name = text.lower() if text.isascii() else ""
     bare = name.removesuffix(".")
@@ -33,9 +33,10 @@ def dns_name(text: str) -> str:
 
 
 def name_and_port(text: str) -> str:
-    """`name:port` as destinations are asked for: in lower case and without the name's final dot. ValueError if it is none.
+    """`name:port` as destinations are looked up: in lower case and without the name's final dot. ValueError if it is
+    neither.
 
-    A name may be written with its final dot, which says that it is whole; the destination service knows no such names.
+    A client may write the final dot, which marks a name as absolute; the destination service knows no names with it.
     """
     host, _, port = text.rpartition(":")
     if not port_number(port):
@@ -44,7 +45,7 @@ def name_and_port(text: str) -> str:
 
 
 class Suffixes:
-    """A list of DNS suffixes; `.` holds every name."""
+    """A list of DNS suffixes; `.` contains every name."""
 
     __slots__ = ("names",)
 
@@ -81,11 +82,12 @@ def parse_suffixes(text: str) -> Suffixes:
 
 
 def searched(name: str, domains: Suffixes) -> str:
-    """The name of the mesh that a short one stands for, with search domains such as `default.svc.cluster.local`.
+    """The full name that a short name stands for, with search domains such as `default.svc.cluster.local`; empty if it
+    is not a short name.
 
-    `web` and `web.default` for a service of that namespace, `web.other.svc` for one of another. Of two labels only those
-    that end in the own namespace are short: `example.com` is somebody else's. Empty if it stands for none; a final dot
-    says that it is whole.
+    Short names are `web` and `web.default` for a service of our own namespace, and `web.other.svc` for one of
+    another namespace. Of names with two labels only those that end in our own namespace are short, because
+    `example.com` is a name of the Internet. A name with a final dot is absolute, so it is never short.
     """
     labels = name.split(".")
     for domain in domains.names:

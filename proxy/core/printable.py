@@ -1,4 +1,4 @@
-"""What a peer says, as it may stand in a line of text: without a character that ends the line, moves a cursor or turns the reading direction.
+"""Makes text that a peer sent safe to put into a line: no character may end the line, move the cursor or change the reading direction.
 
 Host names, paths, SNI and the status texts of controllers end up in log lines and on terminals. A newline in one of them would forge a line,
 an escape would recolour or clear the screen of the person who reads it.

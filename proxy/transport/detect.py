@@ -43,8 +43,9 @@ Sniffed = Literal["http1", "http2", "opaque"]
 
 
 def sniff(first: bytes) -> Sniffed:
-    """What the first read of a connection says: HTTP/1 is a request line, whole or begun (RFC 9112, section 3, with
-    the leniency of the parser that Linkerd uses: empty lines before it, a bare LF at its end)."""
+    """What the first read of a connection shows. HTTP/1 is a request line, whole or begun (RFC 9112, section 3, with
+    the leniency of the parser that Linkerd uses: empty lines before it, a bare LF at its end).
+    """
     if len(first) < _SHORTEST_BYTES:
         return "opaque"
     if first.startswith(_PREFACE):

@@ -1,4 +1,4 @@
-"""Early: a connection to a server, made for a client that has not said anything yet.
+"""Early: a connection to a server, made for a client that has not sent anything yet.
 
 Some protocols let the server speak first (MySQL, SMTP, FTP, SSH), so a proxy that waits for the client's first bytes
 waits in vain. After a short silence the server is dialled as for opaque bytes, and the side that speaks first decides: if

@@ -1,4 +1,4 @@
-"""The transport header: what a proxy says to another before opaque or tagged bytes (docs/linkerd/identity-and-tls.md, section 8).
+"""The transport header: what one proxy sends to another before opaque or tagged bytes (docs/linkerd/identity-and-tls.md, section 8).
 
 Three fields, written and read by hand, byte for byte as Linkerd's proxies do.
 Nothing is decided before the whole header is there, and nothing that follows
@@ -42,7 +42,7 @@ class HeaderError(Exception):
 
 
 def encode(header: TransportHeader) -> bytes:
-    """Preface, length and message. ValueError for a port that is none."""
+    """Preface, length and message. ValueError for an invalid port."""
     if not 0 < header.port <= 65535:
         raise ValueError(f"port {header.port} is out of range")
     name = header.name.encode()
@@ -54,7 +54,7 @@ def encode(header: TransportHeader) -> bytes:
 
 
 def decode(data: bytes) -> tuple[TransportHeader, bytes] | None:
-    """The header and what follows it; None if more bytes are needed; HeaderError if it is none."""
+    """The header and what follows it; None if more bytes are needed; HeaderError if the bytes are not a header."""
     if len(data) < _PREFIX_BYTES:
         if not PREFACE.startswith(data[: len(PREFACE)]):
             raise HeaderError("Connection did not include a transport header")
@@ -98,7 +98,7 @@ def _read_name(value: bytes) -> str:
 
 
 def _read_protocol(value: bytes, before: SessionProtocol) -> SessionProtocol:
-    """The last kind of the oneof wins; an empty message leaves what was said before (protobuf merges messages)."""
+    """The last kind of the oneof wins; an empty message leaves the earlier value as it is (protobuf merges messages)."""
     found = before
     for field, wire_type, _, _ in _fields(value):
         if field in (1, 2):

@@ -59,7 +59,7 @@ class Relay:
         self.accepted.wire.abort(reason)
 
     def part(self) -> None:
-        """It is not needed: let go of what points back here."""
+        """Release what points back here, because this relay is not needed."""
         self._on_ended = None
         self.accepted.part()
 

@@ -105,8 +105,8 @@ def set_up(
 ) -> Logging:
     """Once, before anything is logged; `text` None stands for the default filter, `off` for no logging at all.
 
-    `form` is `plain`, `json` or `people`; anything else lets the stream decide. Items of the filter that are none are
-    skipped with a note on `errors`.
+    `form` is `plain`, `json` or `people`; anything else lets the stream decide. Items of the filter that are not
+    directives are skipped with a note on `errors`.
     """
     global _current
     if _current is not None:

@@ -27,7 +27,7 @@ _ACCESS_LOG: Final = "_access_log"
 
 
 class FilterError(ValueError):
-    """A directive that is none; the text is what Linkerd answers."""
+    """A directive that cannot be read; the text is the one that Linkerd answers with."""
 
 
 class Directive(NamedTuple):
@@ -82,7 +82,7 @@ class Filter:
         return OFF
 
     def __str__(self) -> str:
-        """The canonical form. Directives for fields alone stand in it twice, as Linkerd prints them."""
+        """The canonical form. Directives for fields alone appear in it twice, as Linkerd prints them."""
         static = [one for one in (*self.plain, *self.special) if not one.span and not any(v for _, v in one.fields)]
         return ",".join(map(str, [*sorted(static, key=_specificity, reverse=True), *self.special]))
 

@@ -1,7 +1,7 @@
 """Forms: how one event becomes one line of the log.
 
-`Plain` and `Json` are Linkerd's, for whatever collects logs. `People` is ours, for a terminal: wall clock, colour, the
-short name of the part that speaks.
+`Plain` and `Json` are Linkerd's forms, for log collectors. `People` is ours, for a terminal: it shows the wall clock,
+colours, and the short name of the part of the program that logs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TARGET_CELLS: Final = 9
 class Plain(logging.Formatter):
     """`[     1.000002s]  INFO ThreadId(01) span: target: message key=value`; the time is the process's age.
 
-    Always one line, but for a traceback, whose lines are indented: what a peer says cannot begin a line of its own.
+    Always one line, but for a traceback, whose lines are indented: what a peer sends cannot begin a line of its own.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -107,7 +107,7 @@ class People(logging.Formatter):
 def form_of(name: str, stream: TextIO, env: Mapping[str, str]) -> logging.Formatter:
     """The one that was asked for (`plain`, `json`, `people`); without such a name People on a terminal, else Plain.
 
-    Colours are for terminals that know them, unless NO_COLOR (no-color.org) is set.
+    Colours are used on terminals that support them, unless NO_COLOR (no-color.org) is set.
     """
     is_terminal = _is_terminal(stream)
     if name == JSON:
@@ -145,7 +145,7 @@ _threads: Final[dict[int, int]] = {}
 
 
 def _thread() -> int:
-    """Threads by number, in the order in which they first spoke; the main thread is 1."""
+    """Threads by number, in the order in which they first logged; the main thread is 1."""
     ident = threading.get_ident()
     if ident == threading.main_thread().ident:
         return 1
