@@ -21,7 +21,7 @@ from proxy.http.replay import Replay
 from proxy.http.stream import ServerStream, keep
 
 _RESETS: Final = (Reason.PEER_RESET, Reason.PEER_REFUSED)
-"""Over HTTP/2 no answer stands for these."""
+"""An HTTP/2 client gets these as resets of its own stream; no answer is made for them."""
 
 
 class Aside(ServerStream):
@@ -42,9 +42,9 @@ class Aside(ServerStream):
 
     def __init__(self, wheel: Wheel) -> None:
         self.exchange: Exchange | None = None
-        """While the attempt goes on."""
+        """The exchange that the dropped attempt goes on with; None when it is over."""
         self._failed_for: Reason | None = None
-        """It got no response."""
+        """Why there is no response; None if one came."""
         self._timer: Timer | None = wheel.after(limits.ASIDE_S, self._give_up)
         self._head: ResponseHead | None = None
         self._pieces: list[bytes] = []
@@ -55,7 +55,7 @@ class Aside(ServerStream):
         self._closes = False
 
     def fail(self, reason: Reason) -> None:
-        """The endpoint broke off; its stream is gone."""
+        """The endpoint failed, and its stream is gone."""
         self._failed_for = reason
         exchange = self.exchange
         if exchange is None:
@@ -67,7 +67,7 @@ class Aside(ServerStream):
             exchange.response_reset(reason)
 
     def cancel(self, reason: Reason, word: str) -> None:
-        """We give the endpoint up; `word` is the metrics' for it."""
+        """Give the endpoint up. `word` is the metrics' label value for the reason."""
         self._failed_for = reason
         exchange = self.exchange
         if exchange is not None:
@@ -75,7 +75,7 @@ class Aside(ServerStream):
             exchange.cancel(reason)
 
     def let_go(self) -> None:
-        """Another attempt begins: nothing will be given."""
+        """Another attempt begins, so the client will not get this response: drop it."""
         self._keeps = False
         self._pieces = []
 
@@ -160,7 +160,10 @@ class Aside(ServerStream):
 
 
 def set_aside(exchange: Exchange, wheel: Wheel, clock: Clock) -> Aside:
-    """Part the exchange from the attempt that runs for it, which ends over one of its own: tell that what the endpoint says."""
+    """Separate the exchange from the attempt that runs for it.
+
+    The attempt ends over the returned Aside's own exchange; whatever the endpoint still sends must be given to that one.
+    """
     server = Aside(wheel)
     aside = server.exchange = Exchange(server, exchange.request, exchange.dispatched_at, clock)
     aside.observers = (server,)

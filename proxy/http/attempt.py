@@ -47,10 +47,10 @@ class AttemptNumbers(Protocol):
     """Counts the attempts of a backend."""
 
     def attempt_became_tunnel(self, attempt: Attempt, response: ResponseHead) -> None:
-        """It is answered, and as a response it is over."""
+        """The attempt was answered by opening a tunnel; as a response it is over."""
 
     def attempt_ended(self, attempt: Attempt) -> None:
-        """With its exchange; not of an attempt that another took the place of."""
+        """Called when the attempt ends together with its exchange, but not for an attempt that another one replaced."""
 
 
 class Attempt(RunningAttempt):
@@ -77,7 +77,9 @@ class Attempt(RunningAttempt):
         self.head = request
         """As the endpoint gets it."""
         self.target: Target | None = None
-        """Its endpoint, which is told how it goes once it is the exchange's `attempt`; both are set by the endpoint."""
+        """Its endpoint, which is informed of the attempt's progress once this attempt is the exchange's `attempt`; the
+        endpoint sets both.
+        """
         self.origin = origin
         self.numbers: AttemptNumbers | None = None
         self.sent_at = exchange.dispatched_at
@@ -85,7 +87,7 @@ class Attempt(RunningAttempt):
         self.has_begun = False
         """The target's `attempt_answered` was called."""
         self.has_failed = False
-        """Its endpoint broke off; else, if it ends without a response, its client has gone."""
+        """The endpoint failed. If this is False and the attempt ended without a response, the client had left."""
         self.is_fresh = False
         """It uses a connection that has carried no request before."""
         self.deadline: Timer | None = None
@@ -107,7 +109,7 @@ class Attempt(RunningAttempt):
         """Its exchange does not wait for it any more."""
         return self._is_over or self.exchange.reason is not None
 
-    # ---- codecs; the rest of a response they give to the exchange itself
+    # ---- called by codecs, which give the rest of a response to the exchange itself
 
     def response_head(self, head: ResponseHead, end: bool) -> None:
         deadline = self.deadline

@@ -64,8 +64,9 @@ _ASCTIME: Final = re.compile(rb"[A-Z][a-z]{2} ([A-Z][a-z]{2}) ([ \d]\d) (\d\d):(
 
 
 def seconds_until(value: bytes) -> float | None:
-    """How long it is until this HTTP-date, in any of its three forms (RFC 9110 section 5.6.7); 0 if it is past, None if it is
-    none. By the system's clock."""
+    """How long it is until this HTTP-date, in any of its three forms (RFC 9110 section 5.6.7), by the system's clock.
+    0 if it is past, None if the value is not a date.
+    """
     found = _FIXED.fullmatch(value) or _RFC_850.fullmatch(value)
     if found is not None:
         day, month, year, *clock = found.groups()

@@ -1,8 +1,10 @@
-"""The one table of endings: what each Reason says to the client, over HTTP/2, over gRPC, and in the metrics.
+"""The one table of endings: for each Reason, who is at fault, the answer over HTTP and gRPC, the HTTP/2 error code, and the
+label in the metrics.
 
-`ENDINGS` has a line for every Reason. A role that answers some of them in
-another way says so by name, in a table of its own (`overridden`). Failures that
-stages decide (no route, failfast) have the same shape and stand below.
+`ENDINGS` has a line for every Reason. A role that answers some of them
+differently overrides these by name, in a table of its own (`overridden`).
+Failures that stages decide (no route, failfast) have the same shape and are
+defined below.
 """
 
 from __future__ import annotations
@@ -112,7 +114,7 @@ def overridden(own: Mapping[Reason, Failure]) -> dict[Reason, Failure]:
 
 
 def code_of(reason: Reason) -> int:
-    """The HTTP/2 error code that says it."""
+    """The HTTP/2 error code to send for this reason."""
     return ENDINGS[reason].rst_code
 
 

@@ -97,7 +97,7 @@ class Exchange:
         self.route: Place | None = None
         self.backend: Place | None = None
         self.endpoint: Place | None = None
-        self.failure = ""  # the metrics' word for why it has no whole response (docs/linkerd/metrics.md, section 7)
+        self.failure = ""  # the metrics' label value for why it has no whole response (docs/linkerd/metrics.md, section 7)
         self.observers: tuple[Observer, ...] = ()
         self.editor: ResponseEditor | None = None
         self.rescue: Rescue | None = None
@@ -107,7 +107,7 @@ class Exchange:
         self._on_gone: Callable[[], None] | None = None
         self._held: Held | None = None
         self._has_left = False
-        self.is_server_full = False  # the client's side takes no more: an endpoint attached late must hear it too
+        self.is_server_full = False  # the client's side takes no more: an endpoint attached late must be paused too
 
     def context(self) -> str:
         """The names of the route, backend or endpoint that has the request, for error texts; empty before a route took it."""
@@ -177,17 +177,19 @@ class Exchange:
         self._end(reason)
 
     def request_refused(self, status: int, text: str) -> None:
-        """The request's body breaks the rules: its client gets an error, if its answer has not begun, and is disconnected."""
+        """The request's body breaks the rules: the client gets an error if its answer has not begun, and is
+        disconnected.
+        """
         if self.response is None:
             self.reply(answer(self.request, status, 3, text, True, False), Reason.BAD_REQUEST, closes=True)
         elif self.reason is None:
             self.server.reset(Reason.BAD_REQUEST)
             self._end(Reason.BAD_REQUEST)
 
-    # ---- whoever answers: an attempt, or a stage itself
+    # ---- called by whoever answers: an attempt, or a stage itself
 
     def response_informational(self, head: ResponseHead) -> None:
-        if head.status != 100 or not self.request_ended or self.attempts < 2:  # it was told to go on, and has
+        if head.status != 100 or not self.request_ended or self.attempts < 2:  # after the first 100 the client has sent its body
             self.server.send_informational(head)
 
     def response_head(self, head: ResponseHead, end: bool) -> None:
@@ -306,7 +308,7 @@ class Exchange:
             client.reset(reason)
         self.response_reset(reason)
 
-    # ---- both sides: backpressure; a direction that has ended pauses nobody: its connection may carry another exchange
+    # ---- both sides: backpressure. A direction that has ended pauses nothing: its connection may carry another exchange.
 
     def client_blocked(self) -> None:
         if not self.request_ended:

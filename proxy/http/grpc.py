@@ -1,4 +1,4 @@
-"""gRPC's words on top of HTTP/2: frames, statuses, the percent-encoding of messages, deadlines.
+"""What gRPC adds to HTTP/2: frames, statuses, the percent-encoding of messages, deadlines.
 
 Pure functions and values over bytes and fields; what a status means for
 a route, a retry or a watch is decided elsewhere.
@@ -114,7 +114,7 @@ class Deframer:
 
 
 def status_of(fields: Iterable[Field]) -> Status | None:
-    """The status that trailers (or the head of an answer without a body) carry; None if they carry none.
+    """The status in trailers (or in the head of an answer without a body); None if there is none.
 
     A code that is not a number becomes UNKNOWN, as gRPC clients read it.
     """
@@ -183,7 +183,7 @@ def timeout_value(timeout_s: float) -> bytes:
 
 
 def parse_timeout(value: bytes) -> float | None:
-    """Seconds of a `grpc-timeout`; None if it is none."""
+    """Seconds of a `grpc-timeout`; None if the value is not valid."""
     digits = value[:-1]
     if not digits.isdigit() or len(digits) > 8:
         return None

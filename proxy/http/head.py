@@ -153,7 +153,7 @@ class RequestHead:
 
 
 class ResponseHead:
-    """One response. Of `fields` the same holds; CONNECTION and UPGRADE only beside status 101."""
+    """One response. `fields` is as in RequestHead, but CONNECTION and UPGRADE occur only beside status 101."""
 
     __slots__ = ("status", "fields", "body_size", "phrase", "upgrade", "version", "has_date", "has_l5d", "renderings")
 

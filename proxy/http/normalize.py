@@ -29,7 +29,9 @@ def authority_of_addr(addr: Addr, omits_port_80: bool = True) -> bytes:
 
 
 def split_authority(authority: bytes) -> tuple[bytes, int | None]:
-    """Host in lower case, IPv6 without its brackets, and the port if it is written. ValueError if it is no authority."""
+    """Host in lower case, IPv6 without its brackets, and the port if it is written. ValueError if it is not an
+    authority.
+    """
     match = _split(authority)
     if match is None:
         raise ValueError(f"not an authority: {authority[:100].decode('latin-1')!r}")
@@ -41,6 +43,6 @@ def split_authority(authority: bytes) -> tuple[bytes, int | None]:
 
 
 def port_of(request: RequestHead, authority: bytes) -> int:
-    """The port that a request's authority names, or its scheme's own. ValueError if it is no authority."""
+    """The port that a request's authority names, or its scheme's default. ValueError if it is not an authority."""
     port = split_authority(authority)[1]
     return port if port is not None else _DEFAULT_PORTS.get(request.scheme, 80)

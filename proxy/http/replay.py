@@ -34,7 +34,7 @@ class Replay(ClientStream):
 
     def __init__(self, most_bytes: int, room: Room) -> None:
         self.client: ClientStream | None = None
-        """The client stream of the running attempt; the exchange has none while this is None."""
+        """The client stream of the running attempt; None between attempts, and then the exchange has none either."""
         self.is_capped = False
         """Some of the body is not here: it cannot be sent again."""
         self._room = room
@@ -45,7 +45,7 @@ class Replay(ClientStream):
         self._has_ended = False
 
     def let_go(self) -> None:
-        """Nothing will be sent again."""
+        """The request will not be sent again: drop the copy."""
         self.is_capped = True
         self._room.held_bytes -= self._size
         self._size = 0

@@ -28,7 +28,7 @@ PROXY_MARKS: Final = (b"l5d-proxy-error", b"l5d-proxy-connection")
 
 
 def without_proxy_marks(head: ResponseHead) -> ResponseHead:
-    """A response of an app, which is no proxy."""
+    """An app's response without these fields, because an app is not a proxy."""
     return head.with_fields([one for one in head.fields if one.name not in PROXY_MARKS])
 
 

@@ -13,36 +13,40 @@ from proxy.http.stream import ClientStream
 
 
 class RunningTries(Protocol):
-    """The retries and timeouts of one exchange, whose route has some. What it holds, it passes on or drops later."""
+    """The retries and timeouts of one exchange whose route has some. What it holds back, it passes on or drops later."""
 
     @property
     def previous(self) -> Place | None:
-        """The endpoint of the attempt before: another one is better."""
+        """The endpoint of the previous attempt; a different one is preferred for the next."""
 
     def attached(self, client: ClientStream, ends: bool) -> ClientStream:
-        """The request is about to go to this stream. Returns the one to send it to, which may keep a copy of the body.
+        """The request is about to be sent to this stream. Returns the stream to send it to, which may keep a copy of
+        the body.
 
-        `ends`: all of it is here.
+        `ends`: all of the request is here.
         """
 
     def request_sent(self) -> None:
-        """The last of a request's body, or its trailers, is here, and goes to the stream that is attached, if one is."""
+        """The last of the request's body, or its trailers, has come, and goes to the stream that is attached, if one
+        is.
+        """
 
     def holds_head(self, head: ResponseHead, end: bool) -> bool:
-        """Of an attempt, before its head is passed on. False: go on, with the exchange that the attempt has now, which is
-        another one if the response was dropped."""
+        """Called for each response head of an attempt, before it is passed on. False: go on, with the exchange that
+        the attempt belongs to now. If the response was dropped, that is another one than before.
+        """
 
     def holds_data(self, data: bytes, end: bool) -> bool:
-        """Before the first of a body is passed on. False: go on."""
+        """Called before the first piece of a body is passed on. False: go on."""
 
     def holds_trailers(self, fields: list[Field]) -> bool:
-        """Before trailers that come without any body are passed on. False: go on."""
+        """Called before trailers that come without any body are passed on. False: go on."""
 
     def holds_failure(self, reason: Reason) -> bool:
-        """The endpoint broke off. False: go on, the client is to hear it."""
+        """The endpoint failed. False: go on, and the client is informed."""
 
     def waited_in_vain(self) -> bool:
-        """No endpoint of the backend was ready in time. True: the request goes to another one."""
+        """No endpoint of the backend was ready in time. True: the request is sent to another backend."""
 
     def ended(self) -> None:
-        """The exchange has ended: no timer and no copy is left behind."""
+        """The exchange has ended; no timer and no copy may remain."""

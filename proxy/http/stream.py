@@ -116,7 +116,7 @@ class ServerEnd(ServerStream):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ClientEnd(ClientStream):
-    """As ServerEnd."""
+    """ClientStream for classes that are not compiled; see ServerEnd."""
 
     __slots__ = ()
 

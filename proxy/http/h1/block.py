@@ -42,7 +42,7 @@ _is_coding: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+(?:[ \t]*;[\t\x20-\x7
 
 
 class HeaderBlock:
-    """What the header lines of one head say: the fields that travel on, and facts for the codec.
+    """What the header lines of one head mean: the fields that travel on, and facts for the codec.
 
     Remembered by its text, like an HPACK block, so it is never changed.
     """
@@ -145,10 +145,11 @@ class HeaderBlock:
             self.fields.append(field)
 
     def _take_hops_out(self, options: list[bytes]) -> None:
-        """Without what Connection names, but for what a client must not take from us: Host, framing, the mesh's own.
+        """Remove the fields that Connection names, except those that a client must not take away from us: Host,
+        framing, and the mesh's own.
 
-        An Upgrade that Connection does not name is none (RFC 9110 section 7.8), but for a client that says no Connection
-        at all, as Linkerd has it (docs/linkerd/outbound.md, section 5.2).
+        An Upgrade that Connection does not name counts as absent (RFC 9110 section 7.8). As in Linkerd, it counts
+        all the same if the client sent no Connection at all (docs/linkerd/outbound.md, section 5.2).
         """
         self.closes = b"close" in options
         for one in self.hop_fields:

@@ -93,7 +93,7 @@ class H1Pool(Pool):
         return is_idempotent(exchange) or not connection.is_stale()
 
     def connect(self) -> None:
-        """Nothing: HTTP/1 connections are made for requests, whose authority they keep."""
+        """Does nothing: HTTP/1 connections are made for requests, because each is kept for one authority."""
 
     def release(self, connection: ClientConnection) -> None:
         line = self._homes.get(connection)
@@ -137,7 +137,9 @@ class H1Pool(Pool):
         self._timer = self._wheel.after(next_s, self._sweep) if self._idle else None
 
     def _line_of(self, request: RequestHead) -> Line | None:
-        """None for an authority that is too long to be a key: its connection is used once."""
+        """The connections for this request's authority; None if it is too long to be a key: the request's connection
+        is used once.
+        """
         if len(request.authority) > limits.REMEMBERED_TEXT_BYTES:
             return None
         key = b"//" + request.authority if request.is_absolute else request.authority

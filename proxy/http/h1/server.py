@@ -324,7 +324,7 @@ class H1Server(Codec, ServerStream):
             self._advance(held)
 
     def _drain(self, count: int, end: bool) -> None:
-        """The rest of a request whose response was sent early."""
+        """Discard the rest of a request whose response was sent early."""
         self._drained += count
         if self._state == _BODY and end:
             self._state = _HEAD

@@ -343,7 +343,7 @@ _known_path: Final = _paths.recent.get
 
 
 def _pseudo(fields: _Fields, name: bytes, value: bytes) -> Field:
-    """The field of a pseudo-header whose value was not met lately."""
+    """Make the field of a pseudo-header whose value is not remembered."""
     found = fields.older.get(value)
     if found is None:
         found = field(name, value)

@@ -1,4 +1,4 @@
-"""Error codes of HTTP/2 (RFC 9113 section 7). Which of them we say for a Reason stands in http/endings.py.
+"""Error codes of HTTP/2 (RFC 9113 section 7). http/endings.py has the code that we send for each Reason.
 
 A code that an endpoint sent travels beside its Reason, in
 `Exchange.reset_code`, and reaches an HTTP/2 client as it came.

@@ -195,7 +195,7 @@ def response_of(fields: list[Field]) -> ResponseHead:
 
 
 def _same_length(one: Field, known: int) -> None:
-    """A length that is said twice counts once (RFC 9110 section 8.6); two lengths are none."""
+    """A length that is repeated counts once (RFC 9110 section 8.6); two different lengths are an error."""
     if int(one.value) != known:
         raise ProtocolError("two content-lengths that differ")
 

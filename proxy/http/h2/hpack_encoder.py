@@ -68,7 +68,7 @@ class Encoder:
         self._octets: dict[Field, bytes] = {}
         """What to send for a field that is in a table; valid until the next insertion."""
         self._positions: dict[tuple[bytes, bytes], int] = {}
-        """Where in order of insertion a (name, value) stands in the dynamic table."""
+        """The position of each (name, value) in the dynamic table, by order of insertion."""
         self._size = 0
         self._max_size = TABLE_BYTES
         self._seen: dict[Field, None] = {}
@@ -117,9 +117,10 @@ class Encoder:
             self._start_over(size)
 
     def limit_list(self, size: int) -> None:
-        """The peer's SETTINGS_MAX_HEADER_LIST_SIZE; 0 is none. What was remembered may be too long now.
+        """The peer's SETTINGS_MAX_HEADER_LIST_SIZE; 0 stands for no limit. Blocks that were remembered may be too long
+        now.
 
-        It is advisory (RFC 9113 section 6.5.2): one that no answer at all would fit in is not taken at its word.
+        The limit is advisory (RFC 9113 section 6.5.2), so one that even the shortest answer would exceed is raised.
         """
         self._list_bytes = max(size, _LEAST_LIST_BYTES) if size else 0
         self._blocks.clear()
@@ -135,7 +136,7 @@ class Encoder:
         self._announcement = integer(0, 5, 32) + integer(size, 5, 32)
 
     def _introduce(self, new: Field) -> bytes:
-        """The octets of a field that is in no table, or whose place there is not remembered."""
+        """The octets of a field that is in no table, or whose position is not remembered."""
         name = new.name
         literal = new.literal or new.make_literal()
         if new.is_sensitive:
