@@ -37,7 +37,7 @@ class Tls(NamedTuple):
 
     @property
     def is_meshed(self) -> bool:
-        """Only such a client gets the reasons of failures."""
+        """Whether the client has a proven identity. Only such a client gets the reasons of failures."""
         return self.state == ESTABLISHED and bool(self.client_id)
 
     @property

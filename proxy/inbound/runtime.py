@@ -59,7 +59,7 @@ class Runtime:
         """Why apps cannot be connected to, by their addresses."""
         self.early: Final = EarlyDials(reactor.clock)
         self.profiles: InboundProfiles | None = None
-        """None where nobody can be asked for one."""
+        """None if this worker has no way to look profiles up."""
         self.direct_port = config.inbound_listen_addr.port
         """Our own port: a connection to it is meant for the proxy itself, and no app is ever dialled there."""
         self.http2_server: Final = server_settings(config.inbound_server_http2, registry.faults("inbound"))

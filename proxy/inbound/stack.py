@@ -54,18 +54,18 @@ OnAccept = Callable[[socket.socket, Addr], None]
 
 @dataclass(frozen=True, slots=True)
 class Lookups:
-    """Whom the inbound side asks; each Watch's `close()` cancels its question."""
+    """What the inbound side looks up. Closing a Watch ends its lookup."""
 
     policy: Callable[[int, ServerPolicy], Watch[ServerPolicy]]
-    """Of a port of this workload, with what holds until the first answer."""
+    """The policy of a port of this workload; the second argument applies until the first answer."""
     destination: Callable[[socket.socket, Addr], Addr] = destination
     """Where the client of an accepted socket was going; OSError if that is not known."""
     onward: FindOnward | None = None
-    """The outbound side's way to a name, for a gateway."""
+    """The outbound side's way to a name, for a gateway; None if there is no gateway."""
     profile: FindProfile | None = None
-    """Of a service's `name:port`."""
+    """The ServiceProfile of a service's `name:port`."""
     is_stale: Callable[[], bool] = never
-    """The control plane is away: answers that are not in use are kept."""
+    """Whether the control plane is away. While it is, answers that are not in use are kept."""
 
 
 class Inbound:
@@ -126,7 +126,7 @@ class Inbound:
         return AdminServer(self._runtime, addr, pages, drain).accept
 
     def close(self) -> None:
-        """Cancel every question and drop every idle connection to the app; connections that work are Drain's."""
+        """Cancel every lookup and close every idle connection to the app; connections that are in use are Drain's."""
         self.policies.close()
         profiles = self._runtime.profiles
         if profiles is not None:
@@ -145,7 +145,7 @@ class Inbound:
 
 
 def _initial(config: Config) -> Callable[[int], ServerPolicy]:
-    """What holds for a port before the control plane has spoken of it."""
+    """The policy that applies to a port before the control plane's first answer."""
     default = default_policy(
         config.inbound_default_policy, config.policy_cluster_networks.blocks, config.inbound_detect_timeout_s
     )

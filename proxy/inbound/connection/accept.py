@@ -53,7 +53,9 @@ class Accept:
         self._app: Final = app
         self._destination: Final = find_destination
         self._asks_kernel: Final = find_destination is destination
-        """The destination is asked of the kernel, and so is an address that was on the wire."""
+        """Whether the kernel gives the destination. Only then is it an address that a packet carried, by which a
+        connection that this proxy made is recognised.
+        """
         self._ips: Final = runtime.config.inbound_ips
         self._faults: Final = runtime.registry.faults("inbound")
 

@@ -1,8 +1,8 @@
 """Direct: connections that a peer's proxy makes to our own port, naming the app's port in a transport header.
 
 Only mutual TLS with the header's ALPN protocol is served; the address is
-the original destination's, the port the header's, and what holds is that
-port's policy (docs/linkerd/inbound.md, section 4; docs/linkerd/identity-and-tls.md, section 8).
+the original destination's, the port is the header's, and that port's policy
+applies (docs/linkerd/inbound.md, section 4; docs/linkerd/identity-and-tls.md, section 8).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The `forwarded` field (RFC 7239) as gateways write and read it: who has passed a request on, so that none goes in a circle."""
+"""The `forwarded` field (RFC 7239) as gateways write and read it: it lists who passed a request on, so that none goes in a loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ NAME = b"forwarded"
 
 
 def has_passed(request: RequestHead, identity: bytes) -> bool:
-    """This identity has passed it on before: it is the `by` of any element of any `forwarded` field, in any spelling."""
+    """Whether the gateway with this identity has passed the request on before: it is the `by` of an element of any
+    `forwarded` field, in any spelling.
+    """
     for one in request.fields:
         if one.name == NAME:
             for element in one.value.split(b","):
@@ -21,7 +23,9 @@ def has_passed(request: RequestHead, identity: bytes) -> bool:
 
 
 def passed_on(request: RequestHead, by: str, client: str, host: bytes) -> RequestHead:
-    """The request as it goes on: with who passed it, for whom, and to which authority. To an HTTP/1 app that is the Host too."""
+    """The request as it goes on: its `forwarded` field names who passed it on, for which client, and its authority
+    becomes `host`. For an HTTP/1 app that is the Host too.
+    """
     value = b"by=%b;for=%b;host=%b;proto=https" % (by.encode(), client.encode(), host)
     head = request.with_fields([*request.fields, field(NAME, value)])
     if head.version != HTTP_2:

@@ -17,23 +17,26 @@ class Onward(Protocol):
         """The control plane has answered."""
 
     def when_known(self, callback: Callable[[], None]) -> None:
-        """Call back once: now, if it is known."""
+        """Call back once, as soon as the control plane has answered; at once if it has."""
 
     def forget(self, callback: Callable[[], None]) -> None: ...
 
     @property
     def refusal(self) -> str:
-        """Why there is no way, in words; empty if there is one. Of a known one."""
+        """Why there is no way, in words; empty if there is one. To be asked only when `is_known`."""
 
     def dispatch(self, exchange: Exchange) -> None:
-        """Route the request as one of this workload's own. Only if it is known and there is no refusal."""
+        """Route the request as the outbound side routes one of this workload's own. Only when `is_known` and without a
+        refusal.
+        """
 
     def tunnel(self, wire: Wire, on_error: Callable[[str], None]) -> Codec:
-        """Opaque bytes: the codec for the wire, which waits until it is known. `on_error` hears `failfast`, `loadshed`, `i/o`
-        or `unexpected` before the wire ends for it."""
+        """The codec for a wire with opaque bytes; it waits until `is_known`. `on_error` gets `failfast`, `loadshed`,
+        `i/o` or `unexpected` before the wire ends for it.
+        """
 
     def release(self) -> None: ...
 
 
 FindOnward = Callable[[str], Onward]
-"""Of `name:port`."""
+"""Finds the way to a `name:port`."""

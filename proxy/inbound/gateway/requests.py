@@ -1,6 +1,6 @@
-"""A request between the two sides of a gateway: it is permitted, and goes on if it does not come from where it goes.
+"""A request between the two sides of a gateway: policy permits it, and it goes on unless it comes from where it would go.
 
-What it is called there is the name that its connection's transport header said, whatever its own authority is.
+It goes on under the name in its connection's transport header, whatever its own authority is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOOP: Final = Failure(508, grpc.ABORTED, True, GATEWAY_LOOP)
 
 
 class GatewayStage:
-    """Where the permitted requests of one connection go on to."""
+    """Passes on the permitted requests of one connection."""
 
     __slots__ = ("onward", "_target", "_host", "_local_id", "_client_id", "_wheel")
 
@@ -43,12 +43,12 @@ class GatewayStage:
             _Waiting(exchange, self, self._wheel).begin()
 
     def give_up(self, exchange: Exchange) -> None:
-        """It has not, in time."""
+        """Answer that the control plane did not answer in time."""
         text = f"{self._target} is not known: the control plane did not answer in {limits.DISCOVERY_S:g}s"
         _rescue_of(exchange).fail(exchange, FAILFAST, text)
 
     def go_on(self, exchange: Exchange) -> None:
-        """It is known where, or that there is no way."""
+        """The control plane has answered: pass the request on, or answer why there is no way."""
         refusal = self.onward.refusal
         if refusal:
             _rescue_of(exchange).fail(exchange, BAD_DOMAIN, f"bad gateway domain {self._target}: {refusal}")
@@ -58,7 +58,7 @@ class GatewayStage:
 
 
 class _Waiting:
-    """A request whose way on is being asked for."""
+    """A request that waits until the way on is known."""
 
     __slots__ = ("_exchange", "_stage", "_deadline")
 
@@ -87,7 +87,7 @@ class _Waiting:
 
 
 def _rescue_of(exchange: Exchange) -> InboundRescue:
-    """Every exchange of the inbound side has its connection's."""
+    """The Rescue of the request's connection; every exchange of the inbound side has one."""
     rescue = exchange.rescue
     assert isinstance(rescue, InboundRescue)
     return rescue

@@ -1,5 +1,5 @@
-"""Which connections a gateway takes, and what becomes of each: those of meshed peers whose transport header names a name of
-its suffixes. What holds is the policy of the gateway's own inbound port."""
+"""Which connections a gateway takes, and what becomes of each. It takes those of meshed peers whose transport header has a
+name under one of its suffixes; the policy of the gateway's own inbound port applies to them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Gateway:
     __slots__ = ("_runtime", "_find", "_local_id")
 
     def __init__(self, runtime: Runtime, find: FindOnward | None) -> None:
-        """Without `find` no name is the gateway's, as without INBOUND_GATEWAY_SUFFIXES."""
+        """Without `find` the gateway serves no name, as without INBOUND_GATEWAY_SUFFIXES."""
         self._runtime: Final = runtime
         self._find: Final = find
         self._local_id: Final = runtime.config.identity_server_id
@@ -53,7 +53,7 @@ class Gateway:
 
 
 class _Passage:
-    """An opaque connection on its way through: it may go on for as long as the policy says so."""
+    """An opaque connection that passes through the gateway; it is ended when the policy no longer permits it."""
 
     __slots__ = ("_arrival", "_wire", "_guard", "_onward")
 

@@ -257,7 +257,7 @@ class Http2App:
 
 
 def _rescue_of(exchange: Exchange) -> InboundRescue:
-    """Every exchange of the inbound side has its connection's."""
+    """The Rescue of the request's connection; every exchange of the inbound side has one."""
     rescue = exchange.rescue
     assert isinstance(rescue, InboundRescue)
     return rescue

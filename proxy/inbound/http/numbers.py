@@ -1,6 +1,6 @@
 """inbound_http_* and inbound_grpc_*: requests by the route that permitted them (docs/linkerd/metrics.md, section 8).
 
-They are looked up when the first request takes the route, and shared by all connections; a request only adds to numbers.
+The numbers are looked up when the first request takes the route, and shared by all connections; a request only adds to numbers.
 """
 
 from __future__ import annotations

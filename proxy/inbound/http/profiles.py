@@ -2,7 +2,7 @@
 
 A client's proxy that routed a request by a profile says so in `l5d-dst-canonical`. That profile is asked for here, too; while
 the first answer is awaited its requests wait, but no longer than DESTINATION_PROFILE_INITIAL_TIMEOUT from when it was asked for. Requests
-without that field are not looked at.
+without that field pass at once.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ from proxy.policy.profile import Profile, ProfileRoute, default_route
 from proxy.policy.profile_table import ProfileTable
 
 FindProfile = Callable[[str], Watch[Profile | Absent | None]]
-"""Of `name:port`; `close()` takes the question back."""
+"""Finds the profile of a `name:port`; closing the Watch ends the lookup."""
 
 _CANONICAL: Final = b"l5d-dst-canonical"
 
 
 class InboundProfiles:
-    """The profiles of one worker's inbound side, by what requests name. Bounded in number; those that nobody names are let go."""
+    """The ServiceProfiles of one worker's inbound side, by the name in requests. Their number is bounded: beyond it,
+    those that no request has named for longest are dropped.
+    """
 
     __slots__ = ("_reactor", "_config", "_registry", "_find", "_known")
 
@@ -64,7 +66,7 @@ class InboundProfiles:
             known.close()
 
     def _name_of(self, named: bytes) -> str:
-        """As `name:port`; empty if it is none that profiles are asked for."""
+        """The service as `name:port`; empty if profiles are not looked up for it."""
         host, _, port = named.decode("latin-1").rpartition(":")
         try:
             name = dns_name(host)
@@ -91,7 +93,7 @@ def _canonical(request: RequestHead) -> bytes:
 
 
 class KnownProfile:
-    """One name's profile, or that there is none, as soon as that is known."""
+    """What is known of one name's profile, and the requests that wait for the first answer."""
 
     __slots__ = (
         "_watch", "_reactor", "_registry", "_on_close", "_table", "_made", "_waiting", "_used_at", "_idle_s", "_timer", "_wait",
@@ -153,7 +155,7 @@ class KnownProfile:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Nobody waits any more: it is known, or it was waited for long enough."""
+        """Send on the requests that waited: the profile is known, or the wait was long enough."""
         wait = self._wait
         self._wait = None
         if wait is not None:
@@ -188,7 +190,9 @@ class KnownProfile:
 
 
 class InboundRoute(ClassifyingRoute):
-    """A route of a profile, as requests that came by it are counted; their Observer. It says nothing in texts."""
+    """A route of a profile as the inbound side counts its requests; an Observer of them. It adds nothing to error
+    texts.
+    """
 
     __slots__ = ("_scope",)
 

@@ -62,7 +62,7 @@ class InboundRescue:
         self._troubles: Final = runtime.troubles
         self._is_http2: Final = is_http2
         self.informs: bool = arrived.tls.is_meshed
-        """Only such a client gets the reason of a failure."""
+        """Only a meshed client gets the reason of a failure."""
 
     def rescue(self, exchange: Exchange, reason: Reason) -> None:
         """The app's connection or stream failed before its response began."""
