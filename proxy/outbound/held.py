@@ -1,6 +1,6 @@
 """The destinations that one connection uses, of which it may name many: explicit clients and ingresses name one per request.
 
-Each is held until the connection ends, or others have taken its place.
+A destination is held until the connection ends, or until more than `_MOST` others have been used since.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from proxy.outbound.discover import Destination, Discovery, Kind
 from proxy.outbound.effective import Target
 
 _MOST: Final = 64
-"""Of one connection: a browser talks to fewer hosts at once, and idle ones only cost their watches."""
+"""The most destinations that one connection holds. A browser talks to fewer hosts at once, and idle ones cost only
+watches.
+"""
 
 
 class HeldDestinations:
@@ -21,7 +23,7 @@ class HeldDestinations:
     def __init__(self, discovery: Discovery) -> None:
         self._discovery: Final = discovery
         self._held: Final[dict[tuple[Target, Kind], Destination]] = {}
-        """The one that was asked for first standing first."""
+        """The one that was asked for first comes first."""
 
     def take(self, target: Target, kind: Kind) -> Destination:
         """The destination of this target."""

@@ -57,7 +57,7 @@ def parent(meta: Meta) -> Labels:
 
 
 def backend(meta: Meta) -> Labels:
-    """Stands behind those of a route, or of a parent where routes do not matter."""
+    """The labels of a backend; they follow those of a route, or of a parent where routes do not matter."""
     return _named("backend", meta)
 
 

@@ -24,7 +24,7 @@ class Balancing:
         self.load = load
         self.slow_start_s = slow_start_s
         self.probe_share = probe_share if isinstance(load, PeakEwmaLoad) else 0.0
-        """An endpoint that was penalized is not probed, and least request has nothing to find out."""
+        """A penalized endpoint must not be probed, and least request learns nothing from a probe."""
 
     def load_of_endpoint(self, now: float) -> Load:
         """The load of a new endpoint."""
@@ -44,7 +44,7 @@ class Balancing:
 
 
 def balancing(balance: Balance, config: Config) -> Balancing:
-    """What the policy says; where it says nothing, what this proxy was configured with."""
+    """The policy's loads; where it leaves them open, the configured ones."""
     load, tuning = balance.load, balance.tuning
     least_request, slow_start_s, probe_share = tuning.least_request, tuning.slow_start_s, tuning.probe_share
     if config.balancer_least_request if least_request is None else least_request:
@@ -57,8 +57,9 @@ def balancing(balance: Balance, config: Config) -> Balancing:
 
 
 def opaque(balance: Balance, config: Config) -> Balancing:
-    """For connections with opaque bytes: penalties do not count, and how long a connection takes to be made says
-    nothing of how it will be served, so that nothing is probed."""
+    """The loads for opaque bytes. Penalties do not count, and nothing is probed, because how long a connection takes
+    to be made does not show how it will be served.
+    """
     found = balancing(balance, config)
     load = found.load
     if isinstance(load, PenaltyLoad):

@@ -20,7 +20,7 @@ _NAMES: Final = {DETECT: "detect", OPAQUE: "opaq", TLS: "tls", HTTP_1: "http/1",
 
 
 class ParentNumbers:
-    """The numbers of all connections under one policy, which their labels name as parent."""
+    """The numbers of all connections under one policy; their labels name it as parent."""
 
     __slots__ = ("policy", "_registry", "_protocols", "_detections", "_detect_duration")
 
@@ -65,5 +65,5 @@ class TargetNumbers:
         self._target = target
 
     def count_error(self, label: str) -> None:
-        """Of outbound_tcp_errors_total: `failfast`, `loadshed`, `i/o` or `unexpected`."""
+        """`label` is that of outbound_tcp_errors_total: `failfast`, `loadshed`, `i/o` or `unexpected`."""
         self._registry.counter("outbound_tcp_errors_total", (*labels.target(self._target), ("error", label))).add()

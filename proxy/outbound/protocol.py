@@ -235,7 +235,7 @@ class Accepted(OutboundConnection):
         self._destination = destination
         self._timer: Timer | None = None
         self._closing_at: float | None = None
-        """When `close` was called first."""
+        """When `close` was first called."""
         self._is_over = False
 
     def begin(self) -> None:
@@ -247,8 +247,9 @@ class Accepted(OutboundConnection):
             self._look_again()
 
     def close(self) -> None:
-        """A connection that has a codec is the codec's to close. One that still waits for its destination ends, unless the app
-        has sent something: then it waits as long as an explicit client's would."""
+        """A connection that has a codec is closed by it. One that still waits for its destination ends at once, unless
+        the app has sent something: then it waits no longer than an explicit client would.
+        """
         if self._connection is not None:
             super().close()
             return

@@ -36,7 +36,7 @@ def never() -> bool:
 
 
 Endpoints = Callable[[str], Watch[Resolution[EndpointMeta]]]
-"""Of `name:port`."""
+"""Looks up the endpoints of a `name:port`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,9 @@ class Runtime:
         """Why endpoints cannot be connected to, by their addresses."""
         self.early: Final = EarlyDials(reactor.clock)
         self.here: Here = here_of(config)
-        """Both sides of a proxy share one: app.py replaces this one with the inbound side's before anything is accepted."""
+        """Both sides of a proxy share one `Here`: app.py replaces this one by the inbound side's before anything is
+        accepted.
+        """
 
     def refuses(self, addr: Addr) -> str:
         """Why no connection may be made there (docs/linkerd/outbound.md, section 9.1); empty if one may."""

@@ -1,4 +1,6 @@
-"""Where the traffic goes that a ServiceProfile routes, of HTTP and of opaque connections (docs/linkerd/service-profiles.md, section 6)."""
+"""How the traffic that a ServiceProfile routes is split over services, for HTTP and for opaque connections
+(docs/linkerd/service-profiles.md, section 6).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ _UNKNOWN: Final = default_meta("unknown")
 
 
 def split_of(profile: Profile) -> Distribution:
-    """Among its overrides by weight; without any, all to the service that it describes."""
+    """The profile's overrides by weight; without any, everything goes to the service that it describes."""
     if not profile.overrides:
         return Distribution(FIRST_AVAILABLE, (_target(profile.name, 1),))
     return Distribution(RANDOM_AVAILABLE, tuple(_target(*one) for one in profile.overrides))
@@ -24,7 +26,7 @@ def _target(authority: str, weight: int) -> RouteBackend:
 
 
 def service_meta(authority: str) -> Meta:
-    """The Service of which `name:port` speaks: `web.ns.svc.cluster.local:80`. Of other names nothing is known."""
+    """The Service that `name:port` names, as in `web.ns.svc.cluster.local:80`. Other names give empty metadata."""
     host, _, port = authority.rpartition(":")
     labels = host.split(".")
     if len(labels) < 3 or labels[2].lower() != "svc":

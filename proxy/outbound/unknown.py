@@ -87,13 +87,13 @@ def no_way_to(destination: Destination) -> Failure:
 
 
 def not_served(destination: Destination) -> str:
-    """The error text: why a request for it cannot go on."""
+    """The error text for a request that cannot go on, with the reason."""
     value = destination.effective.value
     reason = value.reason if isinstance(value, Absent) else "unknown"
     return f"{destination.logical} {'cannot be resolved' if destination.is_outside else 'is not served by the mesh'}: {reason}"
 
 
 def not_answered(destination: Destination) -> str:
-    """The error text: who did not answer in time."""
+    """The error text for a request whose destination the control plane did not describe in time."""
     silent = "the name servers" if destination.is_outside else "the control plane"
     return f"{destination.logical} is not known: {silent} did not answer in {limits.DISCOVERY_S:g}s"

@@ -1,1 +1,1 @@
-"""The app names us as its proxy: connection.py (requests in absolute form), then connect.py (CONNECT)."""
+"""The app uses this proxy explicitly: connection.py (requests in absolute form), then connect.py (CONNECT)."""

@@ -1,8 +1,9 @@
-"""CONNECT to us: from the request to the refusal, or to the 200 and the bytes of the tunnel (docs/design.md, section 6).
+"""CONNECT to this proxy: from the request to the refusal, or to the 200 and the bytes of the tunnel (docs/design.md,
+section 6).
 
-It is a request like any other on its connection: it waits behind pipelined ones, and after a refusal the next one may
-follow. There is no answer until the destination is known. After the 200 the bytes are treated like those of a redirected
-connection: detected, routed, balanced.
+CONNECT is a request like any other on its connection: it waits behind pipelined ones, and after a refusal the next
+one may follow. There is no answer until the destination is known. After the 200 the bytes are treated like those of
+a redirected connection: detected, routed, balanced.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Tunnels:
         self._protocols: Final = protocols
         self._connection: Final = connection
         self._streams: Final[dict[StreamWire, None]] = {}
-        """Those that are streams of an HTTP/2 connection."""
+        """The tunnels that are streams of an HTTP/2 connection."""
 
     def close(self) -> None:
         """Shutdown: what runs inside the tunnels finishes, as it would on a connection of its own."""
@@ -97,7 +98,7 @@ class Tunnels:
 
 
 class _Open:
-    """The step queue calls this."""
+    """Opens the tunnel when the step queue calls it."""
 
     __slots__ = ("_exchange", "_destination", "_then")
 
@@ -147,6 +148,6 @@ def _established() -> ResponseHead:
 
 
 def _label(destination: Destination) -> Addr:
-    """The target that metrics name."""
+    """The address that metrics name as the target."""
     target = destination.target
     return target if isinstance(target, Addr) else Addr("0.0.0.0", int(target.rpartition(":")[2]))

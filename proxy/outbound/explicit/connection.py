@@ -199,7 +199,7 @@ class ExplicitStage:
         policy = destination.effective.value
         if isinstance(policy, ClientPolicy) and policy.protocol not in (OPAQUE, TLS):
             router = self._protocols.http_router(destination, request.version == HTTP_2)
-            # The connection holds it until a request names another authority, which comes this way.
+            # The connection holds the destination until a request names another authority, and such a request passes here.
             self._authority, self._policy, self._router = request.authority, policy, router
             self._effective = destination.effective
             router.dispatch(exchange)
@@ -242,7 +242,7 @@ class ExplicitStage:
 
 
 class OddConnect:
-    """CONNECT as some clients say it to a proxy: over HTTP/1.0, as Python's http.client until 3.11, or without Host.
+    """CONNECT as some clients send it to a proxy: over HTTP/1.0, as Python's http.client until 3.11, or without Host.
 
     The stage of requests whose target their method cannot have; all others get what such a request gets elsewhere.
     """

@@ -1,4 +1,6 @@
-"""The version of HTTP that a client speaks to its proxy: what is not the preface of HTTP/2 goes to the HTTP/1 codec."""
+"""Finds the version of HTTP that an explicit client speaks: everything but the preface of HTTP/2 goes to the HTTP/1
+codec.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ class Beginning(Enum):
 
 
 class ExplicitRule:
-    """For `first_bytes.FirstBytes`."""
+    """The rule for an explicit client's first bytes; see transport/first_bytes.py."""
 
     __slots__ = ()
 

@@ -41,9 +41,11 @@ def _judge_of(accrual: FailureAccrual) -> Judge:
 
 
 def outcome_of(attempt: Attempt, ended: Class | None, reason: Reason) -> int:
-    """`ended` is how the attempt was classified; None if its client did not wait any more, or no response came."""
+    """What an attempt means for its endpoint's breaker. `ended` is its class; None if its client had left or there was
+    no response.
+    """
     if attempt.has_failed:
-        # A connection that its peer closed just as a request was sent over it says nothing, if another attempt takes over.
+        # A connection that its peer closed just as a request was sent over it does not count, if another attempt takes over.
         is_raced = reason in _RACED and attempt.exchange.reason is None and not attempt.is_fresh
         return UNKNOWN if is_raced else FAILURE
     if ended is None:

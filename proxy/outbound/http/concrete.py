@@ -28,7 +28,7 @@ from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import Meta
 
 _NAMED_ENDPOINTS: Final = 3
-"""In one explanation."""
+"""How many endpoints one explanation names."""
 
 
 class Terms(NamedTuple):
@@ -41,7 +41,7 @@ class Terms(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """Under which labels a balancer's numbers are on the page."""
+    """The labels under which a balancer's numbers are exported."""
 
     backend: Meta
     parent: Meta
@@ -81,7 +81,7 @@ class Balanced:
         self._counts = self._balancer.counts
         self._resolution = resolution
         self._resolved_at = runtime.reactor.clock()
-        """When the control plane last said something else of the endpoints, or was asked first."""
+        """When the control plane last changed what is known of the endpoints, or when they were first looked up."""
         resolution.subscribe(self._note_resolution)
         self._runtime = runtime
         self._rescue = kind.rescue
@@ -91,7 +91,7 @@ class Balanced:
         self._shown: Shown | None = None
 
     def show(self, backend: Meta, parent: Meta) -> None:
-        """Its numbers, under these labels."""
+        """Export its numbers under these labels."""
         shown = self._shown
         if shown is not None:
             if shown.parent == parent:

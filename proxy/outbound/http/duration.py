@@ -1,4 +1,4 @@
-"""How long, in a text, as Linkerd writes it."""
+"""Durations in texts, written as Linkerd writes them."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class HttpRouter:
         self._only: RuleStage | None = None
         """The stage of all requests, if the policy routes all of them alike."""
         self._only_numbers: RouteNumbers | None = None
-        """None where a profile routes, whose routes have numbers of their own."""
+        """None if a profile routes, because its routes have numbers of their own."""
         self._only_match: Match = None
         self._terms = Terms(default_meta("http"))
         self._apply(None)
@@ -234,7 +234,7 @@ class Shedding:
 
 
 class RuleBackend(BackendPlace):
-    """A rule's way into one backend."""
+    """The way from a rule to one of its backends."""
 
     __slots__ = ("rescue", "_concrete", "_place", "_shedding", "_editor", "_numbers")
 
@@ -271,7 +271,7 @@ class RuleBackend(BackendPlace):
 
 
 class FilteredBackend(RuleBackend):
-    """One whose own filters look at a request first, once it is chosen."""
+    """A RuleBackend with filters of its own, which see a request once the backend is chosen."""
 
     __slots__ = ("_filter",)
 
@@ -297,7 +297,7 @@ class FilteredBackend(RuleBackend):
 
 
 class Distributing:
-    """A rule of several backends, or of none."""
+    """The stage of a rule with several backends, or with none."""
 
     __slots__ = ("_chooser", "_shedding")
 
@@ -321,7 +321,7 @@ class Distributing:
 
 
 class Filtered:
-    """A rule with filters for requests: what passes them goes on to the stage."""
+    """The stage of a rule with request filters; requests that pass them go on to the inner stage."""
 
     __slots__ = ("_filter", "_inner", "_rescue", "_place")
 

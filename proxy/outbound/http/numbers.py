@@ -22,7 +22,7 @@ from proxy.outbound import labels
 from proxy.policy.meta import Meta
 from proxy.policy.outcome import RouteOutcomes, counted_status
 
-# Words of the label `error`; those of failures that stages answer stand with them (http/endings.py, rescue.py).
+# Values of the label `error`. Those of failures that stages answer are defined with the failures (http/endings.py, rescue.py).
 UNKNOWN: Final = "UNKNOWN"
 IO: Final = "IO"
 _OF_CODE: Final = {7: "REFUSED", 8: "CANCEL", 11: "ENHANCE_YOUR_CALM"}
@@ -31,7 +31,7 @@ _LOST: Final = (Reason.PEER_CLOSED, Reason.CONNECTION_RESET, Reason.PEER_SILENT)
 
 
 class RouteOf(NamedTuple):
-    """One route of one policy."""
+    """A route of a policy, by its labels' parts."""
 
     parent: Meta
     route: Meta
@@ -101,7 +101,7 @@ class BackendNumbers:
     # ---- http.attempt.AttemptNumbers
 
     def attempt_became_tunnel(self, attempt: Attempt, response: ResponseHead) -> None:
-        # Of no gRPC call: that one would be no tunnel.
+        # A gRPC call is never a tunnel.
         self._duration_s.observe(attempt.exchange.answered_at - attempt.sent_at)
         self._statuses.count(response.status)
 
@@ -131,7 +131,9 @@ class BackendNumbers:
 
 
 class RetryNumbers:
-    """The numbers of one route with retries; made at its first request, and then on the page at zero."""
+    """The numbers of one route with retries, made at its first request; from then on they are exported, beginning at
+    zero.
+    """
 
     __slots__ = ("requests", "successes", "overflows", "limits_exceeded")
 
@@ -144,7 +146,9 @@ class RetryNumbers:
 
 
 def _took_s(attempt: Attempt, exchange: Exchange) -> float:
-    """From the end of the request, or when it was sent if it was all there, to that of the response; 0 if that came first."""
+    """Seconds from the end of the request to the end of the response, or from when the request was sent if all of it
+    was here by then. 0 if the response ended first.
+    """
     if not exchange.request_ended:
         return 0.0
     ended_at, sent_at = exchange.request_ended_at, attempt.sent_at
@@ -152,7 +156,7 @@ def _took_s(attempt: Attempt, exchange: Exchange) -> float:
 
 
 def _failure(attempt: Attempt, exchange: Exchange) -> str:
-    """Why there is no whole response; empty if there is none at all because its client did not wait any more."""
+    """Why there is no whole response; empty if there is none because the client had left."""
     reason = exchange.reason
     if not attempt.has_failed:
         return UNKNOWN if exchange.response is not None else ""

@@ -1,7 +1,7 @@
 """Penalties: what a failed response costs its endpoint in a balancer whose load is biased by failures
 (docs/linkerd/balancing.md, section 3.2).
 
-The response's head decides, and the endpoint is let go of with it; a gRPC status in trailers is not looked at.
+The response's head decides, and the endpoint's load ends with it; a gRPC status in trailers is not looked at.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_DIGITS: Final = 19
 
 
 class Hint(NamedTuple):
-    """A response speaks against its endpoint."""
+    """What a response that counts against its endpoint tells about the penalty."""
 
     retry_after_s: float | None
     """How long the endpoint wants to be left alone; None if it does not say, or its failure is no overload."""
@@ -91,7 +91,7 @@ class Penalties:
         self._policy = policy
         self._clock = clock
         self._penalized: dict[Attempt, None] = {}
-        """Attempts that the load has let go of, and that have not ended."""
+        """Attempts whose load has ended because of a penalty, and that have not ended themselves."""
 
     def head_came(self, attempt: Attempt, head: ResponseHead) -> None:
         hint = hint_of(head)
@@ -100,7 +100,9 @@ class Penalties:
             self._load.penalize(penalty_s(hint, self._policy), self._clock())
 
     def end(self, attempt: Attempt, took_s: float, now: float, outcome: int) -> None:
-        """The first part of the response has come, or it never will: the load lets go, if it has not."""
+        """The first part of the response has come, or never will: end the attempt's load, unless a penalty has ended
+        it.
+        """
         response = attempt.exchange.response
         if response is not None and not attempt.has_failed:
             self.head_came(attempt, response)
@@ -108,7 +110,7 @@ class Penalties:
             self._load.end(took_s, now, outcome)
 
     def forget(self, attempt: Attempt) -> None:
-        """It has ended."""
+        """The attempt has ended."""
         self._penalized.pop(attempt, None)
 
 

@@ -114,7 +114,7 @@ class Rescue:
     __slots__ = ("informs", "_registry", "_troubles")
 
     def __init__(self, registry: Registry, is_silent: bool, troubles: Troubles) -> None:
-        """`is_silent`: OUTBOUND_DISABLE_INFORMATIONAL_HEADERS, say what, never why."""
+        """`is_silent` is OUTBOUND_DISABLE_INFORMATIONAL_HEADERS: answers state what failed, never why."""
         self.informs: bool = not is_silent
         self._registry = registry
         self._troubles = troubles
@@ -135,7 +135,7 @@ class Rescue:
     def fail(
         self, exchange: Exchange, failure: Failure, text: str, reason: Reason = Reason.COMPLETE, why: str = ""
     ) -> None:
-        """Answer `<context>: <text>`; `why` is said where there is room for it, in a body."""
+        """Answer `<context>: <text>`; `why` is added where there is room for it, in a body."""
         if failure.label:
             self._registry.counter("outbound_http_errors_total", (("error", failure.label),)).add()
         exchange.failure = failure.word

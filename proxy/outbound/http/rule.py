@@ -17,7 +17,9 @@ class BackendPlace:
     def __init__(self, context: str, within: str) -> None:
         self.context: Final = context
         self.within: Final = within
-        """How a text goes on about what failed between the backend and its endpoint: the name of a balancer, or nothing."""
+        """The text that goes between the backend's name and the failure in an error: the name of a balancer, or
+        nothing.
+        """
 
 
 class RuleStage(Protocol):
@@ -26,4 +28,4 @@ class RuleStage(Protocol):
 
     @property
     def is_ready(self) -> bool:
-        """Some backend takes requests; else they are shed."""
+        """Whether some backend takes requests; if none does, requests are shed."""

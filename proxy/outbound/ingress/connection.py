@@ -1,7 +1,7 @@
 """One connection of an ingress controller: HTTP is always looked for, and each request has its own destination.
 
 The destination is the name in `l5d-dst-override`, a field that goes no further, or the original destination. Which route a
-request takes there may depend on its Host, as everywhere. What is no HTTP goes to the original destination. Nothing is
+request takes there may depend on its Host, as everywhere. Connections that are not HTTP go to the original destination. Nothing is
 asked of the control plane before it is known which of these it is.
 """
 
@@ -102,7 +102,9 @@ class IngressStage:
         self._connection = connection
         self._protocols = connection.ingress.protocols
         self._override = b""
-        """Of the request before, empty if it had none; the router that it took holds for the same one as long as the policy does."""
+        """The override of the previous request, empty if it had none. The router found for it serves the same one
+        while the policy stays.
+        """
         self._policy: ClientPolicy | None = None
         self._effective: Watch[ClientPolicy | Absent | None] | None = None
         self._router: HttpRouter | None = None
@@ -180,7 +182,7 @@ def _taken(request: RequestHead) -> tuple[bytes, RequestHead]:
 
 
 def _named(override: bytes) -> str:
-    """`name:port`, the port 80 if it says none. ValueError if it is no name: an address is nobody's to override."""
+    """`name:port`, with port 80 if there is none. ValueError if the value is not a name; an address is not accepted."""
     host, port = split_authority(override)
     name = dns_name(host.decode("ascii"))
     return f"{name.removesuffix('.')}:{port or 80}"

@@ -32,7 +32,7 @@ class OpaqueBackend(Protocol):
 
 
 class Terms(NamedTuple):
-    """What the metrics of a balancer are labelled by."""
+    """What a balancer's metric labels are made from."""
 
     parent: Meta
     backend: Meta
@@ -81,7 +81,7 @@ class OpaqueBalanced:
             tunnel.refuse("loadshed", f"{context}: service unavailable")
 
     def try_again(self, tunnel: Tunnel) -> bool:
-        """The endpoint that failed has left the choice, if it was not the only one."""
+        """Try another endpoint. The one that failed is not in the choice any more, unless it is the only one."""
         endpoint = self._balancer.ready.pick(self._clock())
         if endpoint is None or endpoint is tunnel.endpoint:
             return False
@@ -92,7 +92,7 @@ class OpaqueBalanced:
         self._balancer.close()
         self._view.close()
 
-    # ---- the balancer's line
+    # ---- the balancer's queue
 
     def dispatch_to(self, endpoint: OpaqueEndpoint, waiter: Tunnel) -> None:
         endpoint.connect(waiter)
@@ -106,7 +106,7 @@ class OpaqueBalanced:
 
 
 class OpaqueForward:
-    """One address without a line, never taken for a local one (docs/linkerd/outbound.md, section 9.1)."""
+    """One address without a waiting queue, never treated as a local one (docs/linkerd/outbound.md, section 9.1)."""
 
     __slots__ = ("_endpoint",)
 
@@ -142,7 +142,7 @@ class OpaqueFailing:
 
 
 def concrete(backend: Backend, runtime: Runtime, destination: Destination, parent: Meta, is_tls: bool) -> OpaqueBackend:
-    """`parent` is whose policy names the backend, for labels."""
+    """`parent` is the resource whose policy names the backend, for labels."""
     dispatch = backend.dispatch
     if isinstance(dispatch, Balance):
         return OpaqueBalanced(runtime, destination, dispatch, Terms(parent, backend.meta, is_tls))

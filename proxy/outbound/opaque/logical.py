@@ -32,7 +32,7 @@ class Route:
     def __init__(self, route: StreamRoute, router: str, chooser: Chooser[OpaqueBackend], numbers: RouteNumbers) -> None:
         self.context: Final = f"{router}: route {route.meta}"
         self.refusal: Final = route.refusal
-        """Why every connection is closed; empty if none is."""
+        """Why every connection is closed; empty if connections are served."""
         self.refusal_text: Final = route.refusal_text or route.refusal
         self.numbers: Final = numbers
         self.chooser: Final = chooser
@@ -101,7 +101,7 @@ class OpaqueRouter:
             self._use(policy.meta, routes)
 
     def _use(self, parent: Meta, routes: Sequence[StreamRoute]) -> None:
-        """Backends that stay are kept, whoever routes to them."""
+        """Use these routes; backends that they still name are kept."""
         old = self._backends
         self._backends = {}
 

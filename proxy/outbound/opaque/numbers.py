@@ -20,7 +20,7 @@ _ENDINGS: Final = ("", FORBIDDEN, INVALID_BACKEND, INVALID_POLICY, UNEXPECTED)
 
 
 class StreamNumbers:
-    """The five ways to end are on the page from the beginning."""
+    """The numbers of one route; all five ways to end are exported from the beginning."""
 
     __slots__ = ("opened", "_closed")
 

@@ -80,9 +80,9 @@ class Tunnel:
         self._on_waiting_lost: Callable[[Tunnel], None] | None = None
         self._connecting: Connecting | None = None
         self._numbers: StreamNumbers | None = None
-        """The numbers of the route that it took."""
+        """The numbers of the route that the connection took."""
         self._error = ""
-        """Why it was refused, in the words of these metrics."""
+        """Why it was refused, as the metrics label it."""
         self._trial: Trial | None = None
         """The connection to its endpoint, while it is being made."""
         self._attempts = 0
@@ -90,16 +90,16 @@ class Tunnel:
         self.origin: TunnelOrigin | None = None
         """The backend that can give another endpoint."""
         self.endpoint: object | None = None
-        """The one that it was given last."""
+        """The endpoint that it was given last."""
         self.sni = sni
 
     @property
     def codec(self) -> Codec:
-        """For the wire to be handed to."""
+        """The codec that the connection's wire is handed to."""
         return self._relay.accepted
 
     def take_route(self, numbers: StreamNumbers) -> None:
-        """It is on its way: counted now, and again when it is over."""
+        """The connection has its route: count it now, and again at its end."""
         self._numbers = numbers
         numbers.opened.value += 1
 
@@ -192,7 +192,7 @@ class EarlyTunnel(Tunnel):
         self._is_over = False
 
     def settle(self) -> Codec | None:
-        """It is the client's tunnel: the codec for its wire. None if there is nothing left to be one with."""
+        """It becomes the client's tunnel; returns the codec for the client's wire. None if it has ended already."""
         if self._is_over:
             return None
         self._is_settled = True
@@ -221,7 +221,7 @@ class EarlyTunnel(Tunnel):
     # ---- Tunnel
 
     def take_route(self, numbers: StreamNumbers) -> None:
-        """Counted when it is the client's: another tunnel may yet be."""
+        """Nothing is counted until the tunnel is the client's, because another tunnel may take its place."""
         self._numbers = numbers
 
     def connect(self, dialler: Dialler, connecting: Connecting) -> None:

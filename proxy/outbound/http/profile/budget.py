@@ -1,7 +1,7 @@
-"""SharedBudget: what all retryable routes of a destination's ServiceProfile may retry together.
+"""SharedBudget: the budget that all retryable routes of a destination's ServiceProfile share.
 
-It belongs to the destination and is kept when a new profile has the same terms. Otherwise a profile that changes with every message
-would get a new reserve each time.
+It belongs to the destination and is kept when a new profile has the same terms. Otherwise a profile that changes
+with every message would get a new reserve each time.
 """
 
 from __future__ import annotations
@@ -26,5 +26,5 @@ class SharedBudget:
         return self._budget.withdraw(self._clock())
 
     def deposit(self) -> None:
-        """A request has ended that was not retried."""
+        """A request that was not retried has ended: add its share to the budget."""
         self._budget.deposit(self._clock())

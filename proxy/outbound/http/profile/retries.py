@@ -1,4 +1,4 @@
-"""ProfileRetries: which responses of a ServiceProfile's route are sent for again, and out of which budget (docs/linkerd/service-profiles.md, section 5.2).
+"""ProfileRetries: which responses of a ServiceProfile's route are retried, and out of which budget (docs/linkerd/service-profiles.md, section 5.2).
 
 A RetryPolicy. What counts as a failure is retried, whatever the method, as soon as it is known and as often as the budget
 has enough: the budget, which all routes of the profile share, is what keeps retries from adding to an outage.
@@ -24,7 +24,7 @@ from proxy.policy.classify import ClassifyingRoute
 _REQUEST_BYTES: Final = 65536
 """The longest body that is kept for another attempt; Linkerd's, and as there not to be configured."""
 _NEVER_SENT: Final = (Reason.INTERNAL, Reason.SHUTDOWN)
-"""No failures of an endpoint."""
+"""Reasons that do not count as failures of an endpoint."""
 
 
 class ProfileRetries:
@@ -61,8 +61,9 @@ class ProfileRetries:
         return RETRY if trailers is not None and grpc.code_in(trailers) in grpc.FAILURES else PASS
 
     def on_failure(self, exchange: Exchange, reason: Reason) -> int:
-        """What the endpoint's failure is answered with is classified as if the endpoint had said it; but a stream that an
-        endpoint reset is for an HTTP/2 client to see."""
+        """Classify the answer that stands for the endpoint's failure, as if the endpoint had sent it. A stream that an
+        endpoint reset is not retried for an HTTP/2 client, which gets the reset.
+        """
         request = exchange.request
         if reason in _NEVER_SENT:
             return PASS
@@ -90,10 +91,10 @@ class ProfileRetries:
         return None
 
     def began(self) -> None:
-        """Counted when it was permitted."""
+        """Nothing to do: `permits` has counted it."""
 
     def overflowed(self) -> None:
-        """As above."""
+        """Nothing to do: `permits` has counted it."""
 
     def settled(self, retries: int, verdict: int) -> None:
         """A request that ends without another attempt pays for those of others; a failure that found the budget empty does not."""

@@ -58,7 +58,7 @@ class Shared:
         """`name:port` of the service."""
         self.context: Final = f"logical service {name}"
         self.canonical: Final[Field] = field(_CANONICAL, name.encode())
-        """Tells the peer's proxy which profile this request was routed by."""
+        """The field that names the profile to the peer's proxy, which classifies and counts by it."""
         self.runtime: Final = runtime
         self.rescue: Final = rescue
         self.chooser: Final = chooser
@@ -70,7 +70,7 @@ class Shared:
 
 
 class SentNumbers:
-    """`route_actual_*` of one route: of each time that a request was sent."""
+    """`route_actual_*` of one route: they count each time that a request was sent."""
 
     __slots__ = ("scope",)
 
@@ -80,7 +80,7 @@ class SentNumbers:
     # ---- http.attempt.AttemptNumbers
 
     def attempt_became_tunnel(self, attempt: Attempt, response: ResponseHead) -> None:
-        """It is counted when it ends."""
+        """Nothing is counted yet; the tunnel is counted when it ends."""
 
     def attempt_ended(self, attempt: Attempt) -> None:
         ended = _ended(attempt.exchange)
@@ -89,7 +89,7 @@ class SentNumbers:
 
 
 class ProfiledRoute(ClassifyingRoute):
-    """Also the RuleStage that its requests take each time that they are sent."""
+    """A route, and the RuleStage that its requests pass each time that they are sent."""
 
     __slots__ = ("_shared", "_scope", "_sent", "_retries", "_timeout_s", "_timeout_ticks")
 
@@ -117,7 +117,7 @@ class ProfiledRoute(ClassifyingRoute):
             exchange.observers = (*exchange.observers, self, timeout)
             exchange.editor = timeout
         else:
-            others = exchange.observers  # of the inbound side, if it came through the gateway
+            others = exchange.observers  # the inbound side's, if the request came through the gateway
             exchange.observers = (*others, self) if others else (self,)
         fields = head.fields
         if head.has_l5d:

@@ -2,7 +2,7 @@
 
 Made anew by each profile that is different from the last, as the policy's stages are. What outlives that: the backends
 of targets that stay, which belong to the router; the retry budget while its terms stay (budget.py); and the numbers, which the
-registry keeps. A request that runs goes on by the routes with which it began.
+registry keeps. A running request keeps the routes with which it began.
 
 Routes are made ready when a request first takes them: a profile may have a thousand, of which most destinations see few.
 """
@@ -31,7 +31,7 @@ _DEFAULT: Final = default_route()
 
 
 class ProfileRoutes:
-    """A RuleStage: for every request of the destination, whatever it says."""
+    """The RuleStage of every request of the destination; it finds the request's route."""
 
     __slots__ = ("_profile", "_table", "_made", "_shared")
 
@@ -43,7 +43,7 @@ class ProfileRoutes:
         rescue: Rescue,
         concrete_of: Callable[[Backend], Concrete],
     ) -> None:
-        """`concrete_of` makes a backend, or gives the one that there is."""
+        """`concrete_of` returns the stage of a backend: the existing one, or a new one."""
         chooser = compile_distribution(split_of(profile), lambda one: Target(concrete_of(one.backend)))
         self._profile = profile
         self._table = ProfileTable([one.condition for one in profile.routes])

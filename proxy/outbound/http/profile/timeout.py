@@ -40,7 +40,7 @@ class RouteTimeout:
             return
         attempt = exchange.attempt
         if attempt is not None:
-            # Its endpoint has not failed: nobody waits for it any more, and nothing is counted for it.
+            # The endpoint has not failed: the client does not wait for it any longer, so nothing is counted against it.
             attempt.end(Reason.CANCELLED)
         exchange.rescue = self
         exchange.cancel(Reason.RESPONSE_TIMEOUT)
@@ -59,7 +59,7 @@ class RouteTimeout:
         return self._rescue.informs
 
     def rescue(self, exchange: Exchange, reason: Reason) -> None:
-        # The whole was too slow, not the endpoint that had the request in the end.
+        # The request took too long as a whole; the endpoint that had it last is not to blame.
         exchange.backend = exchange.endpoint = None
         self._rescue.fail(exchange, _TOO_LATE, f"HTTP response timeout after {duration_text(self._timeout_s)}", reason)
 
@@ -72,7 +72,7 @@ class RouteTimeout:
     # ---- Observer
 
     def response_began(self, exchange: Exchange) -> None:
-        """Its head has come before."""
+        """Nothing to do: the head has come before."""
 
     def exchange_ended(self, exchange: Exchange) -> None:
         self._over()

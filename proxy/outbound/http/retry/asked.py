@@ -1,7 +1,7 @@
 """What a request's own fields say about its retries and timeouts (docs/linkerd/outbound.md, section 8.4).
 
-Only where its route allows it; they are taken off the request then, whether they can be understood or not. What cannot is
-ignored, and the route's own holds.
+The fields count only where the route allows it, and are then removed from the request. A field that cannot be understood is
+removed too, and the route's own value applies.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from proxy.http.headers import Field
 from proxy.policy.client import Retry, Timeouts
 
 _REQUEST_TIMEOUTS: Final = (b"l5d-timeout", b"l5d-request-timeout")
-"""The second wins."""
+"""If both are there, the second wins."""
 _RESPONSE_TIMEOUT: Final = b"l5d-response-timeout"
 _LIMIT: Final = b"l5d-retry-limit"
 _TRY_TIMEOUT: Final = b"l5d-retry-timeout"
@@ -24,9 +24,9 @@ _CODES: Final = b"l5d-retry-grpc"
 NAMES: Final = frozenset((*_REQUEST_TIMEOUTS, _RESPONSE_TIMEOUT, _LIMIT, _TRY_TIMEOUT, _STATUSES, _CODES))
 
 _MOST_RETRIES: Final = 65535
-"""As many as a policy may say."""
+"""The most retries that a policy can express."""
 _DEFAULT: Final = Retry(1, 65536, backoff=Backoff(0.025, 0.25, 1.0))
-"""Of a route that has no retries, for a request that asks for some."""
+"""The retries of a request that asks for some on a route without any."""
 
 _UNITS_MS: Final = {b"ms": 1, b"s": 1000, b"m": 60_000, b"h": 3_600_000, b"d": 86_400_000}
 _KINDS: Final = {b"5xx": (500, 599), b"gateway-error": (502, 504)}
@@ -45,8 +45,9 @@ class Asked(NamedTuple):
 
 
 def asked_for(fields: tuple[Field, ...], retry: Retry | None, timeouts: Timeouts) -> Asked:
-    """What holds for a request with these fields, all of them in NAMES; of fields that come twice the first counts.
-    `retry` and `timeouts` are the route's."""
+    """The retries and timeouts of a request with these fields, all of them in NAMES; the first of repeated fields
+    counts. `retry` and `timeouts` are the route's.
+    """
     said: dict[bytes, bytes] = {}
     for one in fields:
         said.setdefault(one.name, one.value)
@@ -90,7 +91,7 @@ def duration_of(value: bytes | None) -> float | None:
 
 
 def statuses_of(value: bytes) -> tuple[tuple[int, int], ...]:
-    """Inclusive ranges of `5xx`, `gateway-error`, `503`, `500-504`, between commas; what is none of these is left out."""
+    """Inclusive ranges from a list such as `5xx,gateway-error,503,500-504`; items of any other form are left out."""
     found: list[tuple[int, int]] = []
     for one in value.lower().split(b","):
         first, _, last = one.partition(b"-")
@@ -105,7 +106,7 @@ def statuses_of(value: bytes) -> tuple[tuple[int, int], ...]:
 
 
 def codes_of(value: bytes) -> frozenset[int]:
-    """The codes for names between commas, `unavailable` for instance; other names are left out."""
+    """The codes for a list of names such as `unavailable,internal`; unknown names are left out."""
     return frozenset(_GRPC[one] for one in value.lower().split(b",") if one in _GRPC)
 
 

@@ -30,16 +30,16 @@ class Budget:
         self._at = 0
         """The index of the slot that is written next."""
         self._writer = 0
-        """What came since `_since`; not in a slot yet."""
+        """Deposits less withdrawals since `_since`, which are not in a slot yet."""
         self._since = now
 
     def deposit(self, now: float) -> None:
-        """A request has ended that was not retried."""
+        """A request that was not retried has ended."""
         self._expire(now)
         self._writer += self._deposit
 
     def withdraw(self, now: float) -> bool:
-        """Whether one more retry may begin; if so, it is taken from what is there."""
+        """Take one retry from the budget; False if there is not enough."""
         self._expire(now)
         if self._writer + sum(self._slots) + self._reserve < self._withdrawal:
             return False

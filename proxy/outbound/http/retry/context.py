@@ -13,7 +13,7 @@ from proxy.http.replay import Room
 
 class Waits(Protocol):
     def turn_ended(self) -> None:
-        """All that the loop had ready when this was asked for has been served."""
+        """Called when everything that the loop had ready at the time of the request has been served."""
 
 
 class RetryContext:

@@ -23,7 +23,9 @@ from proxy.policy.client import Timeouts
 _log: Final = logging.getLogger(__name__)
 
 _LOOKS: Final = 4
-"""At a body that may be idle, in its timeout: it ends at most a quarter late, and what passes need not tell anyone."""
+"""How often in its timeout a body that may be idle is looked at. So it ends a quarter late at most, and what passes
+need not report to a timer.
+"""
 
 _NAMES: Final = {
     Reason.RESPONSE_TIMEOUT: "response header timeout",
@@ -46,11 +48,11 @@ class Deadlines:
         self._response: Timer | None = None
         self._idle: Timer | None = None
         self._sent_at: float | None = None
-        """All of the request went to the attempt that runs."""
+        """When all of the request had gone to the running attempt."""
         self._passed = -1
-        """Octets, both ways, when it was looked last."""
+        """The octets that had passed, both ways, at the last look."""
         self._quiet = 0
-        """Looks in a row at which nothing had passed."""
+        """How many looks in a row found that nothing had passed."""
 
     def begin(self) -> None:
         timeouts = self._timeouts
@@ -60,7 +62,9 @@ class Deadlines:
             self._idle = self._wheel.after(timeouts.idle_s / _LOOKS, self._look)
 
     def request_sent(self, head_is_timed: bool) -> None:
-        """`head_is_timed`: until the response's head comes, another timeout is in force instead."""
+        """All of the request has been sent. `head_is_timed`: another timeout is in force until the response's head
+        comes.
+        """
         self._sent_at = self._wheel.now()
         response_s = self._timeouts.response_s
         if response_s is not None and not head_is_timed and self._response is None:
@@ -77,7 +81,7 @@ class Deadlines:
             self._response = self._wheel.after(max(sent_at + response_s - now, 0.0), self._response_is_late)
 
     def attempt_dropped(self) -> None:
-        """Another one follows."""
+        """The attempt was dropped, and another one follows."""
         self._sent_at = None
         timer = self._response
         if timer is not None:
@@ -90,7 +94,7 @@ class Deadlines:
                 timer.cancel()
         self._request = self._response = self._idle = None
 
-    # ---- of the wheel
+    # ---- called by the wheel
 
     def _request_is_late(self) -> None:
         give_up(self._exchange, Reason.REQUEST_TIMEOUT, self._timeouts.request_s or 0.0)
@@ -116,7 +120,9 @@ class Deadlines:
 
 
 def give_up(exchange: Exchange, reason: Reason, timeout_s: float) -> None:
-    """End it with an error that says which time was over; before the response's head with 504, behind it by breaking it off."""
+    """End the exchange with an error that names the timeout: by a 504 before the response's head, by breaking the
+    response off after it.
+    """
     attempt = exchange.attempt
     if isinstance(attempt, Attempt):
         attempt.has_failed = True

@@ -23,7 +23,7 @@ PASS: Final = 0
 RETRY: Final = 1
 """The request is to be sent again."""
 WAIT: Final = 2
-"""The head does not say; the trailers, if they are the first or the second thing that comes, will."""
+"""The head does not decide; trailers will, if they come first or right behind the first data."""
 
 
 class RetryPolicy(Protocol):
@@ -33,23 +33,24 @@ class RetryPolicy(Protocol):
 
     @property
     def is_timed(self) -> bool:
-        """Some attempt has a time of its own (`try_timeout_s`)."""
+        """Whether some attempt has a timeout of its own (`try_timeout_s`)."""
 
     def on_head(self, request: RequestHead, head: ResponseHead, end: bool) -> int:
-        """PASS, RETRY or WAIT. `end`: nothing comes behind the head."""
+        """PASS, RETRY or WAIT for a response's head. `end`: nothing comes behind the head."""
 
     def on_trailers(self, request: RequestHead, head: ResponseHead, trailers: list[Field] | None) -> int:
-        """PASS or RETRY, of a response that had to wait; None: it ended, or went on, without trailers."""
+        """PASS or RETRY for a response that had to wait. `trailers` is None if it ended, or went on, without any."""
 
     def on_failure(self, exchange: Exchange, reason: Reason) -> int:
-        """PASS or RETRY, of an attempt that got no response."""
+        """PASS or RETRY for an attempt that got no response."""
 
     def on_failfast(self) -> int:
-        """PASS or RETRY, of a request that waited for an endpoint in vain."""
+        """PASS or RETRY for a request that waited for an endpoint in vain."""
 
     def permits(self, retries: int) -> bool:
-        """Whether a request that was sent again so many times may be sent once more. Asked once for each retry, which it
-        counts: whoever shares an allowance takes from it here."""
+        """Whether a request that has been sent again this many times may be sent once more. Called once for each
+        retry, and counts it: if several requests share a budget, the retry is taken from it here.
+        """
 
     def wait_s(self, retries: int) -> float:
         """How long to wait before that; 0 for not at all. `retries` as above."""
@@ -64,7 +65,9 @@ class RetryPolicy(Protocol):
         """A retry that was permitted does not begin, since no backend takes requests."""
 
     def settled(self, retries: int, verdict: int) -> None:
-        """The request goes to no other endpoint: its client gets this response. RETRY if it would have been retried."""
+        """The client gets this response, and the request is not sent again. `verdict` is RETRY if it would have been
+        retried.
+        """
 
 
 class RouteRetries:

@@ -17,12 +17,12 @@ from proxy.policy.client import ClientRule, Retry, Timeouts
 from proxy.policy.redirect import Match
 
 _REMEMBERED: Final = 32
-"""Different wishes of requests, each short."""
+"""How many different sets of requests' own wishes a rule remembers; each is short."""
 _REMEMBERED_BYTES: Final = 256
 
 
 class Trying:
-    """What is done about retries and timeouts of one rule, or of requests with the same wishes."""
+    """The retries and timeouts of one rule, or of all requests of it with the same wishes."""
 
     __slots__ = ("policy", "timeouts")
 
@@ -85,7 +85,9 @@ class TryingStage:
 
 
 def with_tries(inner: RuleStage, runtime: Runtime, rule: ClientRule, of: RouteOf) -> RuleStage:
-    """The rule's stage, or that behind one that watches over its attempts."""
+    """The rule's own stage if it has neither retries nor timeouts and requests may not ask for any; else a stage in
+    front of it that applies them.
+    """
     if rule.retry is None and rule.timeouts == Timeouts() and not rule.allows_l5d_headers:
         return inner
     return TryingStage(inner, runtime, rule, of)

@@ -42,7 +42,7 @@ class Peeked:
 
 
 class Tries:
-    """What an exchange has as its `tries`."""
+    """The retries and timers of one exchange; its `tries`."""
 
     __slots__ = (
         "exchange", "previous", "_deadlines", "_context", "_policy", "_stage", "_head", "_match", "_retries", "_replay",
@@ -56,14 +56,14 @@ class Tries:
     _replay: Replay | None
     _peeked: Peeked | None
     _timer: Timer | None
-    """Of the attempt's response head, or of the backoff."""
+    """Runs for the attempt's response head, or for the backoff."""
     _last: Aside | None
     """The response that was dropped last, until another attempt begins."""
 
     def __init__(
         self, context: RetryContext, exchange: Exchange, policy: RetryPolicy | None, timeouts: Timeouts | None = None
     ) -> None:
-        """`begin` follows."""
+        """Does nothing yet; `begin` must follow."""
         self.exchange: Final = exchange
         self._context = context
         self._policy = policy
@@ -77,10 +77,10 @@ class Tries:
         self.previous = self._replay = self._peeked = self._timer = self._last = None
         self._retries = 0
         self._is_waiting = False
-        """For the next attempt to begin; counted as one that is under way."""
+        """The next attempt has not begun yet; the exchange counts as in flight meanwhile."""
 
     def begin(self, stage: RuleStage, head: RequestHead, match: Match) -> None:
-        """The first attempt, and what others begin with."""
+        """Begin the first attempt; later ones begin with the same arguments."""
         self._stage, self._head, self._match = stage, head, match
         self.exchange.tries = self
         deadlines = self._deadlines
@@ -102,7 +102,7 @@ class Tries:
         return replay
 
     def request_sent(self) -> None:
-        if self._is_timed and self.exchange.client is not None:  # else `attached` hears of it
+        if self._is_timed and self.exchange.client is not None:  # otherwise `attached` is called later
             self._await_head()
 
     def holds_head(self, head: ResponseHead, end: bool) -> bool:
@@ -178,10 +178,10 @@ class Tries:
         self._let_go()
         self._stop_waiting()
 
-    # ---- whoever waits
+    # ---- called when a wait ends
 
     def waited_in_vain(self) -> bool:
-        """No endpoint was ready in time. True: it goes to another backend, that is."""
+        """No endpoint was ready in time. True: the request is sent to another backend."""
         policy, stage = self._policy, self._stage
         if policy is None or stage is None or policy.on_failfast() != RETRY:
             return False
@@ -192,7 +192,7 @@ class Tries:
         return True
 
     def turn_ended(self) -> None:
-        """Called by the context: if trailers were to come at once, they would be here."""
+        """Called by the context: trailers that came together with the data would be here by now."""
         peeked = self._peeked
         if peeked is not None:
             self._pass_peeked(peeked)
@@ -202,7 +202,9 @@ class Tries:
     # ---- deciding
 
     def _may_go_again(self, policy: RetryPolicy) -> bool:
-        """All of the request is at hand that was sent so far, some backend takes requests, and the policy permits it."""
+        """Whether the request may be sent again: all that has come of it is still here, some backend takes requests,
+        and the policy permits it.
+        """
         replay, stage = self._replay, self._stage
         if stage is None or (replay.is_capped if replay is not None else self.exchange.is_body_sent):
             return False
@@ -214,7 +216,7 @@ class Tries:
         return True
 
     def _settle(self, policy: RetryPolicy, verdict: int) -> None:
-        """The client gets what is there."""
+        """The client gets the response that is here."""
         self._policy = None
         policy.settled(self._retries, verdict)
         if self._replay is not None:
@@ -239,16 +241,16 @@ class Tries:
             self._tell(attempt, peeked)
 
     def _tell(self, attempt: Attempt, peeked: Peeked) -> None:
-        """Pass the head and what is there of the body to the exchange that the attempt has now."""
+        """Pass the head, and what is here of the body, to the exchange that the attempt belongs to now."""
         attempt.response_head(peeked.head, False)
         data = peeked.data
         if data is not None:
             attempt.exchange.response_data(data, False)
 
-    # ---- going again
+    # ---- sending again
 
     def _dropped_for(self, reason: Reason) -> Aside | None:
-        """Where an attempt ends that got no response; None if its client is to hear of it."""
+        """The Aside of an attempt that got no response; None if the client is to be informed."""
         policy = self._policy
         if policy is None:
             return None
@@ -310,7 +312,7 @@ class Tries:
             exchange.cancel(Reason.INTERNAL)
 
     def _await_head(self) -> None:
-        """The request is sent: so long may the attempt take."""
+        """The request is sent: start the timeout of the attempt's response head."""
         policy = self._policy
         timeout_s = policy.try_timeout_s(self._retries) if policy is not None else None
         if timeout_s is not None and self._timer is None:
