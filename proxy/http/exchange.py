@@ -97,7 +97,7 @@ class Exchange:
         self.route: Place | None = None
         self.backend: Place | None = None
         self.endpoint: Place | None = None
-        self.failure = ""  # the metrics' label value for why it has no whole response (docs/linkerd/metrics.md, section 7)
+        self.failure = ""  # the metrics' label: why it has no whole response (docs/linkerd/metrics.md, section 7)
         self.observers: tuple[Observer, ...] = ()
         self.editor: ResponseEditor | None = None
         self.rescue: Rescue | None = None
@@ -189,7 +189,7 @@ class Exchange:
     # ---- called by whoever answers: an attempt, or a stage itself
 
     def response_informational(self, head: ResponseHead) -> None:
-        if head.status != 100 or not self.request_ended or self.attempts < 2:  # after the first 100 the client has sent its body
+        if head.status != 100 or not self.request_ended or self.attempts < 2:  # the first 100 sufficed
             self.server.send_informational(head)
 
     def response_head(self, head: ResponseHead, end: bool) -> None:
