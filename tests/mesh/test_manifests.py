@@ -101,7 +101,25 @@ def test_other_files_and_hidden_ones_are_not_read(tmp_path: Path) -> None:
     assert not update.faults and not update.snapshot.entries
 
 
+_PROFILE = """\
+apiVersion: linkerd.io/v1alpha2
+kind: ServiceProfile
+metadata: {name: web.default.svc.cluster.local}
+spec:
+  dstOverrides:
+  - {authority: 'AUTHORITY', weight: 1}
+"""
+_NO_NAME = "requests can be sent to a name only, such as a Service's, not to an IP address"
+
 BROKEN = {
+    **{
+        _PROFILE.replace("AUTHORITY", authority): (6, f"spec.dstOverrides[0].authority: {authority!r}: {_NO_NAME}")
+        for authority in ("10.0.0.1", "10.0.0.1:80", "[::1]:80", "::1")
+    },
+    **{
+        _PROFILE.replace("AUTHORITY", f"{name}:80"): (6, f"spec.dstOverrides[0].authority: {name!r} is no DNS name")
+        for name in ("web..default", "web.1", "*.default")
+    },
     workload("a", 1, annotations="config.linkerd.io/default-inbound-polcy: deny"): (
         4,
         "metadata.annotations: 'config.linkerd.io/default-inbound-polcy' is no annotation that is read: "

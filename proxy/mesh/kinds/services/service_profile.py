@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from proxy.core.names import dns_name
 from proxy.mesh.kinds import annotation
 from proxy.mesh.manifests.kind import Document, Kind, Resource
 from proxy.mesh.manifests.schema import (
@@ -23,7 +24,6 @@ from proxy.mesh.manifests.schema import (
     Record,
     Recursive,
     Text,
-    is_dns_name,
     is_ip,
 )
 from proxy.mesh.manifests.value import Value
@@ -170,8 +170,14 @@ def _override(value: Value) -> tuple[str, int]:
         host = port
     elif not port.isascii() or not port.isdigit() or len(port) > 5 or not 1 <= int(port) <= 65535:
         raise authority.error(f"{port[:20]!r} is no port")
-    if not is_dns_name(host.removesuffix(".")) and not is_ip(host.strip("[]")):
-        raise authority.error(f"{host[:80]!r} is neither a DNS name nor an IP address")
+    if is_ip(host.strip("[]")) or is_ip(authority.text().strip("[]")):
+        raise authority.error(
+            f"{authority.text()[:80]!r}: requests can be sent to a name only, such as a Service's, not to an IP address"
+        )
+    try:
+        dns_name(host)  # as sidecars read it
+    except ValueError:
+        raise authority.error(f"{host[:80]!r} is no DNS name") from None
     return authority.text(), _weight(value.need("weight"))
 
 
