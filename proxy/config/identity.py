@@ -16,8 +16,10 @@ from proxy.config.outbound import backoff
 from proxy.config.reader import PREFIX, Reader
 from proxy.core.backoff import Backoff
 from proxy.tls import anchors
+from proxy.tls.revoked import read_bounded, read_revocation_lists
 
 _FILE_VARIABLE = "IDENTITY_TRUST_ANCHORS_FILE"
+_REVOCATIONS_VARIABLE = "IDENTITY_REVOCATIONS_FILE"
 _SPIRE_BACKOFF = Backoff(0.1, 1.0, 0.1)
 
 
@@ -27,6 +29,7 @@ def read_identity(reader: Reader, values: dict[str, Any]) -> None:
     server_id, server_name = _names(reader)
     values["identity_server_id"], values["identity_server_name"] = server_id, server_name
     values["identity_trust_anchors"] = _trust_anchors(reader)
+    values["identity_revocations_file"] = _revocations_file(reader)
     values["identity_trust_anchors_file"] = reader.text(_FILE_VARIABLE, prefix="SPONSON_")
     # Linkerd builds these names with its prefix twice; the doubled name is the one that it reads.
     values["identity_spire_exp_backoff"] = backoff(reader, "IDENTITY_SPIRE", _SPIRE_BACKOFF, prefix=PREFIX + PREFIX)
@@ -78,6 +81,17 @@ def _trust_anchors(reader: Reader) -> str | None:
         shown = syntax.debug(text if len(text) <= 80 else f"{text[:80]}...")
         reader.refuse_identity(f"{name}={shown} is not valid: InvalidTrustAnchors: no usable certificate in PEM")
     return text
+
+
+def _revocations_file(reader: Reader) -> str | None:
+    """It must hold a revocation list at the start: without it a revoked peer would be let in."""
+    path = reader.text(_REVOCATIONS_VARIABLE, prefix="SPONSON_")
+    if path is not None:
+        try:
+            read_revocation_lists(read_bounded(path))
+        except (OSError, ValueError) as error:
+            reader.refuse_identity(f"Could not read SPONSON_{_REVOCATIONS_VARIABLE}: {error}")
+    return path
 
 
 def _spire_address(reader: Reader) -> str | None:

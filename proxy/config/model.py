@@ -126,6 +126,7 @@ class Config:
     identity_trust_anchors: str
     """PEM text with at least one usable certificate."""
     identity_trust_anchors_file: str | None
+    identity_revocations_file: str | None
     """Where that text came from, to be read again when it changes; None if it came from the environment."""
     identity_server_id: str
     """The SAN of our own leaf: a DNS name, or a URI with SPIRE."""

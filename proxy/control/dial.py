@@ -36,6 +36,6 @@ def dial_to(reactor: Reactor, target: ControlAddr, credentials: Credentials) -> 
 
     def tls(addr: Addr, make_codec: Callable[[Wire], Codec], options: DialOptions) -> Codec:
         context = credentials.client_context(False)
-        return dial_tls(reactor, addr, TlsTarget(context, name, name), make_codec, options)
+        return dial_tls(reactor, addr, TlsTarget(context, name, name, credentials.revoked), make_codec, options)
 
     return tls

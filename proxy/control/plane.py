@@ -20,6 +20,7 @@ from proxy.control.inbound_policy import InboundPolicies
 from proxy.control.member import CallScope
 from proxy.control.outbound_policy import OutboundPolicies
 from proxy.control.resolve import Names
+from proxy.control.revocations import Revocations
 from proxy.control.settings import ChannelSettings
 from proxy.control.subscription import StreamLimits, StreamSettings
 from proxy.core.control_addr import ControlAddr
@@ -77,6 +78,7 @@ class ControlPlane:
             lets_localhost_in=not config.allow_loopback,
         )
         self.anchors: Final = Anchors(reactor.loop, config.identity_trust_anchors_file, credentials)
+        self.revocations: Final = Revocations(reactor.loop, config.identity_revocations_file, credentials)
         self.identity: Final = self._identity(reactor.loop, key_and_csr)
 
     def is_stale(self) -> bool:
@@ -92,13 +94,15 @@ class ControlPlane:
             one.look()
 
     def start(self) -> None:
-        """Ask for a certificate, and follow the trust anchors' file."""
+        """Ask for a certificate, and follow the files of trust anchors and of revoked certificates."""
         self.anchors.start()
+        self.revocations.start()
         self.identity.start()
 
     def close(self) -> None:
         """Cancel everything that is asked. Idempotent."""
         self.anchors.close()
+        self.revocations.close()
         self.identity.close()
         for channel in self._channels:
             channel.close()

@@ -36,7 +36,7 @@ _log: Final = logger(__name__)
 
 class Runtime:
     __slots__ = (
-        "reactor", "config", "credentials", "policies", "registry", "drain", "here", "direct_port", "http2_server", "http2_peer", "http2_client", "troubles", "early", "profiles",
+        "reactor", "config", "credentials", "policies", "registry", "drain", "here", "direct_port", "http2_server", "http2_peer", "http2_client", "troubles", "early", "profiles", "follows_revocations",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +57,8 @@ class Runtime:
         self.here: Final = here_of(config)
         self.troubles: Final = Troubles(reactor.clock)
         """Why apps cannot be connected to, by their addresses."""
+        self.follows_revocations: Final = config.identity_revocations_file is not None
+        """Connections whose client's certificate is revoked meanwhile are ended."""
         self.early: Final = EarlyDials(reactor.clock)
         self.profiles: InboundProfiles | None = None
         """None if this worker has no way to look profiles up."""

@@ -56,6 +56,8 @@ class Files(NamedTuple):
     """The directory with key and CSR; Linkerd's proxy needs both there."""
     token: Path
     anchors: Path
+    revocations: Path | None = None
+    """The control plane's revocation list, on its own machine."""
 
 
 PROBE_SHARE: Final = "0.01"
@@ -99,7 +101,9 @@ def workload_environment(state: State, server: Addr, workload: Workload) -> dict
     directory = state.directory / "workloads" / account.namespace / account.service_account / workload.name
     make_private(directory, state.directory)
     token = open_tokens(state).issue(account, time.time(), workload.token_ttl_s, Binding(workload.name))
-    files = Files(directory, write_file(directory / "token", token.encode()), state.anchors_file)
+    files = Files(
+        directory, write_file(directory / "token", token.encode()), state.anchors_file, state.revocations_file
+    )
     return environment_of(server, workload, files)
 
 
@@ -117,6 +121,8 @@ def environment_of(server: Addr, workload: Workload, files: Files) -> dict[str, 
     variables["LINKERD2_PROXY_IDENTITY_TOKEN_FILE"] = str(files.token)
     variables["LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS"] = anchors
     variables["SPONSON_IDENTITY_TRUST_ANCHORS_FILE"] = str(files.anchors)
+    if files.revocations is not None and files.revocations.exists():
+        variables["SPONSON_IDENTITY_REVOCATIONS_FILE"] = str(files.revocations)
     variables["SPONSON_OUTBOUND_EXPLICIT"] = "true"
     variables["SPONSON_OUTBOUND_SEARCH"] = f"{workload.account.namespace}.svc.{CLUSTER_DOMAIN}"
     variables["SPONSON_BALANCER_PROBE_SHARE"] = PROBE_SHARE

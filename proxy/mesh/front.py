@@ -27,7 +27,7 @@ from proxy.mesh.identity.revoked import Revocations
 from proxy.tls.credentials import Credentials
 from proxy.tls.csr import make_key_and_csr
 from proxy.tls.handshake import TlsConnection, serve_tls
-from proxy.tls.peer import TlsPeer
+from proxy.tls.peer import TlsPeer, TlsServing
 from proxy.transport.connection import serve_plain
 from proxy.transport.listener import Listener, ListenOptions
 from proxy.transport.relay import Relay, RelayEnd
@@ -131,7 +131,7 @@ class Front:
             return self._relay(connection, peer, visit)
 
         context = self._credentials.server_context(is_direct=False)
-        connection = serve_tls(self._reactor, sock, context, on_established, on_failed)
+        connection = serve_tls(self._reactor, sock, TlsServing(context), on_established, on_failed)
         visit.end = lambda: connection.abort(Reason.CANCELLED)
 
     def _relay(self, connection: TlsConnection, peer: TlsPeer, visit: Visit) -> Codec:

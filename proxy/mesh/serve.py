@@ -35,7 +35,7 @@ from proxy.mesh.collector import Collector
 from proxy.mesh.front import Front
 from proxy.mesh.identity.authority import CertificateAuthority
 from proxy.mesh.identity.issuers import Brought
-from proxy.mesh.identity.keys import Keys, Upkeep, open_keys
+from proxy.mesh.identity.keys import Keys, Upkeep, open_keys, publish
 from proxy.mesh.identity.service import Identity
 from proxy.mesh.join.service import Join
 from proxy.mesh.kinds.catalog import CATALOG
@@ -202,6 +202,7 @@ async def _run(settings: Settings, each_second: Callable[[], None]) -> None:
             return
         topics = Topics(first, work=OnLoop())
         keys = open_keys(settings.state, settings.brought)
+        publish(keys, time.time())  # before anybody reads the address: sidecars are told where the list is
         served = await start(settings, topics, keys)
         desk = Desk(Beliefs(topics, served.callers, keys, str(served.addr)).answer)
         await desk.open(settings.state)

@@ -52,6 +52,10 @@ class State:
     def anchors_file(self) -> Path:
         return self.directory / "ca.crt"
 
+    @property
+    def revocations_file(self) -> Path:
+        return self.directory / "crl.pem"
+
     def create(self) -> None:
         """Make the directory, for its owner alone; StateError if that cannot be, or if others own it or may write to it."""
         try:

@@ -84,8 +84,9 @@ class Dialler:
         identity = self._meta.tls
         if identity is None:
             return dial_plain(reactor, self._addr, make_codec, options)
-        context = self._runtime.credentials.client_context(self._offers_header)
-        target = TlsTarget(context, identity.server_name, identity.server_id)
+        credentials = self._runtime.credentials
+        context = credentials.client_context(self._offers_header)
+        target = TlsTarget(context, identity.server_name, identity.server_id, credentials.revoked)
         return dial_tls(reactor, self._addr, target, make_codec, options)
 
     def _failed(self, text: str) -> None:

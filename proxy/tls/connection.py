@@ -170,6 +170,9 @@ class TlsConnection(Connection):
     def is_stale(self) -> bool:
         return self._state != _OPEN or self._has_eof
 
+    def peer_certificate(self) -> bytes | None:  # as DER; None without one, or when it is closed
+        return None if self._socket is None else self._socket.getpeercert(True)
+
     def schedule(self, target: Steps) -> None:
         self._reactor.steps.add(Guarded(target, self.abort))
 

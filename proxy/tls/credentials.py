@@ -16,6 +16,7 @@ from proxy.core.watch import Watch
 from proxy.tls import anchors, context
 from proxy.tls.context import ssl_reason
 from proxy.tls.peer import RefusedCertificateError, identities, normalise
+from proxy.tls.revoked import NONE_REVOKED, Revoked, key_of
 
 _log: Final = logging.getLogger(__name__)
 
@@ -25,7 +26,17 @@ class CredentialsError(Exception):
 
 
 class Credentials:
-    __slots__ = ("local_name", "local_id", "is_ready", "expires_at", "_anchors", "_clients", "_servers", "_shown")
+    __slots__ = (
+        "local_name",
+        "local_id",
+        "is_ready",
+        "expires_at",
+        "revoked",
+        "_anchors",
+        "_clients",
+        "_servers",
+        "_shown",
+    )
 
     def __init__(self, local_name: str, trust_anchors_pem: str, local_id: str = "") -> None:
         """`local_id` is the identity that our certificate must name (SPIFFE); the server name if empty."""
@@ -38,6 +49,8 @@ class Credentials:
         self.is_ready: Watch[bool] = Watch(False)
         self.expires_at = 0.0
         """Wall clock, seconds since the epoch; 0 before the first certificate."""
+        self.revoked: Final[Watch[Revoked]] = Watch(NONE_REVOKED)
+        """Certificates of peers that are refused although they lead to the anchors."""
         self._anchors = usable_anchors(trust_anchors_pem)
         self._shown: tuple[list[bytes], bytes] | None = None
         """The chain and key that were installed last."""
@@ -84,6 +97,11 @@ class Credentials:
         self._servers = servers
         self._clients = clients
         return True
+
+    def is_revoked(self) -> bool:
+        """Whether the certificate that we show is among those that are refused."""
+        shown = self._shown
+        return shown is not None and key_of(shown[0][0]) in self.revoked.value
 
     def server_context(self, is_direct: bool) -> ssl.SSLContext:
         """For accepting; before the first certificate one whose handshakes fail. Ask anew for each connection."""

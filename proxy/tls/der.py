@@ -1,6 +1,6 @@
-"""Reads from a certificate the one fact that Python's ssl does not give: whether it is an authority's.
+"""DER, as far as Python's ssl does not read it: whether a certificate is an authority's, and the elements of one or of a revocation list.
 
-OpenSSL has parsed and verified the certificate before this looks at it, so that only its well-formed DER is ever read here; anything else raises.
+OpenSSL has parsed and verified a certificate before this looks at it; whatever is not well formed raises ValueError.
 The cryptography package could read it too, but would cost a sidecar that makes no key of its own 10 MB.
 """
 
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-_SEQUENCE: Final = 0x30
+INTEGER: Final = 0x02
+SEQUENCE: Final = 0x30
 _EXTENSIONS: Final = 0xA3
 _BOOLEAN: Final = 0x01
 _OCTET_STRING: Final = 0x04
@@ -18,24 +19,24 @@ _BASIC_CONSTRAINTS: Final = b"\x06\x03\x55\x1d\x13"
 
 def is_authority(certificate_der: bytes) -> bool:
     """Whether basicConstraints says cA; ValueError if the bytes are no certificate."""
-    certificate = _content(certificate_der, 0, _SEQUENCE)
-    for tag, extensions in _elements(_content(certificate, 0, _SEQUENCE)):
+    certificate = content(certificate_der, 0, SEQUENCE)
+    for tag, extensions in elements(content(certificate, 0, SEQUENCE)):
         if tag == _EXTENSIONS:
-            for _, extension in _elements(_content(extensions, 0, _SEQUENCE)):
+            for _, extension in elements(content(extensions, 0, SEQUENCE)):
                 if extension.startswith(_BASIC_CONSTRAINTS):
                     return _says_ca(extension)
     return False
 
 
 def _says_ca(extension: bytes) -> bool:
-    for tag, value in _elements(extension):
+    for tag, value in elements(extension):
         if tag == _OCTET_STRING:
-            fields = _elements(_content(value, 0, _SEQUENCE))
+            fields = elements(content(value, 0, SEQUENCE))
             return bool(fields) and fields[0][0] == _BOOLEAN and fields[0][1] != b"\x00"
     return False
 
 
-def _elements(data: bytes) -> list[tuple[int, bytes]]:
+def elements(data: bytes) -> list[tuple[int, bytes]]:
     """Tag and content of each element (X.690, section 8.1)."""
     found = []
     at = 0
@@ -46,7 +47,7 @@ def _elements(data: bytes) -> list[tuple[int, bytes]]:
     return found
 
 
-def _content(data: bytes, at: int, tag: int) -> bytes:
+def content(data: bytes, at: int, tag: int) -> bytes:
     start, end = _bounds(data, at)
     if data[at] != tag:
         raise ValueError(f"DER: tag {data[at]:#x} where {tag:#x} should be")

@@ -24,7 +24,8 @@ from proxy.core.reason import Reason
 from proxy.core.timers import Timer
 from proxy.tls.connection import MakeCodec, TlsConnection
 from proxy.tls.context import is_cut, refusal_of, ssl_reason
-from proxy.tls.peer import TlsPeer, TlsTarget, identities, normalise
+from proxy.tls.peer import TlsPeer, TlsServing, TlsTarget, identities, normalise
+from proxy.tls.revoked import RevokedError, check_revoked
 
 __all__ = ["MakeCodec", "TlsConnection", "dial_tls", "serve_tls"]
 
@@ -37,14 +38,14 @@ class Handshake:
     """One handshake under way, and its deadline."""
 
     __slots__ = (
-        "connection", "_reactor", "_loop", "_context", "_target", "_first_bytes", "_made", "_addr", "_on_verified", "_on_failed",
+        "connection", "_reactor", "_loop", "_context", "_target", "_revoked", "_first_bytes", "_made", "_addr", "_on_verified", "_on_failed",
         "_connecting", "_tls", "_fd", "_deadline",
     )  # fmt: skip
 
     def __init__(
         self,
         reactor: Reactor,
-        target: TlsTarget | ssl.SSLContext,
+        target: TlsTarget | TlsServing,
         meter: Meter | None,
         on_verified: Callable[[TlsConnection, TlsPeer], None],
         on_failed: Callable[[Reason, str], None],
@@ -52,7 +53,8 @@ class Handshake:
         self._reactor = reactor
         self._loop = reactor.loop
         self._target = target if isinstance(target, TlsTarget) else None
-        self._context = target.context if isinstance(target, TlsTarget) else target
+        self._context = target.context
+        self._revoked = target.revoked
         self._first_bytes = b""
         self._made: Made | None = None
         self._addr = Addr("", 0)
@@ -151,11 +153,16 @@ class Handshake:
         target = self._target
         try:
             certificate = tls.getpeercert()
-            names = identities(certificate, tls.getpeercert(True))
+            der = tls.getpeercert(True)
+            names = identities(certificate, der)
+            revoked = self._revoked.value
+            if revoked and der is not None:
+                check_revoked(der, names[0] if names else "", revoked)
             if target is not None and normalise(target.server_id) not in names:
                 raise ValueError("certificate does not match TLS identity")
         except (OSError, ValueError) as error:
-            self._fail(Reason.CONNECT_FAILED, _text_of(error))
+            is_refused = target is None and isinstance(error, RevokedError)
+            self._fail(Reason.PEER_REVOKED if is_refused else Reason.CONNECT_FAILED, _text_of(error))
             return
         alpn = tls.selected_alpn_protocol() or ""
         serial = str(certificate.get("serialNumber", "")) if certificate else ""
@@ -232,7 +239,7 @@ def _text_of(error: Exception) -> str:
 def serve_tls(
     reactor: Reactor,
     sock: socket.socket,
-    context: ssl.SSLContext,
+    serving: TlsServing,
     on_established: Callable[[TlsConnection, TlsPeer], Codec],
     on_failed: Callable[[Reason, str], None],
     meter: Meter | None = None,
@@ -240,14 +247,14 @@ def serve_tls(
     """Terminate TLS on an accepted socket and own it from now on. Its ClientHello may have been peeked at, not read.
 
     `on_established` makes the codec; it may set `connection.meter`, whose labels often depend on the peer, before bytes
-    are counted. Otherwise `on_failed` says why: CONNECT_TIMEOUT, PEER_CLOSED, CONNECTION_RESET, or CONNECT_FAILED for a
-    handshake that could not come to an end. Neither is called before this returns.
+    are counted. Otherwise `on_failed` says why: CONNECT_TIMEOUT, PEER_CLOSED, CONNECTION_RESET, PEER_REVOKED for a client
+    whose certificate has been revoked, or CONNECT_FAILED for a handshake that could not come to an end. Neither is called before this returns.
     """
 
     def on_verified(connection: TlsConnection, peer: TlsPeer) -> None:
         connection.codec = on_established(connection, peer)
 
-    handshake = Handshake(reactor, context, meter, on_verified, on_failed)
+    handshake = Handshake(reactor, serving, meter, on_verified, on_failed)
     handshake.accept(sock)
     return handshake.connection
 

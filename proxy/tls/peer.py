@@ -14,7 +14,9 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
+from proxy.core.watch import Watch
 from proxy.tls.der import is_authority
+from proxy.tls.revoked import NOTHING_REVOKED, Revoked
 
 _DNS_NAME: Final = re.compile(r"(?=.{1,253}\Z)(?!-)[a-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
 """RFC 1123 with underscores, which names of services in the field have. No trailing dot, no wildcard."""
@@ -44,12 +46,24 @@ class TlsPeer(NamedTuple):
     """The serial number of the peer's certificate in hexadecimal; empty without one."""
 
 
+class TlsServing(NamedTuple):
+    """For who is dialled."""
+
+    context: ssl.SSLContext
+    revoked: Watch[Revoked] = NOTHING_REVOKED
+    """Certificates that are refused."""
+
+
 class TlsTarget(NamedTuple):
+    """For who dials."""
+
     context: ssl.SSLContext
     server_name: str
     """Sent as SNI."""
     server_id: str
     """One of the SANs of the server's certificate must equal it."""
+    revoked: Watch[Revoked] = NOTHING_REVOKED
+    """Certificates that are refused."""
 
 
 def identities(

@@ -16,7 +16,9 @@ from proxy.core.addr import Addr
 from proxy.core.backoff import Backoff
 from proxy.core.names import Suffixes
 from proxy.worker import without_effect
+from tests.kit.certificates import the_ca
 from tests.kit.environment import DATA, NAME, environment
+from tests.tls.test_revoked import revocation_list
 
 ABSENT = "/proc/absent"
 """A path that does not exist for anybody and that not even root can create. `/nowhere` of the recordings may exist on a machine."""
@@ -336,6 +338,17 @@ def test_trust_anchors_from_a_file_of_ours() -> None:
     assert parse(env | {"LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS": "nonsense"}).identity_trust_anchors_file is not None
     env["SPONSON_IDENTITY_TRUST_ANCHORS_FILE"] = ABSENT
     assert "SPONSON_IDENTITY_TRUST_ANCHORS_FILE" in refused(env).lines[0]
+
+
+def test_a_revocation_list_must_be_there_at_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "crl.pem"
+    file.write_text(revocation_list(the_ca(), 5))
+    assert parse(environment(SPONSON_IDENTITY_REVOCATIONS_FILE=str(file))).identity_revocations_file == str(file)
+    assert parse(environment()).identity_revocations_file is None
+    file.write_text("nonsense")
+    for path in (str(file), ABSENT):
+        (line,) = refused(environment(SPONSON_IDENTITY_REVOCATIONS_FILE=path)).lines
+        assert line.startswith("Could not read SPONSON_IDENTITY_REVOCATIONS_FILE: ")
 
 
 def test_our_own_switches() -> None:

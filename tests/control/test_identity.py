@@ -30,7 +30,7 @@ from proxy.core.reason import Reason
 from proxy.tls.credentials import Credentials
 from proxy.tls.csr import KeyAndCsr, make_key_and_csr
 from proxy.tls.handshake import TlsConnection, serve_tls
-from proxy.tls.peer import TlsPeer
+from proxy.tls.peer import TlsPeer, TlsServing
 from proxy.transport.connection import dial_plain
 from proxy.transport.listener import Listener
 from tests.control.controller import FAST, Controller, channel_to, run
@@ -345,7 +345,7 @@ class TlsFront:
         serve_tls(
             self._ticking.reactor,
             sock,
-            context,
+            TlsServing(context),
             self._established,
             lambda reason, text: self.failures.append(text),
             None,

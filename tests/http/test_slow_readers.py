@@ -31,7 +31,7 @@ from proxy.http.h2.client import H2Client
 from proxy.http.h2.server import H2Server
 from proxy.http.pool import Pool
 from proxy.tls.handshake import dial_tls, serve_tls
-from proxy.tls.peer import TlsTarget
+from proxy.tls.peer import TlsServing, TlsTarget
 from proxy.transport.connection import dial_plain, serve_plain
 from proxy.transport.listener import Listener
 from tests.kit.certificates import credentials
@@ -207,7 +207,7 @@ class Hop:
     def _accept(self, sock: socket.socket, peer: Addr) -> None:
         if self._accepts == "h2+tls":
             context = credentials(SERVER).server_context(False)
-            serve_tls(self._reactor, sock, context, lambda session, _: self._server(session), self._failed)
+            serve_tls(self._reactor, sock, TlsServing(context), lambda session, _: self._server(session), self._failed)
         else:
             serve_plain(self._reactor, sock, self._server)
 

@@ -136,6 +136,9 @@ class Workload:
     async def connect_tls(self, peer: str | None = PEER, name: str = NAME, offers_header: bool = False) -> Client:
         """Mesh TLS as this peer (None: without a certificate of its own)."""
         own = credentials(peer or "nobody", is_certified=peer is not None)
+        return await self.connect_as(own, name, offers_header)
+
+    async def connect_as(self, own: Credentials, name: str = NAME, offers_header: bool = False) -> Client:
         context = own.client_context(offers_header)
         return Client(*await asyncio.open_connection(*self.listener.addr, ssl=context, server_hostname=name))
 

@@ -9,7 +9,7 @@ NAME = "client.bench.serviceaccount.identity.linkerd.cluster.local"
 
 
 def environment(**changes: str | None) -> dict[str, str]:
-    """`changes` by name without LINKERD2_PROXY_; None takes a variable away."""
+    """`changes` by name without LINKERD2_PROXY_, or ours whole; None takes a variable away."""
     env: dict[str, str | None] = {
         "DESTINATION_SVC_ADDR": "localhost.:8086",
         "DESTINATION_SVC_NAME": "linkerd-destination.linkerd.serviceaccount.identity.linkerd.cluster.local",
@@ -25,4 +25,5 @@ def environment(**changes: str | None) -> dict[str, str]:
         "INBOUND_DEFAULT_POLICY": "all-unauthenticated",
     }
     env |= changes
-    return {f"LINKERD2_PROXY_{name}": value for name, value in env.items() if value is not None}
+    held = {name: value for name, value in env.items() if value is not None}
+    return {name if name.startswith("SPONSON_") else f"LINKERD2_PROXY_{name}": value for name, value in held.items()}

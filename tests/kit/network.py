@@ -39,7 +39,7 @@ from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import Meta, default_meta
 from proxy.policy.profile import Profile
 from proxy.tls.handshake import serve_tls
-from proxy.tls.peer import TlsPeer
+from proxy.tls.peer import TlsPeer, TlsServing
 from proxy.transport.connection import serve_plain
 from proxy.transport.first_bytes import FirstBytes, Opened, Unreadable
 from proxy.transport.header import HEADER, TransportHeader
@@ -229,7 +229,9 @@ class MeshedPeer:
 
     def _accept(self, sock: socket.socket, peer: Addr) -> None:
         context = self._credentials.server_context(self._is_direct)
-        serve_tls(self._reactor, sock, context, self._established, lambda reason, text: self.failures.append(text))
+        serve_tls(
+            self._reactor, sock, TlsServing(context), self._established, lambda reason, text: self.failures.append(text)
+        )
 
     def _established(self, session: Any, peer: TlsPeer) -> Codec:
         self.sessions.append(session)

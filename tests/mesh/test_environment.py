@@ -11,6 +11,9 @@ from proxy.cli.mesh.env import over
 from proxy.config import parse
 from proxy.core.addr import Addr
 from proxy.mesh.environment import TUNING, Ports, Workload, own_address, workload_environment
+from proxy.mesh.identity.authority import open_ca, utc_now
+from proxy.mesh.identity.issued import Issued
+from proxy.mesh.identity.revoked import Revocations, publish_lists
 from proxy.mesh.identity.tokens import Account
 from proxy.mesh.state import State
 
@@ -56,6 +59,10 @@ def test_a_sidecar_of_ours_takes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert config.inbound_accept_keepalive_s == 10.0
     assert config.outbound_connect_user_timeout_s == 30.0
     assert config.identity_trust_anchors_file == str(tmp_path / "ca.crt")
+    assert config.identity_revocations_file is None
+    state = State(tmp_path)
+    publish_lists(state, open_ca(state), Revocations(state, Issued(state, 0.0)), utc_now())
+    assert parse(environment(State(tmp_path))).identity_revocations_file == str(tmp_path / "crl.pem")
     assert (tmp_path / "workloads/default/web/web-0/key.p8").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "workloads").stat().st_mode & 0o777 == 0o700
 

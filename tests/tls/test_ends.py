@@ -12,7 +12,7 @@ from proxy.core.dial import DialOptions
 from proxy.core.meter import Meter
 from proxy.core.reason import Reason
 from proxy.tls.handshake import TlsConnection, dial_tls, serve_tls
-from proxy.tls.peer import TlsPeer, TlsTarget
+from proxy.tls.peer import TlsPeer, TlsServing, TlsTarget
 from tests.kit.certificates import credentials
 from tests.kit.sockets import REFUSING, Recorder, Ticking, run, tcp_pair, until
 from tests.tls.test_handshake import CLIENT, SERVER, Pair
@@ -144,7 +144,7 @@ def test_a_client_that_is_gone_before_its_hello_was_looked_at() -> None:
         serve_tls(
             ticking.reactor,
             accepted,
-            credentials(SERVER).server_context(True),
+            TlsServing(credentials(SERVER).server_context(True)),
             established,
             lambda reason, text: failures.append((reason, text)),
         )

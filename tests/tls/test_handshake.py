@@ -19,7 +19,7 @@ from proxy.tls.context import load_chain
 from proxy.tls.credentials import Credentials
 from proxy.tls.handshake import TlsConnection, dial_tls, serve_tls
 from proxy.tls.hello import NOT_TLS, Hello, judge_hello
-from proxy.tls.peer import TlsPeer, TlsTarget
+from proxy.tls.peer import TlsPeer, TlsServing, TlsTarget
 from proxy.transport.connection import serve_plain
 from proxy.transport.peek import peek
 from tests.kit.certificates import Leaf, credentials, issue, make_ca, the_ca
@@ -36,6 +36,7 @@ class Pair:
         self.is_direct = kinds.get("is_direct", False)
         self.peers: list[TlsPeer] = []
         self.server_failures: list[str] = []
+        self.server_reasons: list[Reason] = []
         self.client_failures: list[str] = []
         self.meters = (Meter(), Meter())
         self.server: Any = None
@@ -45,7 +46,8 @@ class Pair:
         options = DialOptions(
             meter=self.meters[1], first_bytes=kinds.get("first_bytes", b""), on_failed=self.client_failures.append
         )
-        target = TlsTarget(client.client_context(kinds.get("offers", False)), SERVER, kinds.get("server_id", SERVER))
+        context = client.client_context(kinds.get("offers", False))
+        target = TlsTarget(context, SERVER, kinds.get("server_id", SERVER), client.revoked)
         self.client: Any = dial_tls(ticking.reactor, addr, target, Recorder, options)
         accepted, _ = self._listener.accept()
         accepted.setblocking(False)
@@ -53,9 +55,11 @@ class Pair:
         self._listener.close()
         context = server.server_context(self.is_direct)
         on_established = kinds.get("on_established", self._established)
-        serve_tls(ticking.reactor, accepted, context, on_established, self._failed, self.meters[0])
+        serving = TlsServing(context, server.revoked)
+        serve_tls(ticking.reactor, accepted, serving, on_established, self._failed, self.meters[0])
 
     def _failed(self, reason: Reason, text: str) -> None:
+        self.server_reasons.append(reason)
         self.server_failures.append(text)
 
     def _established(self, session: TlsConnection, peer: TlsPeer) -> Recorder:
@@ -195,7 +199,7 @@ def test_a_hello_is_peeked_and_then_terminated_with_all_its_bytes(first_record_b
         serve_tls(
             ticking.reactor,
             accepted,
-            credentials(SERVER).server_context(True),
+            TlsServing(credentials(SERVER).server_context(True)),
             on_established,
             lambda reason, text: pytest.fail(text),
         )
@@ -465,7 +469,7 @@ class Served:
         self.reasons: list[Reason] = []
         self.heard = b""
         context = credentials(SERVER).server_context(is_direct)
-        serve_tls(ticking.reactor, accepted, context, self.never, self._failed)
+        serve_tls(ticking.reactor, accepted, TlsServing(context), self.never, self._failed)
 
     def _failed(self, reason: Reason, text: str) -> None:
         self.reasons.append(reason)

@@ -14,7 +14,7 @@ from proxy.core.addr import Addr
 from proxy.core.dial import DialOptions
 from proxy.core.reason import Reason
 from proxy.tls.handshake import TlsConnection, dial_tls, serve_tls
-from proxy.tls.peer import TlsPeer, TlsTarget
+from proxy.tls.peer import TlsPeer, TlsServing, TlsTarget
 from proxy.transport.connection import dial_plain, serve_plain
 from proxy.transport.relay import Relay, RelayEnd
 from tests.kit import ListWire
@@ -80,7 +80,7 @@ class Path:
         serve_tls(
             self.ticking.reactor,
             sock,
-            credentials(SERVER).server_context(False),
+            TlsServing(credentials(SERVER).server_context(False)),
             on_established,
             lambda reason, text: pytest.fail(text),
         )

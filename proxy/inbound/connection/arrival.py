@@ -28,7 +28,8 @@ from proxy.inbound.runtime import IO, TLS_TIMEOUT, Runtime
 from proxy.tls.connection import TlsConnection
 from proxy.tls.handshake import serve_tls
 from proxy.tls.hello import Hello, judge_hello
-from proxy.tls.peer import TlsPeer
+from proxy.tls.peer import TlsPeer, TlsServing
+from proxy.tls.revoked import Revoked, key_of
 from proxy.transport.connection import serve_plain
 from proxy.transport.peek import Outcome, Peek, Peeked, peek
 
@@ -38,6 +39,7 @@ _HANDSHAKE_FAULTS: Final = {
     Reason.CONNECTION_RESET: "tls_handshake_reset",
     Reason.CONNECT_TIMEOUT: "tls_handshake_timeout",
     Reason.CONNECT_FAILED: "tls_handshake_failed",
+    Reason.PEER_REVOKED: "tls_certificate_revoked",
     Reason.INTERNAL: "internal",
 }
 
@@ -288,15 +290,26 @@ class Arrival:
     def _terminate(self) -> None:
         self.drop_early()  # the client's identity, and so what it may do, is not known before the handshake
         sock = self._taken()
-        context = self.runtime.credentials.server_context(self._service.is_direct)
-        self._watch(serve_tls(self.runtime.reactor, sock, context, self._on_established, self._on_tls_failed))
+        credentials = self.runtime.credentials
+        serving = TlsServing(credentials.server_context(self._service.is_direct), credentials.revoked)
+        self._watch(serve_tls(self.runtime.reactor, sock, serving, self._on_established, self._on_tls_failed))
 
     def _on_established(self, connection: TlsConnection, peer: TlsPeer) -> Codec:
         self.tls = Tls(ESTABLISHED, client_id=peer.client_id)
         self.alpn = peer.alpn
         if self._port is not None:
             connection.meter = self.meter()
+        if self.runtime.follows_revocations:
+            self.runtime.credentials.revoked.subscribe(self._on_revoked)
         return self._service.serve(self, connection)
+
+    def _on_revoked(self, revoked: Revoked) -> None:
+        """More is revoked: perhaps the certificate of this connection's client."""
+        connection = self._connection
+        der = connection.peer_certificate() if isinstance(connection, TlsConnection) else None
+        if connection is not None and der is not None and key_of(der) in revoked:
+            self.fail(IO, f"the certificate of {self.tls.client_id} has been revoked")
+            connection.abort(Reason.PEER_REVOKED)
 
     def _on_tls_failed(self, reason: Reason, text: str) -> None:
         self.fail(IO, f"TLS handshake failed: {text}")
@@ -348,6 +361,8 @@ class Arrival:
         if app is not None:
             self._app = None
             app.release()
+        if self.runtime.follows_revocations:
+            self.runtime.credentials.revoked.unsubscribe(self._on_revoked)
         self._connection = None
         self.drain.leave(self)
 

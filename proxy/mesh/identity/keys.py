@@ -58,6 +58,14 @@ def open_keys(state: State, brought: Brought | None = None) -> Keys:
     return Keys(state, authority, tokens, issued, Revocations(state, issued))
 
 
+def publish(keys: Keys, now: float) -> None:
+    """Write the revocation list; a failure is logged."""
+    try:
+        publish_lists(keys.state, keys.authority, keys.revocations, datetime.fromtimestamp(now, UTC))
+    except StateError as error:
+        _log.error("the revocation list was not published: %s", error)
+
+
 class Upkeep:
     """Follows files and time for as long as the control plane runs."""
 
@@ -101,16 +109,9 @@ class Upkeep:
             self._on_revoked()
         issuers = tuple(signer.key_id for signer in keys.authority.signers)
         if is_more_revoked or issuers != self._issuers or now >= self._publish_at:
-            self._publish(now)
+            self._publish_at = now + _PUBLISH_S
+            publish(keys, now)
             self._issuers = issuers
         if now >= self._renew_at:
             self._renew_at = now + _RENEW_S
             await asyncio.to_thread(renew_tokens, keys.state, keys.tokens, keys.revocations, now)
-
-    def _publish(self, now: float) -> None:
-        self._publish_at = now + _PUBLISH_S
-        keys = self._keys
-        try:
-            publish_lists(keys.state, keys.authority, keys.revocations, datetime.fromtimestamp(now, UTC))
-        except StateError as error:
-            _log.error("the revocation list was not published: %s", error)

@@ -21,7 +21,6 @@ from proxy.mesh.identity.issued import Issued
 from proxy.mesh.state import State, StateError
 
 FILE: Final = "revoked.json"
-LIST_FILE: Final = "crl.pem"
 LIST_LIFE: Final = timedelta(hours=24)
 """Until when a reader may go on using a list; it is published anew well before."""
 
@@ -88,7 +87,7 @@ def publish_lists(state: State, authority: CertificateAuthority, revocations: Re
     for signer in authority.signers:
         mine = [(serial, datetime.fromtimestamp(at, UTC)) for serial, at, by in revoked if by in ("", signer.key_id)]
         lists.append(make_revocation_list(signer, mine, now, now + LIST_LIFE))
-    state.write(LIST_FILE, b"".join(lists), 0o644)
+    state.write(state.revocations_file.name, b"".join(lists), 0o644)
 
 
 def revoke(state: State, now: float, identity: str = "", serial: int | None = None) -> None:
