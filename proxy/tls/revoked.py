@@ -50,8 +50,7 @@ def key_of(certificate_der: bytes) -> CertificateKey:
     fields = elements(content(content(certificate_der, 0, SEQUENCE), 0, SEQUENCE))
     if fields[0][0] == _VERSION:
         del fields[0]
-    (_, serial), _, (_, issuer), *_ = fields
-    return issuer, serial
+    return fields[2][1], fields[0][1]
 
 
 def read_bounded(path: str) -> str:
@@ -89,10 +88,10 @@ def _read_list(der: bytes) -> list[CertificateKey]:
             _check_plain(content(data, 0, SEQUENCE))
         elif tag == SEQUENCE:
             for _, entry in elements(data):
-                (_, serial), _, *extensions = elements(entry)
-                for _, extension in extensions:
-                    _check_plain(extension)
-                found.append((issuer, serial))
+                parts = elements(entry)
+                for part in parts[2:]:
+                    _check_plain(part[1])
+                found.append((issuer, parts[0][1]))
     return found
 
 
