@@ -1,0 +1,80 @@
+"""The tests that docs/testing.md names exist, and each row of what broke the first build has one."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+TESTS = ROOT / "tests"
+ROWS = [*(f"B{number}" for number in range(1, 35)), "B45", "B46", "B55"]
+"""Of the sections about work and memory, readings, ends, failures, who may, and one about controllers that say nothing."""
+
+_NAMED = re.compile(r"`([\w/]*test_\w+\.py)?(?:::(test_\w+…?))?`|`(test_\w+…?)`")
+_ROW = re.compile(r"^\| (B\d+) \| [^|]+ \| ([^|]+) \|$", re.MULTILINE)
+
+
+class Named(NamedTuple):
+    file: str
+    """The end of its path; empty for any file."""
+    test: str
+    """Empty for a whole file; `…` at the end stands for more of the name."""
+
+
+def named(text: str) -> list[Named]:
+    """In order. A test without a file before its `::` is in the file that was named last."""
+    found: list[Named] = []
+    file = ""
+    for path, test, alone in _NAMED.findall(text):
+        if path or test:
+            file = path or file
+            found.append(Named(file, test))
+        elif alone:
+            found.append(Named("", alone))
+    return found
+
+
+def names_in(path: Path) -> set[str]:
+    return {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)}
+
+
+FILES = {f"/{path.relative_to(ROOT)}": names_in(path) for path in sorted(TESTS.rglob("test_*.py"))}
+
+
+def exists(one: Named) -> bool:
+    inside = [names for path, names in FILES.items() if path.endswith(f"/{one.file}") or not one.file]
+    start = one.test.removesuffix("…")
+    if start == one.test:
+        return any(start in names or not start for names in inside)
+    return any(name.startswith(start) for names in inside for name in names)
+
+
+def test_every_test_that_is_named_exists() -> None:
+    found = named((ROOT / "docs" / "testing.md").read_text())
+    assert len(found) > 80, "the search finds nothing"
+    assert not [one for one in found if not exists(one)]
+
+
+def test_every_row_names_its_tests() -> None:
+    rows = dict(_ROW.findall((ROOT / "docs" / "testing.md").read_text()))
+    assert sorted(rows) == sorted(ROWS)
+    assert not [row for row, cell in rows.items() if not named(cell) and cell != "the same"]
+
+
+def test_what_is_missing_is_found() -> None:
+    assert named("`a/test_b.py::test_c`, `::test_d`; `test_e_…`, `proxy`") == [
+        Named("a/test_b.py", "test_c"),
+        Named("a/test_b.py", "test_d"),
+        Named("", "test_e_…"),
+    ]
+    here = "architecture/test_named_tests.py"
+    for there in (Named(here, ""), Named(here, "test_every_row_names_its_tests"), Named("", "test_every_row_…")):
+        assert exists(there)
+    for gone in (
+        Named(here, "test_every_row_"),
+        Named("architecture/test_gone.py", ""),
+        Named("", "test_every_row_goes_…"),
+    ):
+        assert not exists(gone)
