@@ -1,4 +1,4 @@
-"""The demo's HTTP/2, each end by itself and through a mesh."""
+"""The demo's HTTP/2, each end by itself."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from h2.settings import SettingCodes
 
 from proxy.cli.demo.app import SERVED_BY, Replica
 from proxy.cli.demo.h2 import Http2Requests, connect_http2
-from proxy.cli.demo.load import HTTP1, HTTP2, Load
-from proxy.cli.demo.mesh import AUTHORITY, DemoMesh
+from proxy.cli.demo.mesh import AUTHORITY
 from proxy.core.addr import Addr
 
 AT_ONCE = 20
@@ -155,24 +154,5 @@ def test_a_peer_without_http2_is_an_error() -> None:
             with pytest.raises(ConnectionError):
                 await asyncio.wait_for(requests.get(AUTHORITY), 10)
             requests.close()
-
-    asyncio.run(run())
-
-
-def test_each_request_reaches_an_app_in_the_version_that_it_was_sent_in() -> None:
-    async def run() -> None:
-        stop = asyncio.Event()
-        async with DemoMesh(stop) as mesh:
-            load = Load(mesh.client.outbound, AUTHORITY, 100.0)
-            sending = asyncio.create_task(load.run(stop, None))
-            async with asyncio.timeout(30):
-                while load.protocols[HTTP2] < 15:
-                    await asyncio.sleep(0.01)
-            stop.set()
-            await sending
-            assert load.protocols.total() == load.requests
-            assert load.protocols[HTTP2] == load.requests // 4
-            came = sum((one.versions for one in mesh.replicas), start=type(mesh.replicas[0].versions)())
-            assert came == {"HTTP/1.1": load.protocols[HTTP1], "HTTP/2": load.protocols[HTTP2]}
 
     asyncio.run(run())

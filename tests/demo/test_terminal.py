@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyte
-import pytest
 
 from tests.demo.kit import children, is_alive, until
 from tests.kit.terminal import Terminal
@@ -61,29 +60,22 @@ def is_busy(lines: list[str]) -> bool:
     )
 
 
-@pytest.mark.parametrize(("columns", "lines"), [(80, 24), (50, 20)])
-def test_it_fits_and_ends_as_it_found_the_terminal(columns: int, lines: int, tmp_path: Path) -> None:
-    seen = Seen(tmp_path, columns=columns, lines=lines)
+def test_it_fits_also_when_it_shrinks_and_ends_as_it_found_the_terminal(tmp_path: Path) -> None:
+    seen = Seen(tmp_path, columns=80, lines=24)
     shown = seen.until(is_busy)
     seen.until(lambda lines: "mutual TLS   yes" in lines)
     assert row(shown, "name")
+    seen.resize(50, 20)
+    shown = seen.until(lambda lines: is_busy(lines) and len(lines) == 20)
+    assert row(shown, "name") and "mutual TLS   yes" in shown
+    assert sum(line.startswith("web-0") for line in shown) == 1
+    assert shown.count("Ctrl-C ends it") == 1
     seen.terminal.type("\x03")
     assert seen.terminal.wait(DEADLINE_S) == 0
     assert b"\x1b[?1049h" in seen.terminal.written and seen.terminal.written.rstrip().endswith(b" ms")
     assert seen.terminal.written.count(b"\x1b[?1049l") == 1, "the screen of its own is left"
     assert "Traceback" not in seen.terminal.text
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_terminal_that_shrinks_shows_one_view_and_no_remains(tmp_path: Path) -> None:
-    seen = Seen(tmp_path, columns=100, lines=30)
-    seen.until(is_busy)
-    seen.resize(50, 20)
-    shown = seen.until(lambda lines: is_busy(lines) and len(lines) == 20)
-    assert sum(line.startswith("web-0") for line in shown) == 1
-    assert shown.count("Ctrl-C ends it") == 1
-    seen.terminal.type("\x03")
-    assert seen.terminal.wait(DEADLINE_S) == 0
 
 
 def test_a_killed_replica_is_seen_taken_out_and_coming_back(tmp_path: Path) -> None:
