@@ -13,6 +13,9 @@ PYTEST := -m pytest -q -p pytest_timeout -p pytest_benchmark.plugin -p _hypothes
 WORKERS ?= $(if $(ARGS),0,auto)
 PARALLEL = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 export PYTEST_DISABLE_PLUGIN_AUTOLOAD := 1
+# Some containers forbid Python to keep what it has compiled. The suite starts hundreds of processes and its workers read the
+# same sources: each would compile all of them again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo image test-image lock test test-compiled coverage mutate h2spec fuzz lint compile bench api man dist clean
