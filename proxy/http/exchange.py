@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from proxy.core.errors import report_fault
+from proxy.core import limits
+from proxy.core.errors import ProtocolError, report_fault
 from proxy.core.histogram import Histogram
 from proxy.core.reactor import Clock as Clock
 from proxy.core.reason import Reason
@@ -67,7 +68,7 @@ class Exchange:
         "accepted_at", "dispatched_at", "request_ended_at", "answered_at", "ended_at", "request_bytes", "response_bytes",
         "request_frames", "response_frames", "is_body_sent", "attempts", "attempt", "tries", "route", "backend", "endpoint", "failure",
         "observers", "editor", "rescue", "has_begun", "is_broken", "is_server_full",
-        "_clock", "_on_gone", "_held", "_has_left",
+        "_clock", "_on_gone", "_held", "_has_left", "_informed_bytes",
     )  # fmt: skip
 
     def __init__(self, server: ServerStream, request: RequestHead, now: float, clock: Clock | None = None) -> None:
@@ -86,7 +87,7 @@ class Exchange:
         self.request_ended_at = now
         """When the request's end came; this and `ended_at` are kept only if there are observers."""
         self.answered_at = self.ended_at = now  # the first is when `has_begun` became true
-        self.request_bytes = self.response_bytes = 0  # of the bodies, as they came
+        self.request_bytes = self.response_bytes = self._informed_bytes = 0  # of bodies, as they came; of 1xx heads
         self.request_frames: Histogram | None = None
         self.response_frames: Histogram | None = None
         """The sizes of the pieces in which bodies came, if a stage counts them; a tunnel's bytes are not counted."""
@@ -189,6 +190,9 @@ class Exchange:
     # ---- called by whoever answers: an attempt, or a stage itself
 
     def response_informational(self, head: ResponseHead) -> None:
+        self._informed_bytes += limits.INFORMATIONAL_BYTES + sum([one.size for one in head.fields])
+        if self._informed_bytes > limits.HEAD_BYTES:  # no window would hold them back from a client that does not read
+            raise ProtocolError(Reason.RESPONSE_HEAD_LIMIT.value, Reason.RESPONSE_HEAD_LIMIT)
         if head.status != 100 or not self.request_ended or self.attempts < 2:  # the first 100 sufficed
             self.server.send_informational(head)
 

@@ -32,7 +32,7 @@ def is_asked_for(answered: bytes, asked: bytes) -> bool:
 
     A 101 that names none is one to whatever was asked for.
     """
-    offered = [_name_of(one) for one in protocols(asked)]
+    offered = {_name_of(one) for one in protocols(asked)}  # a set: either head has room for thousands
     return bool(offered) and all(_name_of(one) in offered for one in protocols(answered))
 
 

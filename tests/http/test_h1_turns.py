@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import thread_time
+
 import pytest
 
 from proxy.core import limits
@@ -121,11 +123,44 @@ def test_informational_responses_of_an_endpoint_beyond_the_share_wait() -> None:
 
 def test_long_informational_responses_take_more_of_a_share() -> None:
     dialled = Dialled()
-    dialled.client.feed(b"HTTP/1.1 103 Early Hints\r\n%b\r\n" % (b"a:\r\n" * 200) * 100)
+    dialled.client.feed(b"HTTP/1.1 103 Early Hints\r\na: %b\r\n\r\n" % (b"x" * 800) * 50)
     assert len(dialled.front.informational) == limits.TURN_HEADS // 4
-    for _ in range(6):
+    for _ in range(3):
         dialled.wire.give_turns()
-    assert len(dialled.front.informational) == 100
+    assert len(dialled.front.informational) == 50
+
+
+@pytest.mark.parametrize("fields", [b"", b"a: %b\r\n" % (b"x" * 1000)])
+def test_informational_responses_without_end_are_one_response_too_long(fields: bytes) -> None:
+    dialled = Dialled()
+    for _ in range(100):
+        dialled.client.feed(b"HTTP/1.1 103 Early Hints\r\n%b\r\n" % fields * 20)
+        dialled.wire.give_turns()
+    size = 34 + limits.INFORMATIONAL_BYTES + len(fields) if fields else limits.INFORMATIONAL_BYTES
+    assert 0 <= len(dialled.front.informational) - limits.HEAD_BYTES // size <= 2
+    assert dialled.front.status == 502 and dialled.wire.is_over
+
+
+@pytest.mark.parametrize("line", [b"Connection: ", b"Upgrade: ", b"Transfer-Encoding: ", b"TE: ", b"Keep-Alive: "])
+@pytest.mark.parametrize("is_response", [False, True])
+def test_no_head_of_lists_costs_more_than_its_length(line: bytes, is_response: bool) -> None:
+    """Each name is looked at once, however many fields and names there are: as one field, and as many."""
+    start = b"HTTP/1.1 101 Go\r\n" if is_response else b"GET / HTTP/1.1\r\nHost: a\r\n"
+    names = b",".join(b"%04x" % number for number in range(12_000))
+    one = b"".join(b"%05x:\r\n" % number for number in range(230)) + line + names + b"\r\n"
+    many = b"".join(line + names[start : start + 250] + b"\r\n" for start in range(0, len(names) - 250, 250))
+    for fields in (one, many):
+        head = start + fields + b"\r\n"
+        assert len(head) < limits.HEAD_BYTES
+        began = thread_time()
+        if is_response:
+            dialled = Dialled()
+            dialled.front.exchange.request.upgrade = b",".join(reversed(names.split(b",")))
+            dialled.front.exchange.request.wants_tunnel = True
+            dialled.client.feed(head)
+        else:
+            served()[0].feed(head)
+        assert thread_time() - began < 0.1  # some milliseconds; it was seconds
 
 
 def test_a_stage_gives_an_exchange_up_while_its_chunks_wait() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.core import limits
 from proxy.core.reason import Reason
 from proxy.http import orig_proto
 from proxy.http.h2 import frame
@@ -278,3 +279,15 @@ def test_the_mark_of_a_response_is_taken_off(mark: bytes | None, version: int) -
         server.head(1 + 2 * turn, fields)
         assert front.head.version == version
         assert [one.name for one in front.head.fields] == [b"date"] and not front.head.has_l5d
+
+
+def test_informational_responses_without_end_are_one_response_too_long() -> None:
+    """No window holds heads back: a client that does not read would have us keep them all."""
+    server = Server()
+    front = server.request()
+    got = []
+    for _ in range(2 * limits.HEAD_BYTES // limits.INFORMATIONAL_BYTES):
+        got += server.head(1, [(b":status", b"103")], end=False)
+    assert len(front.informational) == limits.HEAD_BYTES // limits.INFORMATIONAL_BYTES
+    assert front.status == 502 and reset_codes(got)
+    assert server.wire.aborted is None, "the other requests go on"

@@ -128,6 +128,20 @@ def test_a_peer_that_does_not_read_its_answers_is_not_served_for_ever() -> None:
     assert len(client.stage.exchanges) == 410 and not client.wire.is_paused
 
 
+def test_answers_that_are_over_at_once_are_not_given_for_ever_to_a_peer_that_does_not_read_them() -> None:
+    """To HEAD, or to a request that is refused: no stream is left that anyone could count."""
+    for fields in ([(b":method", b"HEAD"), *GET[1:]], [*GET, (b"host", b"another")]):
+        client = Client(answers=True)
+        client.server.writable(False)
+        heads = [frame.header_frames(2 * one + 1, client.encoder.encode(fields), True) for one in range(2000)]
+        client.server.feed(b"".join(heads))
+        answered = [one for one in client.take() if one.kind == frame.HEADERS]
+        assert not client.server.streams and len(answered) == limits.UNREAD_STREAMS and client.wire.is_paused
+        client.server.writable(True)
+        assert len(answered) + len([one for one in client.take() if one.kind == frame.HEADERS]) == 2000
+        assert not client.wire.is_paused
+
+
 READ = 256_000
 
 

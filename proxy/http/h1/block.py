@@ -41,6 +41,10 @@ _keep_alive: Final = re.compile(rb"(?:^|[,; \t])timeout[ \t]*=[ \t]*([0-9]{1,6})
 _is_coding: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+(?:[ \t]*;[\t\x20-\x7e]*)?").fullmatch
 
 
+_MOST_CODINGS: Final = 16
+"""HTTP knows five; a head has room for thousands of names that would all have to be judged."""
+
+
 class HeaderBlock:
     """What the header lines of one head mean: the fields that travel on, and facts for the codec.
 
@@ -49,7 +53,7 @@ class HeaderBlock:
 
     __slots__ = (
         "fields", "hop_fields", "authority", "length", "transfer", "is_chunked", "closes", "upgrade", "names_http",
-        "takes_trailers", "has_date", "has_l5d", "is_familiar", "has_come_before", "keep_alive_s",
+        "takes_trailers", "has_date", "has_l5d", "is_familiar", "has_come_before", "keep_alive_s", "_codings",
     )  # fmt: skip
 
     def __init__(self, lines: list[bytes]) -> None:
@@ -76,6 +80,7 @@ class HeaderBlock:
         self.is_familiar = True
         """Every line was known: worth remembering as a whole."""
         self.has_come_before = False
+        self._codings: list[bytes] = []
         if len(lines) > limits.HEAD_FIELDS:
             raise ProtocolError(f"the head is over the limit of {limits.HEAD_FIELDS} fields", Reason.OVER_LIMIT, 431)
         options: list[bytes] = []
@@ -99,6 +104,8 @@ class HeaderBlock:
                 self._note_upgrade(field)
         if has_hops:
             self._take_hops_out(options)
+        if self._codings:
+            self._judge_codings()
 
     def _note(self, field: Field, kind: int) -> bool:
         """Note what a field means that is more than text. Returns True if the field is passed on."""
@@ -123,15 +130,17 @@ class HeaderBlock:
             self.has_l5d = True
             return True
         if kind == TRANSFER_ENCODING:
-            before = self.transfer
-            transfer = self.transfer = TransferCodings(value if before is None else before.text + b"," + value)
-            self.is_chunked = transfer.is_chunked
+            self._codings.append(value)  # judged together, once
         elif kind == TE:
             options = [option.strip(b" \t") for option in value.lower().split(b",")]
             self.takes_trailers = self.takes_trailers or b"trailers" in options
         elif kind == MALFORMED:
             raise ProtocolError("bad header line")
         return False
+
+    def _judge_codings(self) -> None:
+        transfer = self.transfer = TransferCodings(b",".join(self._codings))
+        self.is_chunked = transfer.is_chunked
 
     def _note_upgrade(self, field: Field) -> None:
         """HTTP itself is never upgraded to: the requests inside such a tunnel would pass no policy (RFC 9113 section 3.1)."""
@@ -158,10 +167,11 @@ class HeaderBlock:
                 self.keep_alive_s = float(timeout[1]) if timeout is not None else 0.0
         if options and b"upgrade" not in options:
             self.upgrade = b""
+        named = set(options)  # there may be thousands of them, for hundreds of fields
         self.hop_fields = [
             one
             for one in self.hop_fields
-            if one.kind != HOP and not ((one.kind == PLAIN or one.kind == DATE) and one.name in options)
+            if one.kind != HOP and not ((one.kind == PLAIN or one.kind == DATE) and one.name in named)
         ]
         self.fields = [one for one in self.hop_fields if one.kind != CONNECTION and one.kind != UPGRADE]
         if options and options != [b"upgrade"]:
@@ -196,6 +206,8 @@ class TransferCodings:
 
 
 def _error_of(codings: list[bytes]) -> str:
+    if len(codings) > _MOST_CODINGS:
+        return "too many transfer codings"
     if codings.count(b"chunked") > 1:
         return "chunked twice"
     for one in codings:

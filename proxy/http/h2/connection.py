@@ -50,7 +50,9 @@ _FRAMING_FLAGS: Final = END_HEADERS | PADDED | PRIORITY_FLAG
 
 
 class H2Connection(Streams):
-    __slots__ = ("decoder", "_sequence", "_keepalive", "_is_stopped", "_buffer", "_preface", "_max_frame_bytes")
+    __slots__ = (
+        "decoder", "_sequence", "_keepalive", "_is_stopped", "_unread_heads", "_buffer", "_preface", "_max_frame_bytes",
+    )  # fmt: skip
 
     def __init__(
         self, wire: Wire, settings: H2Settings, wheel: Wheel | None, clock: Clock | None, is_client: bool
@@ -61,6 +63,8 @@ class H2Connection(Streams):
         self._keepalive: Keepalive | None = None
         self._is_stopped = False
         """Reading is paused until the peer reads what we sent."""
+        self._unread_heads = 0
+        """Requests that came while the peer read nothing. Some were answered at once, by a head alone, and are no streams."""
         self._buffer = b""
         self._max_frame_bytes = settings.max_frame_bytes
         self._preface = b"" if is_client else frame.PREFACE
@@ -94,6 +98,7 @@ class H2Connection(Streams):
     def writable(self, is_writable: bool) -> None:
         self.flow.is_writable = is_writable
         if is_writable:
+            self._unread_heads = 0
             self.pump_waiting()
             if self._is_stopped:
                 self._is_stopped = False
@@ -168,7 +173,7 @@ class H2Connection(Streams):
             if kind == frame.DATA:
                 self._receive_data(data, start, end, flags, stream_id)
             elif kind == frame.HEADERS:
-                if not self.flow.is_writable and len(self.streams) >= limits.UNREAD_STREAMS and not self.is_client:
+                if not self.flow.is_writable and not self.is_client and self._has_unread():
                     self._stop()
                     break
                 share -= (_RESPONSE_SHARE if self.is_client else _HEAD_SHARE) + (length >> _BLOCK_SHIFT)
@@ -245,6 +250,13 @@ class H2Connection(Streams):
         sent_frames = self.backlog.frames
         control.receive(self, kind, flags, stream_id, payload)
         return _HEAD_SHARE if kind == frame.RST_STREAM else self.backlog.frames - sent_frames
+
+    def _has_unread(self) -> bool:
+        """Too much waits for a peer that does not read; else one more head is looked at."""
+        if len(self.streams) >= limits.UNREAD_STREAMS or self._unread_heads >= limits.UNREAD_STREAMS:
+            return True
+        self._unread_heads += 1
+        return False
 
     def _stop(self) -> None:
         self._is_stopped = True
