@@ -28,12 +28,15 @@ from proxy.policy.client import (
     FIRST_AVAILABLE,
     HTTP_1,
     Backend,
+    Balance,
     ClientPolicy,
     ClientRoute,
     ClientRule,
     Distribution,
     Fail,
     Forward,
+    PeakEwmaLoad,
+    Retry,
     RouteBackend,
 )
 from proxy.policy.endpoint import EndpointMeta
@@ -200,6 +203,34 @@ async def failed(ticking: Ticking, network: Network, case: Case, more: list[tupl
         await asyncio.sleep(0.02)
         ticking.pass_time(0.1)
     return (await asking)[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "code"), [([], "503", ""), ([("content-type", "application/grpc")], "200", "14")]
+)
+def test_a_route_with_retries_sheds_what_no_endpoint_was_ready_for(
+    more: list[tuple[str, str]], status: str, code: str
+) -> None:
+    """Failfast is retried, since another backend may be ready; if none is, the second attempt is shed, as in the reference."""
+
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        dispatch = Balance("web.ns.svc.cluster.local:80", PeakEwmaLoad())
+        rule = ClientRule((), (), to(dispatch), retry=Retry(1, 65536, ((500, 599),), frozenset({14})))
+        routes = (ClientRoute(default_meta("http"), (), (rule,)),)
+        network.fake.policies[DST] = Watch(ClientPolicy(SERVICE, "detect", routes, routes))
+        network.fake.names[WEB] = Watch(reset({}))
+        network.start()
+        told = await failed(ticking, network, CASES["failfast"], more)
+        assert (told[":status"], told.get("grpc-status", "")) == (status, code)
+        assert told["l5d-proxy-error"] == SHED
+        if code:
+            assert "Service.ns.web:80: 0 endpoints" in told["grpc-message"]
+            assert "more requests wait" not in told["grpc-message"]
+        assert 'outbound_http_errors_total{error="loadshed"} 1' in network.metrics()
+        network.close()
+
+    run(story)
 
 
 @pytest.mark.parametrize("kind", ["application/grpc", "application/grpc+proto", "application/grpc+json"])

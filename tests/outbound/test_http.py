@@ -188,6 +188,7 @@ def test_without_endpoints_the_first_request_waits_for_failfast_and_the_next_are
         shed = await ask(network)
         assert shed.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
         assert b"l5d-proxy-error: logical service 10.43.0.7:80: route default.http: service unavailable\r\n" in shed
+        assert b"\nbecause: Service.ns.web:80: 0 endpoints" in shed and b"\nlook at: are there endpoints" in shed
         assert 'outbound_http_errors_total{error="failfast"} 1' in network.metrics()
         assert 'outbound_http_errors_total{error="loadshed"} 1' in network.metrics()
         source.set(reset({await network.server(http_server("back")): EndpointMeta()}))

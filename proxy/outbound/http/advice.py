@@ -39,6 +39,8 @@ _OF_LABEL: Final = {
 }
 
 
-def advice_for(label: str, reason: Reason) -> str:
-    """The advice for the failure's label if it has one, else for the reason; may be empty."""
+def advice_for(label: str, reason: Reason, why: str) -> str:
+    """The advice for the failure's label if it has one, else for the reason; may be empty. `why` is what is known of the cause."""
+    if label == "loadshed" and why:
+        return _SERVICE  # it is not that too many wait: no endpoint is there, or ready
     return _OF_LABEL.get(label) or _OF_REASON.get(reason, "")

@@ -7,6 +7,7 @@ different sets of endpoints; only their texts differ.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 from proxy.balance.balancer import Balancer
@@ -16,11 +17,12 @@ from proxy.core.reason import Reason
 from proxy.core.troubles import Troubles, lasting
 from proxy.core.watch import Watch
 from proxy.http.attempt import Attempt
+from proxy.http.exchange import Exchange
 from proxy.http.place import Place
 from proxy.metrics.scraped.balancers import BalancerView
 from proxy.outbound import labels
 from proxy.outbound.http.endpoint import EndpointKind, HttpEndpoint
-from proxy.outbound.http.rescue import FAILFAST, NO_DISPATCHER, UNEXPECTED, Rescue
+from proxy.outbound.http.rescue import FAILFAST, LOAD_SHED, NO_DISPATCHER, UNEXPECTED, Rescue
 from proxy.outbound.loads import Balancing, balancing
 from proxy.outbound.runtime import Endpoints, Runtime
 from proxy.policy.client import Backend, Balance, FailureAccrual, Forward, PeakEwmaLoad
@@ -29,6 +31,8 @@ from proxy.policy.meta import Meta
 
 _NAMED_ENDPOINTS: Final = 3
 """How many endpoints one explanation names."""
+_NAMED_BACKENDS: Final = 2
+"""How many backends one explanation names."""
 
 
 class Terms(NamedTuple):
@@ -55,6 +59,9 @@ class Concrete(Protocol):
 
     def take(self, attempt: Attempt) -> bool:
         """Dispatch it, park it or fail it. False, and nothing is done, if the backend is not ready; the rule then sheds it."""
+
+    def why_unready(self) -> str:
+        """Its name, and why no endpoint of it can be picked; empty if it is ready, or only more requests wait than may."""
 
     def use(self, terms: Terms) -> None:
         """Apply these settings from now on; what runs or waits goes on."""
@@ -194,8 +201,13 @@ class Balanced:
         if error:
             self._rescue.fail(exchange, UNEXPECTED, f"{self._name}pool failed: {error}")
         else:
-            why = why_none_ready(self._resolution.value, self._runtime.troubles, self._clock() - self._resolved_at)
-            self._rescue.fail(exchange, FAILFAST, f"{self._name}service in fail-fast", why=why)
+            self._rescue.fail(exchange, FAILFAST, f"{self._name}service in fail-fast", why=self._why_none_ready())
+
+    def why_unready(self) -> str:
+        return f"{self._name}{self._why_none_ready()}" if self._queue.is_shut else ""
+
+    def _why_none_ready(self) -> str:
+        return why_none_ready(self._resolution.value, self._runtime.troubles, self._clock() - self._resolved_at)
 
 
 def why_none_ready(known: Resolution[EndpointMeta], troubles: Troubles, for_s: float) -> str:
@@ -231,11 +243,20 @@ class Failing:
         self._rescue.fail(attempt.exchange, NO_DISPATCHER, self._text)
         return True
 
+    def why_unready(self) -> str:
+        return ""
+
     def use(self, terms: Terms) -> None:
         """There is no endpoint to which they could apply."""
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def shed(exchange: Exchange, rescue: Rescue, backends: Sequence[Concrete]) -> None:
+    """None of the backends that it could go to is ready: refuse it at once (docs/linkerd/balancing.md, section 7)."""
+    said = [why for why in [one.why_unready() for one in backends[:_NAMED_BACKENDS]] if why]
+    rescue.fail(exchange, LOAD_SHED, "service unavailable", why="; ".join(said))
 
 
 def concrete(

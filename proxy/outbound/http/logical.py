@@ -15,7 +15,7 @@ from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead, ResponseHead
 from proxy.outbound.discover import Destination
-from proxy.outbound.http.concrete import Concrete, Terms, concrete
+from proxy.outbound.http.concrete import Concrete, Terms, concrete, shed
 from proxy.outbound.http.filters import answer
 from proxy.outbound.http.numbers import BackendNumbers, RouteNumbers, RouteOf
 from proxy.outbound.http.profile.routes import ProfileRoutes
@@ -188,7 +188,7 @@ class HttpRouter:
         if len(chooser.backends) == 1:
             stage = chooser.backends[0]
         else:
-            stage = Distributing(chooser, Shedding(self._rescue, place))
+            stage = Distributing(chooser, self._rescue, place)
         if filters.on_request is not None:
             stage = Filtered(filters.on_request, stage, self._rescue, place)
         return with_tries(stage, self._runtime, rule, place.numbers.of)
@@ -218,25 +218,10 @@ class HttpRouter:
         return made
 
 
-class Shedding:
-    """Nothing is ready: refuse at once (docs/linkerd/balancing.md, section 7)."""
-
-    __slots__ = ("_rescue", "_place")
-
-    def __init__(self, rescue: Rescue, place: Named) -> None:
-        self._rescue = rescue
-        self._place = place
-
-    def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
-        exchange.route = self._place
-        exchange.backend = None
-        self._rescue.fail(exchange, LOAD_SHED, "service unavailable")
-
-
 class RuleBackend(BackendPlace):
     """The way from a rule to one of its backends."""
 
-    __slots__ = ("rescue", "_concrete", "_place", "_shedding", "_editor", "_numbers")
+    __slots__ = ("rescue", "concrete", "_place", "_editor", "_numbers")
 
     def __init__(
         self, made: Concrete, backend: Backend, place: NamedRoute, rescue: Rescue, editor: FilteredResponse | None
@@ -244,15 +229,14 @@ class RuleBackend(BackendPlace):
         name = f"{backend.meta}: " if isinstance(backend.dispatch, Balance) else ""
         super().__init__(f"{place.context}: backend {backend.meta}", name)
         self.rescue: Final = rescue
-        self._concrete = made
+        self.concrete: Final = made
         self._place = place
-        self._shedding = Shedding(rescue, place)
         self._editor = editor
         self._numbers: Final[BackendNumbers] = place.numbers.of_backend(backend.meta)
 
     @property
     def is_ready(self) -> bool:
-        return self._concrete.is_ready
+        return self.concrete.is_ready
 
     def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
         exchange.route = self._place
@@ -263,11 +247,11 @@ class RuleBackend(BackendPlace):
         attempt.numbers = numbers
         exchange.attempt = attempt  # also while it waits for an endpoint: how that ends is counted
         exchange.response_frames = numbers.frames
-        if self._concrete.take(attempt):
+        if self.concrete.take(attempt):
             numbers.requests.value += 1
         else:
-            exchange.attempt = None
-            self._shedding.route(exchange, head, match)
+            exchange.attempt = exchange.backend = None
+            shed(exchange, self.rescue, (self.concrete,))
 
 
 class FilteredBackend(RuleBackend):
@@ -299,11 +283,12 @@ class FilteredBackend(RuleBackend):
 class Distributing:
     """The stage of a rule with several backends, or with none."""
 
-    __slots__ = ("_chooser", "_shedding")
+    __slots__ = ("_chooser", "_rescue", "_place")
 
-    def __init__(self, chooser: Chooser[RuleBackend], shedding: Shedding) -> None:
+    def __init__(self, chooser: Chooser[RuleBackend], rescue: Rescue, place: Named) -> None:
         self._chooser = chooser
-        self._shedding = shedding
+        self._rescue = rescue
+        self._place = place
 
     @property
     def is_ready(self) -> bool:
@@ -312,7 +297,9 @@ class Distributing:
     def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
         backend = self._chooser.choose()
         if backend is None:
-            self._shedding.route(exchange, head, match)
+            exchange.route = self._place
+            exchange.backend = None
+            shed(exchange, self._rescue, [one.concrete for one in self._chooser.backends])
         else:
             backend.route(exchange, head, match)
 

@@ -158,7 +158,7 @@ class Rescue:
             _log.info("Request failed: %s%s", given.said, f": {why}" if why else "")
         if not self.informs:
             return b""
-        advice = advice_for(failure.label, given.reason)
+        advice = advice_for(failure.label, given.reason, why)
         return explain(head, exchange.request, Explanation("client's", given.said, why, advice))
 
     def redirect(self, exchange: Exchange, status: int, location: bytes) -> None:

@@ -531,10 +531,22 @@ def test_a_request_that_waited_in_vain_goes_to_another_backend(way: Way) -> None
     link.check()
 
 
-def test_a_request_that_waited_in_vain_is_told_so_where_no_other_backend_is_ready() -> None:
+def test_a_request_that_waited_in_vain_takes_the_rules_way_once_more_though_no_other_backend_is_ready() -> None:
+    """There it is shed, as in the reference; the limit of its retries holds for this one too."""
     link = Backends("h1", "h1", retry(statuses=()))
     link.ask(b"hello")
     link.is_ready = False
+    assert link.waited is not None and link.waited.tries is not None and link.waited.tries.waited_in_vain()
+    link.settle()
+    assert len(link.asked) == 1 and link.count("requests") == 1 and not link.count("overflow")
+    link.answer(503)
+    assert link.near.message.is_whole("503")
+    link.check()
+
+
+def test_a_request_without_retries_left_is_told_that_it_waited_in_vain() -> None:
+    link = Backends("h1", "h1", retry(0, statuses=()))
+    link.ask(b"hello")
     assert link.waited is not None and link.waited.tries is not None and not link.waited.tries.waited_in_vain()
     link.waited.cancel(Reason.CANCELLED)
     link.settle()

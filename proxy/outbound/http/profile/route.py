@@ -15,11 +15,11 @@ from proxy.http.head import RequestHead, ResponseHead
 from proxy.http.headers import Field, field
 from proxy.metrics.scope import RequestScope
 from proxy.outbound import labels
-from proxy.outbound.http.concrete import Concrete
+from proxy.outbound.http.concrete import Concrete, shed
 from proxy.outbound.http.profile.budget import SharedBudget
 from proxy.outbound.http.profile.retries import ProfileRetries
 from proxy.outbound.http.profile.timeout import RouteTimeout
-from proxy.outbound.http.rescue import LOAD_SHED, Rescue
+from proxy.outbound.http.rescue import Rescue
 from proxy.outbound.http.retry.tries import Tries
 from proxy.outbound.runtime import Runtime
 from proxy.policy.classify import Class, ClassifyingRoute, classify
@@ -148,7 +148,7 @@ class ProfiledRoute(ClassifyingRoute):
                 return
             exchange.attempt = None
         sent.scope.ended(*_UNANSWERED)
-        self._shared.rescue.fail(exchange, LOAD_SHED, "service unavailable")
+        shed(exchange, self._shared.rescue, [one.concrete for one in self._shared.chooser.backends])
 
     # ---- Observer
 

@@ -181,14 +181,14 @@ class Tries:
     # ---- called when a wait ends
 
     def waited_in_vain(self) -> bool:
-        """No endpoint was ready in time. True: the request is sent to another backend."""
+        """No endpoint was ready in time. True: the request takes the rule's way once more, where another backend may take it.
+
+        If none does, it is shed there, as Linkerd has it: 503, where a route without retries says 504."""
         policy, stage = self._policy, self._stage
-        if policy is None or stage is None or policy.on_failfast() != RETRY:
-            return False
-        if not stage.is_ready or not self._may_go_again(policy):
+        if policy is None or stage is None or policy.on_failfast() != RETRY or not self._is_permitted(policy):
             return False
         self._drop().cancel(Reason.CANCELLED, FAILFAST.word)
-        self._last = None  # if no other backend is left, the request is shed
+        self._last = None
         return True
 
     def turn_ended(self) -> None:
@@ -202,18 +202,21 @@ class Tries:
     # ---- deciding
 
     def _may_go_again(self, policy: RetryPolicy) -> bool:
-        """Whether the request may be sent again: all that has come of it is still here, some backend takes requests,
-        and the policy permits it.
-        """
-        replay, stage = self._replay, self._stage
-        if stage is None or (replay.is_capped if replay is not None else self.exchange.is_body_sent):
+        """It is permitted, and some backend takes requests."""
+        if not self._is_permitted(policy):
             return False
-        if not policy.permits(self._retries):
-            return False
-        if not stage.is_ready:
+        stage = self._stage
+        if stage is None or not stage.is_ready:
             policy.overflowed()
             return False
         return True
+
+    def _is_permitted(self, policy: RetryPolicy) -> bool:
+        """All of the request is at hand that was sent so far, and the policy permits one more attempt, which it counts."""
+        replay = self._replay
+        if replay.is_capped if replay is not None else self.exchange.is_body_sent:
+            return False
+        return policy.permits(self._retries)
 
     def _settle(self, policy: RetryPolicy, verdict: int) -> None:
         """The client gets the response that is here."""
