@@ -34,6 +34,8 @@ def greets(peer: Peer) -> None:
 
 @pytest.mark.parametrize("stage", WAYS, indirect=True)
 def test_a_greeting_comes_though_the_client_waits_for_it(stage: Stage) -> None:
+    sides = {OUT: [OUT], IN: [IN], PAIR: [OUT, IN]}.get(stage.way, [])
+    before = [undetected(stage, side) for side in sides]
     app = stage.play(greets)
     client = stage.connect()
     assert client.until(b"\r\n") == GREETING
@@ -42,6 +44,13 @@ def test_a_greeting_comes_though_the_client_waits_for_it(stage: Stage) -> None:
     client.half_close()
     until(lambda: app.connection().end, "the app hears the end")
     assert app.connection().received == b"EHLO me\r\n"
+    assert [undetected(stage, side) for side in sides] == [count + 1 for count in before]
+
+
+def undetected(stage: Stage, side: str) -> float:
+    """How many connections there were whose clients said nothing in time, as each side counts them."""
+    direction = "inbound" if side == IN else "outbound"
+    return stage.topology.metric(side, f"{direction}_tcp_detect_http_results_total", 'result="read_timeout"')
 
 
 @pytest.mark.parametrize("stage", [IN], indirect=True)

@@ -54,6 +54,9 @@ class Early(Protocol):
     def is_open(self) -> bool:
         """It can be settled."""
 
+    def count(self) -> None:
+        """The app has spoken while TLS was looked for, so that no detection of HTTP begins: count that it found nothing."""
+
     def settle(self, wire: Wire) -> Codec | None:
         """Forward the client's bytes over it. Returns the codec for the client's wire, or None if this client may not."""
 
@@ -219,7 +222,10 @@ class Arrival:
 
     def _settled(self, wire: Wire) -> Codec:
         early = self.early
-        codec = early.settle(wire) if early is not None else None
+        codec = None
+        if early is not None:
+            early.count()
+            codec = early.settle(wire)
         if codec is None:
             wire.abort(Reason.CANCELLED)
             return CLOSED

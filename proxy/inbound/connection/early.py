@@ -13,15 +13,17 @@ from proxy.core.codec import Codec, Wire
 from proxy.core.reason import Reason
 from proxy.inbound.connection.arrival import Arrival
 from proxy.inbound.connection.authorize import may_forward
+from proxy.inbound.connection.detections import Detections
 from proxy.inbound.connection.opaque import Forwarding, dial_app
 from proxy.policy.server import DETECT
+from proxy.transport.detect import Detection
 from proxy.transport.early import EarlyCodec, EarlyDials
 
 
 class EarlyApp:
     """One such connection; implements `arrival.Early`."""
 
-    __slots__ = ("on_spoke", "_arrival", "_dials", "_codec", "_forwarding")
+    __slots__ = ("on_spoke", "_arrival", "_dials", "_codec", "_forwarding", "_began_at")
 
     def __init__(self, arrival: Arrival, dials: EarlyDials, on_spoke: Callable[[], None]) -> None:
         self.on_spoke = on_spoke
@@ -29,6 +31,7 @@ class EarlyApp:
         self._dials: Final = dials
         self._codec: EarlyCodec | None = None
         self._forwarding: Forwarding | None = None
+        self._began_at = arrival.runtime.reactor.clock()
 
     def begin(self) -> bool:
         """Dial the app; False if it may not be dialled."""
@@ -43,6 +46,11 @@ class EarlyApp:
     @property
     def is_open(self) -> bool:
         return self._codec is not None
+
+    def count(self) -> None:
+        runtime = self._arrival.runtime
+        took_s = runtime.reactor.clock() - self._began_at + runtime.config.server_first_delay_s
+        Detections(self._arrival).count(Detection.READ_TIMEOUT, took_s)
 
     def settle(self, wire: Wire) -> Codec | None:
         codec = self._codec

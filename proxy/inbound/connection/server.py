@@ -16,6 +16,7 @@ from proxy.core.reason import Reason
 from proxy.http.exchange import Stage
 from proxy.inbound import labels
 from proxy.inbound.connection.arrival import Arrival, Early
+from proxy.inbound.connection.detections import Detections
 from proxy.inbound.connection.early import EarlyApp
 from proxy.inbound.connection.opaque import forward
 from proxy.inbound.http.requests import serve_http1, serve_http2
@@ -91,19 +92,12 @@ Detected = Callable[[Arrival, Wire, Detection], "Codec | None"]
 
 def detect(arrival: Arrival, wire: Wire, timeout_s: float, on_detected: Detected) -> Codec:
     """The codec that waits for the first bytes, counts what they are, and hands over to the codec from `on_detected`."""
-    registry = arrival.runtime.registry
     clock = arrival.runtime.reactor.clock
     began_at = clock()
-    server_labels = arrival.arrived().server_labels()
-    counters = {
-        result: registry.counter("inbound_tcp_detect_http_results_total", (("result", result.value), *server_labels))
-        for result in Detection
-    }
-    duration = registry.histogram("inbound_tcp_detect_http_duration_seconds", server_labels)
+    detections = Detections(arrival)
 
     def detected(detection: Detection, first_bytes: bytes) -> Opened | Reason:
-        counters[detection].add()
-        duration.observe(clock() - began_at)
+        detections.count(detection, clock() - began_at)
         codec = on_detected(arrival, wire, detection)
         return Reason.PEER_CLOSED if codec is None else Opened(codec, first_bytes)
 
