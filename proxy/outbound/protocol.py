@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable
+from random import random
 from typing import Final
 
 from proxy.config.http2 import server_settings
@@ -194,6 +195,8 @@ class Detecting:
         if dials.admit(early):
             self._early = early
             self.open(early)
+        else:
+            self.first_bytes.when_silent(limits.EARLY_AGAIN_S * (0.5 + random()), self._silent, self._over)
 
     def _server_spoke(self) -> None:
         self.first_bytes.decide(Detection.READ_TIMEOUT)

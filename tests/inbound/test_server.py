@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ssl
+from dataclasses import replace
 
 import pytest
 
+from proxy.core import limits
 from proxy.policy.defaults import LOCALHOST
 from proxy.policy.meta import Meta, default_meta
 from proxy.policy.server import DETECT, GRPC, HTTP_1, HTTP_2, OPAQUE, TLS, ServerPolicy, ServerRoute, ServerRule
@@ -189,6 +191,28 @@ def test_a_server_may_speak_first_on_an_undetected_port(is_known: bool) -> None:
             await until(lambda: workload.app.all_said)
             assert workload.app.saw == [b"custom tcp client second"]
             client.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize("is_meshed", [False, True])
+def test_of_many_connections_at_once_to_an_app_that_speaks_first_none_waits_for_detection(is_meshed: bool) -> None:
+    """Those that find no room among the early dials at first are looked at again soon."""
+
+    async def story(ticking: Ticking) -> None:
+        async with Workload(ticking, replace(policy(DETECT), detect_timeout_s=60.0)) as workload:
+            workload.app.greeting = b"hello"
+            count = limits.EARLY_DIALS + 20
+            clients = [await (workload.connect_tls() if is_meshed else workload.connect()) for _ in range(count)]
+            await until(lambda: len(workload.drain) == count)
+            ticking.pass_time(0.3)
+            await until(lambda: results(workload).get("read_timeout") == limits.EARLY_DIALS, "the first are greeted")
+            for _ in range(20):  # in steps: no connect to the app is to be late for the clock's sake
+                ticking.pass_time(1.5 * limits.EARLY_AGAIN_S / 20)
+                await until(lambda: not len(workload.inbound._runtime.early), "whoever was dialled is greeted")
+            for client in clients:
+                assert await client.read(5) == b"hello"
+                client.close()
 
     run(story)
 

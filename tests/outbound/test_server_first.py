@@ -43,16 +43,40 @@ def test_silent_clients_make_a_bounded_number_of_connections() -> None:
         ticking.pass_time(0.3)
         await until(lambda: len(taken) == limits.EARLY_DIALS)
         assert len(network.outbound.runtime.early) == limits.EARLY_DIALS
-        # Later ones have their turn when these have had theirs; the number stays.
+        # The others have their turn when these have had theirs; the number stays.
         ticking.pass_time(limits.EARLY_S)
-        late = network.redirect(DST)
-        await until(lambda: len(network.drain) == CLIENTS + 1)
-        ticking.pass_time(0.3)
-        await until(lambda: len(taken) == limits.EARLY_DIALS + 1)
+        await until(lambda: len(taken) == CLIENTS)
         assert len(network.outbound.runtime.early) == limits.EARLY_DIALS
-        for client in (*clients, late):
+        for client in clients:
             client.close()
         await until(lambda: not len(network.drain) and not len(network.outbound.runtime.early))
+        network.close()
+
+    run(story)
+
+
+def test_of_many_connections_at_once_to_a_server_that_speaks_first_none_waits_for_detection() -> None:
+    """An app that fills its pool: those that find no room at first are asked for again soon."""
+
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+
+        async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"220 hello\r\n")
+            await reader.read()
+            writer.close()
+
+        network.fake.policies[DST] = Watch(balance_policy(MAIL))
+        network.fake.names[MAIL] = Watch(reset({await network.server(greet): EndpointMeta()}))
+        network.start()
+        clients = [await asyncio.open_connection(sock=network.redirect(DST)) for _ in range(CLIENTS)]
+        await until(lambda: len(network.drain) == CLIENTS)
+        ticking.pass_time(0.3)
+        await until(lambda: not len(network.outbound.runtime.early), "the first are greeted")
+        ticking.pass_time(1.5 * limits.EARLY_AGAIN_S)
+        for reader, writer in clients:
+            assert await asyncio.wait_for(reader.readline(), 10) == b"220 hello\r\n"
+            writer.close()
         network.close()
 
     run(story)

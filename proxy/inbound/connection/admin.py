@@ -16,7 +16,7 @@ from proxy.core.drain import Drain
 from proxy.http.exchange import Stage
 from proxy.inbound import labels
 from proxy.inbound.connection.arrival import Arrival, Early
-from proxy.inbound.connection.server import detect
+from proxy.inbound.connection.detect import Detecting
 from proxy.inbound.http.requests import serve_http1, serve_http2
 from proxy.inbound.runtime import IO, UNEXPECTED, Runtime
 from proxy.transport.detect import Detection
@@ -56,7 +56,7 @@ class AdminServer:
         return None
 
     def serve(self, arrival: Arrival, wire: Wire) -> Codec:
-        return detect(arrival, wire, _DETECT_TIMEOUT_S, self._detected)
+        return Detecting(arrival, wire, _DETECT_TIMEOUT_S, self._detected).first_bytes
 
     def _detected(self, arrival: Arrival, wire: Wire, detection: Detection) -> Codec | None:
         tls = arrival.tls

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from random import random
 from typing import Final, Protocol
 
+from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.codec import CLOSED, HANDSHAKE, Codec, Connection, Wire
 from proxy.core.dial import has_unread
@@ -189,13 +191,15 @@ class Arrival:
 
     # ---- server first
 
-    def begin_early(self, on_spoke: Callable[[], None]) -> None:
-        """The client says nothing: dial the server that may speak first, if that has not been done."""
+    def begin_early(self, on_spoke: Callable[[], None]) -> bool:
+        """The client says nothing: dial the server that may speak first, if that has not been done. False if it is to be
+        asked again, because there are too many such connections now."""
         early = self.early
         if early is None:
             self.early = self._service.early(self, on_spoke)
         else:
             early.on_spoke = on_spoke
+        return self.early is not None or len(self.runtime.early) < limits.EARLY_DIALS
 
     def drop_early(self) -> None:
         silence, early = self._silence, self.early
@@ -208,8 +212,9 @@ class Arrival:
 
     def _silent(self) -> None:
         peek = self._peek
-        if peek is not None and not peek.has_bytes:
-            self.begin_early(self._spoke_first)
+        self._silence = None
+        if peek is not None and not peek.has_bytes and not self.begin_early(self._spoke_first):
+            self._silence = self.runtime.reactor.wheel.after(limits.EARLY_AGAIN_S * (0.5 + random()), self._silent)
 
     def _spoke_first(self) -> None:
         """The app has spoken before the client, so this is neither TLS for us nor HTTP."""

@@ -13,7 +13,7 @@ from proxy.core.codec import Codec, Wire
 from proxy.core.reason import Reason
 from proxy.inbound.connection.arrival import Arrival
 from proxy.inbound.connection.authorize import may_forward
-from proxy.inbound.connection.detections import Detections
+from proxy.inbound.connection.detect import Detections
 from proxy.inbound.connection.opaque import Forwarding, dial_app
 from proxy.policy.server import DETECT
 from proxy.transport.detect import Detection

@@ -12,18 +12,16 @@ from typing import Final
 from proxy.core.codec import Codec, Wire
 from proxy.core.drain import Drain
 from proxy.core.log import logger
-from proxy.core.reason import Reason
 from proxy.http.exchange import Stage
 from proxy.inbound import labels
 from proxy.inbound.connection.arrival import Arrival, Early
-from proxy.inbound.connection.detections import Detections
+from proxy.inbound.connection.detect import Detecting
 from proxy.inbound.connection.early import EarlyApp
 from proxy.inbound.connection.opaque import forward
 from proxy.inbound.http.requests import serve_http1, serve_http2
 from proxy.inbound.runtime import IO, Runtime
 from proxy.policy.server import GRPC, HTTP_1, HTTP_2, OPAQUE, TLS, ServerPolicy
-from proxy.transport.detect import DETECT_HTTP, Detection
-from proxy.transport.first_bytes import FirstBytes, Opened
+from proxy.transport.detect import Detection
 
 _log: Final = logger(__name__)
 
@@ -56,7 +54,7 @@ class AppServer:
             return serve_http1(arrival, wire, self._app(arrival))
         # A peer's proxy may carry HTTP/1 in HTTP/2 whichever protocol the policy names.
         timeout_s = self._runtime.config.inbound_detect_timeout_s if protocol == HTTP_1 else policy.detect_timeout_s
-        return detect(arrival, wire, timeout_s, self._detected)
+        return Detecting(arrival, wire, timeout_s, self._detected).first_bytes
 
     def early(self, arrival: Arrival, on_spoke: Callable[[], None]) -> Early | None:
         app = EarlyApp(arrival, self._runtime.early, on_spoke)
@@ -84,32 +82,3 @@ class AppServer:
             return serve_http2(arrival, wire, self._app(arrival))
         _log.info("Handling connection as opaque due to policy")
         return forward(arrival, wire)
-
-
-Detected = Callable[[Arrival, Wire, Detection], "Codec | None"]
-"""Returns the codec that the connection goes to, or None if it is over, which was counted."""
-
-
-def detect(arrival: Arrival, wire: Wire, timeout_s: float, on_detected: Detected) -> Codec:
-    """The codec that waits for the first bytes, counts what they are, and hands over to the codec from `on_detected`."""
-    clock = arrival.runtime.reactor.clock
-    began_at = clock()
-    detections = Detections(arrival)
-
-    def detected(detection: Detection, first_bytes: bytes) -> Opened | Reason:
-        detections.count(detection, clock() - began_at)
-        codec = on_detected(arrival, wire, detection)
-        return Reason.PEER_CLOSED if codec is None else Opened(codec, first_bytes)
-
-    first_bytes = FirstBytes(wire, arrival.runtime.reactor.wheel, DETECT_HTTP, timeout_s, detected)
-    delay_s = arrival.runtime.config.server_first_delay_s
-    if delay_s:
-
-        def app_spoke() -> None:
-            first_bytes.decide(Detection.READ_TIMEOUT)
-
-        early = arrival.early
-        if early is not None:
-            early.on_spoke = app_spoke
-        first_bytes.when_silent(delay_s, lambda: arrival.begin_early(app_spoke), arrival.drop_early)
-    return first_bytes
