@@ -65,7 +65,7 @@ _NOTHING: Final = _Nothing()
 
 
 def _skip(endpoint: object) -> None:
-    """The visit when none is under way."""
+    """Stands in for the visit when none is under way."""
 
 
 class QueueLimits(NamedTuple):
@@ -107,10 +107,10 @@ class Balancer(Generic[E, M, W]):
         self.queue: WaitQueue[W] = WaitQueue(self, reactor.wheel, limits.capacity, limits.failfast_s, reactor)
         self.counts: Final = self.queue.counts
         self.error = ""
-        """Why nothing will ever be dispatched again; empty if that is not so."""
+        """Why nothing will ever be dispatched again; empty while something may be."""
         self._endpoints: dict[Addr, tuple[M, E, Gate[E]]] = {}
         self.ready: Picker[E] = P2c() if picker is None else picker
-        """The endpoints that are ready: `pick` here, or else join `queue` if that is ready."""
+        """The endpoints that are ready. If `pick` finds none, work joins `queue` if that takes more."""
         self._served: Served[E, W] = served
         self._make = make
         self._resolution = resolution
@@ -118,9 +118,9 @@ class Balancer(Generic[E, M, W]):
         self._steps = reactor.steps
         self._wanted: Mapping[Addr, M] = {}
         self._coming: deque[Addr] = deque()
-        """Wanted, and not made yet."""
+        """Addresses whose endpoints are wanted and not made yet."""
         self._leaving: dict[E, None] = {}
-        """Evicted, and not closed yet."""
+        """Endpoints that are evicted and not closed yet."""
         self._unvisited: deque[E] = deque()
         self._visit: Callable[[E], None] = _skip
         self._is_waiting = False
@@ -138,11 +138,13 @@ class Balancer(Generic[E, M, W]):
 
     @property
     def is_ready(self) -> bool:
-        """A distribution may choose it: an endpoint is ready, or one may wait for one. One that failed for good says so itself."""
+        """A distribution may choose this balancer: an endpoint is ready, or the queue takes more. One that failed for
+        good is ready too, so that it can answer with its error.
+        """
         return len(self.ready) > 0 or self.queue.is_ready or bool(self.error)
 
     def close(self) -> None:
-        """It is not used any more: let go of the resolution and of every endpoint."""
+        """The balancer is not used any more: close the resolution and every endpoint."""
         self._resolution.unsubscribe(self._apply)
         self._resolution.close()
         self._coming.clear()
@@ -153,7 +155,7 @@ class Balancer(Generic[E, M, W]):
         self._served = _NOTHING
 
     def visit(self, visit: Callable[[E], None]) -> None:
-        """Call `visit` for each endpoint that is there now, in turns; a visit of before that is not done is dropped."""
+        """Call `visit` for each endpoint that is there now, in turns; an earlier visit that is not done is dropped."""
         self._unvisited = deque([endpoint for _, endpoint, _ in self._endpoints.values()])
         self._visit = visit
         self._go_on()
@@ -173,7 +175,7 @@ class Balancer(Generic[E, M, W]):
         return len(self.ready) > 1
 
     def pick_other(self, endpoint: E, now: float) -> E | None:
-        """One that is ready and is not this one; None if there is none."""
+        """A ready endpoint that is not this one; None if there is none."""
         return self.ready.pick_except(endpoint, now)
 
     # ---- balance.queue.Serves
@@ -213,7 +215,7 @@ class Balancer(Generic[E, M, W]):
         self._go_on()
 
     def _count(self, op: str, wanted: Mapping[Addr, M]) -> None:
-        """An update that changes something. The first is a reset, whatever made it before this balancer was there."""
+        """Count an update that changes something. The first counts as a reset, whatever kind it was."""
         if not self._is_known:
             self._is_known = True
             self.counts.resets += 1 if wanted else 0
@@ -225,7 +227,7 @@ class Balancer(Generic[E, M, W]):
             self.counts.resets += 1
 
     def _evict(self, addrs: list[Addr]) -> None:
-        """They are picked no more from now on; closing them may take turns."""
+        """These addresses are not picked from now on; closing their endpoints may take several turns."""
         for addr in addrs:
             _, endpoint, gate = self._endpoints.pop(addr)
             gate.close()

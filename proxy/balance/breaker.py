@@ -36,7 +36,7 @@ class Judge(Protocol):
         """Take note of an outcome. Returns why the gate must shut now, or an empty text."""
 
     def passes(self, outcome: int) -> bool:
-        """The endpoint may be used again after a probe that ended like this."""
+        """Whether an endpoint may be used again after a probe with this outcome."""
 
     def reset(self) -> None: ...
 
@@ -70,7 +70,7 @@ class Breaker:
     ) -> None:
         """`on_change` is called with the reason when the gate is shut, once until it opens again, and then with an empty text."""
         self.is_probing = False
-        """The next piece of work is the probe."""
+        """Whether the next piece of work is the probe."""
         self._gate = gate
         self._judge = judge
         self._wheel = wheel
@@ -78,9 +78,9 @@ class Breaker:
         self._on_change = on_change
         self._state = _OPEN
         self._probe: object | None = None
-        """The piece of work that probes."""
+        """The piece of work that is the probe."""
         self._shut = 0
-        """How often it was shut since it was last open."""
+        """How many times the gate was shut since it was last open."""
         self._timer: Timer | None = None
 
     def began(self, work: object) -> None:
@@ -100,7 +100,7 @@ class Breaker:
                 self._shut_for_now()
                 self._on_change(why)
         elif state == _PROBATION:
-            # From any piece of work: one that began before the gate shut shows as much.
+            # The success of any piece of work counts, also of one that began before the gate shut.
             self._probe = None
             if self._judge.passes(outcome):
                 self._recover()
@@ -108,7 +108,7 @@ class Breaker:
                 self._shut_for_now()
 
     def close(self) -> None:
-        """The endpoint is gone, or another breaker judges it from now on, and gets the gate open."""
+        """The endpoint is gone, or another breaker judges it from now on, for which the gate is opened."""
         timer = self._timer
         if timer is not None:
             self._timer = None
@@ -153,12 +153,12 @@ class Breaker:
 
 
 class Consecutive:
-    """A Judge: so many failures in a row (docs/linkerd/balancing.md, section 6.2)."""
+    """A Judge that shuts the gate after a number of failures in a row (docs/linkerd/balancing.md, section 6.2)."""
 
     __slots__ = ("_most", "_run")
 
     def __init__(self, max_failures: int) -> None:
-        """0 for never."""
+        """With 0 it never shuts."""
         self._most = max_failures
         self._run = 0
 
@@ -177,12 +177,16 @@ class Consecutive:
 
 
 class Unified:
-    """A Judge: so many failures in a row, or too few successes within a window (docs/linkerd/balancing.md, section 6.3)."""
+    """A Judge that shuts the gate after a number of failures in a row, or when too few of a window's outcomes are
+    successes (docs/linkerd/balancing.md, section 6.3).
+    """
 
     __slots__ = ("_most", "_run", "_threshold", "_least", "_window")
 
     def __init__(self, max_failures: int, threshold: float, min_requests: int, window_s: float) -> None:
-        """0 failures, or a threshold of 0: never for that reason. Below `min_requests` the rate says nothing yet."""
+        """With 0 failures, or a threshold of 0, it never shuts for that reason. With fewer than `min_requests` in the
+        window the rate does not count yet.
+        """
         self._most = max_failures
         self._run = 0
         self._threshold = round(threshold * 10_000)
@@ -210,7 +214,9 @@ class Unified:
 
 
 class Window:
-    """Successes and all samples of the last so many seconds, in ten buckets of equal width; the oldest goes as a whole."""
+    """Counts successes and all samples of the last seconds in ten buckets of equal width; the oldest bucket expires as
+    a whole.
+    """
 
     __slots__ = ("good", "total", "_width_s", "_goods", "_totals", "_bucket")
 
@@ -255,7 +261,7 @@ class Window:
         self._totals = []
 
     def _roll(self, bucket: int, gap: int) -> None:
-        """The buckets that were passed since the last sample are new: what was in them is older than the window."""
+        """Clear the buckets that were passed since the last sample: what they hold is older than the window."""
         for number in range(bucket - gap + 1, bucket + 1):
             place = number % 10
             self.good -= self._goods[place]

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from typing import Final
 
 WAIT_BOUNDS_S: Final = (0.0005, 0.005, 0.05, 0.5, 1.0, 3.0)
-"""Of the histogram of waits."""
+"""The bounds of the histogram of waits."""
 
 
 class Counts:
@@ -31,11 +31,11 @@ class Counts:
         self.shut = 0
         self.opened_at = now
         self.shut_at = 0.0
-        """0 while the gate is open, as `opened_at` is while it is shut."""
+        """When the gate was shut; 0 while it is open, as `opened_at` is 0 while it is shut."""
         self.resets = 0
         self.adds = 0
         self.removes = 0
-        """Updates of the resolution that changed something, by what they said."""
+        """The updates of the resolution that changed something, by kind."""
 
     def left(self, joined_at: float, now: float) -> None:
         """A wait is over."""

@@ -1,4 +1,4 @@
-"""Resolution: which addresses a name has now, as discovery has said so far.
+"""Resolution: which addresses a name has now, as far as discovery has reported.
 
 A value, made anew by each update (docs/linkerd/balancing.md, section 4.2). A
 balancer compares it with the one before: an address whose metadata is equal
@@ -30,7 +30,7 @@ REMOVE: Final = "Remove"
 
 
 class Resolution(Generic[M]):
-    """Compared by value. A plain class, since mypyc makes none of a generic dataclass with slots."""
+    """Compared by value. A plain class, because mypyc cannot compile a generic dataclass with slots."""
 
     __slots__ = ("state", "endpoints", "error", "op")
 
@@ -38,7 +38,7 @@ class Resolution(Generic[M]):
         self, state: str = PENDING, endpoints: Mapping[Addr, M] | None = None, error: str = "", op: str = RESET
     ) -> None:
         self.op: Final = op
-        """What kind of update made it, for counting: RESET, ADD or REMOVE. No part of the value."""
+        """The kind of update that made it, for counting: RESET, ADD or REMOVE. It is not compared."""
         self.state: Final = state
         self.endpoints: Final[Mapping[Addr, M]] = endpoints if endpoints is not None else {}
         """Never changed once made."""
@@ -60,17 +60,17 @@ class Resolution(Generic[M]):
 
 
 def reset(endpoints: Mapping[Addr, M]) -> Resolution[M]:
-    """These and no others."""
+    """A resolution with exactly these endpoints."""
     return Resolution(KNOWN, dict(endpoints))
 
 
 def add(before: Resolution[M], endpoints: Mapping[Addr, M]) -> Resolution[M]:
-    """These too, or with new metadata."""
+    """A resolution with these endpoints as well; for an address that was there, the metadata is replaced."""
     return Resolution(KNOWN, {**before.endpoints, **endpoints}, op=ADD)
 
 
 def remove(before: Resolution[M], addrs: Iterable[Addr]) -> Resolution[M]:
-    """Without these; unknown ones are ignored."""
+    """A resolution without these addresses; unknown ones are ignored."""
     gone = set(addrs)
     if before.state == PENDING or gone.isdisjoint(before.endpoints):
         return before

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 ANSWERED: Final = 0
-"""It was done, and its duration shows how fast the endpoint is."""
+"""The work was done, and its duration shows how fast the endpoint is."""
 FAILED: Final = 1
 """The endpoint answered with a failure, whose duration counts only if it was long."""
 BROKEN: Final = 2
@@ -19,11 +19,12 @@ GIVEN_UP: Final = 3
 """Its client left: it would have taken at least as long as it had."""
 
 BROKEN_RTT_S: Final = 1.0
-"""The least duration that counts for an endpoint that did not answer at all. It is above what most services take, so that an
-endpoint that breaks off at once is not the fastest; it decays like any other estimate."""
+"""The least duration that counts for an endpoint that did not answer at all. It is longer than most services take, so
+that an endpoint that breaks off at once does not look fastest; it decays like any other estimate.
+"""
 MIN_RTT_S: Final = 0.001
 MIN_DECAY_S: Final = 0.001
-"""The control plane may send zero, by which nothing can be divided."""
+"""Replaces a decay of zero, which the control plane may send and by which the estimate would be divided."""
 
 
 class Load:
@@ -44,9 +45,13 @@ class Load:
         self.pending += 1
 
     def end(self, took_s: float, now: float, outcome: int) -> None:
-        """It is over, after `took_s`; for work in several parts, when the first part of the answer has come."""
+        """A piece of work ended after `took_s`. For work whose answer comes in parts, this is called when the first
+        part has come.
+        """
         self.pending -= 1
 
     def penalize(self, penalty_s: float, now: float) -> None:
-        """It is over, with a failure for which the endpoint is to look slow by so much, if the estimate knows penalties."""
+        """A piece of work ended with a failure, for which the endpoint is to look this slow, if the load has
+        penalties.
+        """
         self.pending -= 1

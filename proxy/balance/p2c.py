@@ -33,7 +33,7 @@ class P2c(Generic[E]):
             self._ready.append(endpoint)
 
     def remove(self, endpoint: E) -> None:
-        """It is not ready any more, or gone."""
+        """It is not ready any longer, or it is gone."""
         place = self._places.pop(endpoint, -1)
         if place < 0:
             return
@@ -43,7 +43,7 @@ class P2c(Generic[E]):
             self._places[last] = place
 
     def pick(self, now: float) -> E | None:
-        """One that is ready, or None if none is."""
+        """A ready endpoint, or None if none is ready."""
         endpoints = self._ready
         count = len(endpoints)
         if count < 2:
@@ -57,7 +57,7 @@ class P2c(Generic[E]):
         return one if one.load.weight(now) <= other.load.weight(now) else other
 
     def pick_except(self, endpoint: E, now: float) -> E | None:
-        """One that is ready and is not this one."""
+        """A ready endpoint that is not this one."""
         if endpoint not in self._places:
             return self.pick(now)
         self.remove(endpoint)

@@ -25,10 +25,10 @@ class Picker(Protocol[E]):
         """It may be picked from now on; adding it twice changes nothing."""
 
     def remove(self, endpoint: E) -> None:
-        """It is not ready any more, or gone."""
+        """It is not ready any longer, or it is gone."""
 
     def pick(self, now: float) -> E | None:
-        """One that is ready, or None if none is."""
+        """A ready endpoint, or None if none is ready."""
 
     def pick_except(self, endpoint: E, now: float) -> E | None:
-        """One that is ready and is not this one, which stays as it is."""
+        """A ready endpoint that is not this one; this one stays as it is."""

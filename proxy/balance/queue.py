@@ -75,7 +75,7 @@ class WaitQueue(Generic[W]):
         self._steps = None if reactor is None else reactor.steps
         self._has_asked = False
         self._leaving: dict[W, float] = {}
-        """Those that failfast turns away, in turns of the loop."""
+        """Work that failfast turns away, in turns of the loop."""
         self.is_shut = False
         self.counts: Final = Counts(self._clock())
         self.failfast_s: Final = failfast_s
@@ -97,7 +97,7 @@ class WaitQueue(Generic[W]):
         return not self.is_shut and len(self._queue) < self._capacity
 
     def join(self, waiter: W) -> None:
-        """Wait; only when `is_ready`."""
+        """Wait in the queue. May be called only when `is_ready`."""
         self._queue[waiter] = self._clock()
         self.counts.joined += 1
         if self._timer is None:
@@ -109,7 +109,7 @@ class WaitQueue(Generic[W]):
         self._leaving.pop(waiter, 0.0)
 
     def became_ready(self) -> None:
-        """An endpoint is ready: open the gate, serve the queue while that lasts."""
+        """An endpoint is ready: open the gate, and serve the queue while one stays ready."""
         self._disarm()
         if self.is_shut:
             self.is_shut = False
@@ -119,7 +119,7 @@ class WaitQueue(Generic[W]):
         self._serve()
 
     def _serve(self) -> None:
-        """So many at once; the others in turns of their own."""
+        """Serve one share of the queue; the rest is served in later turns."""
         self._is_serving = True
         most = limits.TURN_WAITERS
         try:
@@ -163,7 +163,7 @@ class WaitQueue(Generic[W]):
     # ---- ten thousand may wait: no turn of the loop does more than its share
 
     def _ask(self) -> bool:
-        """For a turn, in which `step` goes on; False if there is nobody to ask."""
+        """Queue a `step` in a later turn; False if there is no reactor for that."""
         steps = self._steps
         if steps is None:
             return False
@@ -173,7 +173,7 @@ class WaitQueue(Generic[W]):
         return True
 
     def step(self) -> None:
-        """Of the reactor's turns."""
+        """The reactor's step queue calls this."""
         self._has_asked = False
         self._turn_away()
         if not self._is_serving and not self.is_shut:
@@ -186,12 +186,12 @@ class WaitQueue(Generic[W]):
         self._turn_all_away()
 
     def part(self) -> None:
-        """Close, and let go of the owner."""
+        """Close, and release the owner."""
         self.close()
         self._serves = _NOTHING
 
     def _turn_all_away(self) -> None:
-        """Now: whoever serves them is about to go."""
+        """Turn all away at once, because their owner is about to go."""
         self._leaving.update(self._queue)
         self._queue = {}
         steps, self._steps = self._steps, None

@@ -19,7 +19,7 @@ class Reconnect:
         self._wheel = wheel
         self._backoff = backoff
         self._connect = connect
-        """Begin one attempt; it ends in `succeeded` or `lost`, now or later."""
+        """Begins one attempt; the attempt ends in `succeeded` or `lost`, now or later."""
         self._failures = 0
         self._timer: Timer | None = None
         self._is_stopped = False
@@ -44,7 +44,7 @@ class Reconnect:
             self._connect()
 
     def part(self) -> None:
-        """Stop, and let go of the owner."""
+        """Stop, and release the owner."""
         self.stop()
         self._connect = _nothing
 

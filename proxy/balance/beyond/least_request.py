@@ -1,6 +1,6 @@
-"""Least request: an endpoint is as loaded as it has work, however fast it does it.
+"""Least request: the load of an endpoint is the number of requests it has, however fast it answers them.
 
-For work of which no piece says how long the next will take; beyond Linkerd, whose balancers know peak EWMA only.
+It is meant for work where one request does not show how long the next will take. Linkerd's balancers have only peak EWMA.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Final
 from proxy.balance.ewma import PeakEwma
 
 _ENOUGH: Final = 3
-"""So many answers in a row that took less than half of the estimate take its place."""
+"""This many answers in a row that took less than half of the estimate replace it."""
 
 
 class RecoveringEwma(PeakEwma):
@@ -21,7 +21,7 @@ class RecoveringEwma(PeakEwma):
         super().__init__(default_rtt_s, decay_s, now)
         self._fast = 0
         self._slowest_s = 0.0
-        """The slowest of the fast answers in a row."""
+        """The longest of the fast answers in a row."""
 
     def observe(self, rtt_s: float, now: float) -> None:
         if rtt_s * 2.0 > self._rtt_s:

@@ -18,7 +18,7 @@ from proxy.balance.picker import Loaded
 E = TypeVar("E", bound=Loaded)
 
 _LEAST: Final = 0.1
-"""Of its share, at the beginning of a slow start."""
+"""The share that an endpoint has at the beginning of a slow start."""
 _NOT_SEEN: Final = -1.0
 
 
@@ -32,7 +32,7 @@ class TunedP2c(P2c[E]):
         self._slow_start_s = slow_start_s
         self._probe_share = probe_share
         self._since: dict[E, float] = {}
-        """When those that start slowly were looked at first since they are ready."""
+        """For each endpoint in its slow start, when it was first looked at as a ready one."""
 
     def add(self, endpoint: E) -> None:
         if self._slow_start_s and endpoint not in self._places:
@@ -64,7 +64,7 @@ class TunedP2c(P2c[E]):
         return one
 
     def pick_except(self, endpoint: E, now: float) -> E | None:
-        """Passing it over once is no reason for it to begin anew, nor to start slowly if it has long begun."""
+        """Being passed over once must neither restart an endpoint's slow start nor begin one for an endpoint that has finished it."""
         since = self._since.get(endpoint)
         other = super().pick_except(endpoint, now)
         if since is not None:
