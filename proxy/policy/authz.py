@@ -23,12 +23,12 @@ class Client:
         """`identity` is the client's id in lower case, empty without a client certificate; `ip` is an IP address's text."""
         self.ip: Final = ip_address(ip)
         self.is_tls: Final = is_tls
-        """TLS that we terminated; TLS for another name that passes through is none."""
+        """Whether TLS ended here. TLS for another name, which passes through, does not count."""
         self.identity: Final = identity
 
 
 def find_authorization(authorizations: Iterable[Authorization], client: Client) -> Authorization | None:
-    """The first authorization that this client meets, or None: it is refused."""
+    """The first authorization that fits this client; None if it is refused."""
     for authorization in authorizations:
         if _is_authenticated(authorization.authentication, client) and _is_in_any(authorization.networks, client):
             return authorization

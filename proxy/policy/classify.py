@@ -37,7 +37,7 @@ _RESETS: Final = (
     "FRAME_SIZE_ERROR", "REFUSED_STREAM", "CANCEL", "COMPRESSION_ERROR", "CONNECT_ERROR", "ENHANCE_YOUR_CALM",
     "INADEQUATE_SECURITY", "HTTP_1_1_REQUIRED",
 )  # fmt: skip
-"""By HTTP/2 error code."""
+"""The error labels of resets, by HTTP/2 error code."""
 
 
 class Class(NamedTuple):
@@ -53,7 +53,9 @@ class Class(NamedTuple):
 
 
 class ClassifyingRoute:
-    """A Place that says itself which statuses are successes and failures: `exchange.route` of its requests."""
+    """A Place that decides itself which statuses are successes and failures; it is the `exchange.route` of its
+    requests.
+    """
 
     __slots__ = ("context", "classes", "has_classes")
 
@@ -64,7 +66,7 @@ class ClassifyingRoute:
 
 
 def classify(exchange: Exchange) -> Class | None:
-    """The class of an exchange that has ended; None if its client did not wait for the response any more."""
+    """The class of an exchange that has ended; None if its client had left before the response was complete."""
     response = exchange.response
     reason = exchange.reason
     if response is None:
@@ -84,7 +86,9 @@ def classify(exchange: Exchange) -> Class | None:
 
 
 def classify_by(classes: ResponseClasses, response: ResponseHead, trailers: list[Field] | None) -> Class:
-    """The route decides for the statuses that it names; for others the gRPC status decides, in the head or in the trailers."""
+    """The route's classes decide for the statuses that they name; for others the gRPC status decides, in the head or
+    in the trailers.
+    """
     status = response.status
     if status in classes.failures:
         return Class(status, False, "", "")

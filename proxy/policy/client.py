@@ -1,4 +1,4 @@
-"""ClientPolicy: what the control plane says about one outbound destination (docs/linkerd/outbound.md, section 6).
+"""ClientPolicy: the control plane's policy for one outbound destination (docs/linkerd/outbound.md, section 6).
 
 A value; replaced whole by each message. A message that breaks a rule
 becomes `invalid_policy`, never a half-understood one.
@@ -38,7 +38,7 @@ class PenaltyLoad:
 
 @dataclass(frozen=True, slots=True)
 class LeastRequestLoad:
-    """Ours: an endpoint is as loaded as it has requests, however fast it answers them."""
+    """Ours: the load of an endpoint is the number of its requests, however fast it answers them."""
 
 
 LoadPolicy = PeakEwmaLoad | PenaltyLoad | LeastRequestLoad
@@ -46,12 +46,14 @@ LoadPolicy = PeakEwmaLoad | PenaltyLoad | LeastRequestLoad
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """Ours, beyond what Linkerd balances by; None where nothing was said, and the proxy's own default holds."""
+    """Settings of ours, beyond Linkerd's balancing. None means that the policy does not set it, and the proxy's own
+    default applies.
+    """
 
     least_request: bool | None = None
-    """In place of peak EWMA; penalties stay."""
+    """Whether least request is used in place of peak EWMA; penalties stay."""
     slow_start_s: float | None = None
-    """So long the share of an endpoint grows that has just become ready. 0 for not at all."""
+    """How long the share of an endpoint grows after it has become ready; 0 switches that off."""
     probe_share: float | None = None
     """The share of requests that go to an endpoint without work, though it was slow before; 0 for none."""
 
@@ -100,8 +102,9 @@ class Distribution:
     backends: tuple[RouteBackend, ...] = ()
 
     def eligible(self) -> tuple[RouteBackend, ...]:
-        """Those that may be chosen: in a random distribution a weight of 0 means never. If all have it, Linkerd goes by
-        their order, and so do we."""
+        """The backends that may be chosen. In a random distribution a weight of 0 means never; if all weights are 0,
+        the first ready backend in order is chosen, as in Linkerd.
+        """
         if self.kind != RANDOM_AVAILABLE:
             return self.backends
         return tuple(one for one in self.backends if one.weight > 0) or self.backends
@@ -202,7 +205,7 @@ def forward_policy(meta: Meta, addr: Addr, endpoint: EndpointMeta) -> ClientPoli
 
 
 def invalid_policy() -> ClientPolicy:
-    """What a message that cannot be converted is replaced by: HTTP fails with 500, opaque connections are closed."""
+    """Replaces a message that cannot be converted: HTTP fails with 500, opaque connections are closed."""
     meta = Meta("", "default", "invalid")
     text = "invalid client policy configuration"
     empty = Distribution(EMPTY)

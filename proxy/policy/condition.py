@@ -1,7 +1,7 @@
 """Conditions of a ServiceProfile's routes: values that say whether a request meets them (docs/linkerd/service-profiles.md, section 3).
 
-They see the method and the path without its query, nothing else. A condition also says what the path of every request that
-meets it begins with, as far as that can be read from it: profile_table.py leaves the others unasked.
+They see the method and the path without its query, nothing else. A condition also states with which text the path of every
+request that meets it begins, as far as that can be derived; profile_table.py tries only the conditions that fit a path.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _ALTERNATIVES: Final = re.compile(
 
 
 def beginning_of(expression: str) -> bytes:
-    """The octets that everything begins with in which this expression occurs; empty where that is not plain to see."""
+    """The octets with which every text that this expression matches begins; empty where that cannot be derived simply."""
     found = _LITERAL.match(expression)
     if found is None or _has_alternatives(expression):
         return b""
@@ -101,7 +101,7 @@ def beginning_of(expression: str) -> bytes:
 
 
 def _has_alternatives(expression: str) -> bool:
-    """The whole expression is one of several: the anchor belongs to the first alone."""
+    """Whether the whole expression is a list of alternatives: then the anchor belongs to the first of them only."""
     depth = 0
     for found in _ALTERNATIVES.finditer(expression):
         if found["open"]:

@@ -48,11 +48,13 @@ _ANY_IDENTITY: Final = Authentication(needs_tls=True, any_client=False, suffixes
 LOCALHOST: Final = Authorization(
     default_meta("localhost"), (NetworkMatch(ip_network("127.0.0.1/32")), NetworkMatch(ip_network("::1/128"))), _ANYONE
 )
-"""What ends the list of every policy that the control plane sends; the built-in ones do not have it."""
+"""The authorization at the end of every policy's list that the control plane sends; built-in policies do not have it."""
 
 
 def default_policy(name: str, cluster_networks: tuple[Network, ...], detect_timeout_s: float) -> ServerPolicy:
-    """The policy of one of NAMES; ValueError if it is none, or one about a cluster whose networks are not known."""
+    """The policy of one of NAMES. ValueError for another name, or for a policy about the cluster if its networks are
+    not known.
+    """
     if name == DENY:
         return ServerPolicy(default_meta(DENY), OPAQUE, (), detect_timeout_s=detect_timeout_s)
     if name not in NAMES:
@@ -74,7 +76,7 @@ def opaque_form(policy: ServerPolicy) -> ServerPolicy:
 
 
 def invalid_policy(detect_timeout_s: float) -> ServerPolicy:
-    """What a message that cannot be converted is replaced by: TCP is refused, and so is HTTP, before its filter is met."""
+    """Replaces a message that cannot be converted: TCP is refused, and so is HTTP, before its filter is reached."""
     meta = default_meta("invalid")
     rule = ServerRule((), (Unusable("invalid server policy configuration"),))
     return ServerPolicy(meta, DETECT, (), (ServerRoute(meta, (), (), (rule,)),), detect_timeout_s)

@@ -24,7 +24,7 @@ B = TypeVar("B", bound=Ready)
 
 
 class Chooser(Generic[B]):
-    """`backends` are all that may be chosen, in their order."""
+    """Chooses one of `backends`, which are all that may be chosen, in their order."""
 
     __slots__ = ("backends",)
 
@@ -37,7 +37,7 @@ class Chooser(Generic[B]):
 
 
 class InOrder(Chooser[B]):
-    """The first that is ready."""
+    """Chooses the first backend that is ready."""
 
     __slots__ = ()
 
@@ -49,7 +49,7 @@ class InOrder(Chooser[B]):
 
 
 class ByWeight(Chooser[B]):
-    """One drawn by weight; if it is not ready, another is drawn from the rest. Every weight is above 0."""
+    """Draws a backend by weight; if it is not ready, another is drawn from the rest. Every weight is above 0."""
 
     __slots__ = ("_weights", "_ends")
 
@@ -85,6 +85,6 @@ def compile_distribution(distribution: Distribution, make: Callable[[RouteBacken
         return InOrder(backends)
     if kind == RANDOM_AVAILABLE:
         weights = [one.weight for one in eligible]
-        # Without two backends there is nothing to draw, and weights that are all 0 are none.
+        # With fewer than two backends there is nothing to draw, and weights that are all 0 cannot be drawn by.
         return ByWeight(backends, weights) if len(weights) > 1 and all(weights) else InOrder(backends)
     assert_never(kind)

@@ -1,4 +1,4 @@
-"""EndpointMeta: everything that discovery says about one address besides the address.
+"""EndpointMeta: everything that discovery reports about one address besides the address.
 
 A value. A balancer keeps an endpoint (its connections, load and breaker) exactly while this stays equal.
 """
@@ -42,7 +42,7 @@ class EndpointMeta:
     tls: TlsIdentity | None = None
     hint: str = HINT_NONE
     opaque_transport_port: int = 0
-    """Dial this port of the address instead, and say the real one in a transport header; 0 for none."""
+    """Dial this port of the address instead, and name the real one in a transport header; 0 for none."""
     authority_override: str = ""
     weight: int = 1
     http2: Http2Params = Http2Params()

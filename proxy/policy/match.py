@@ -44,7 +44,7 @@ class Asked:
 
     @property
     def rpc(self) -> tuple[bytes, bytes] | None:
-        """Service and method of a gRPC call; None if the request is none."""
+        """Service and method of a gRPC call; None if the request is not one."""
         if self._rpc is None and self.method == b"POST":
             parts = self.path.split(b"/", 3)
             # Behind `/service/method` more segments are not looked at, as upstream.
@@ -68,7 +68,9 @@ class Matcher:
 
 
 class Everything(Matcher):
-    """What a rule without matches has: the score of the least that its kind of route can match."""
+    """Stands for the matches of a rule that has none: it has the lowest score that a match of this kind of route can
+    have.
+    """
 
     __slots__ = ("_score",)
 
@@ -140,7 +142,7 @@ def host_of(authority: bytes) -> str:
 
 
 class HostMatcher:
-    """Exact before suffix, longer before shorter: the score is the pattern's own."""
+    """A host pattern. Exact comes before suffix and longer before shorter, so the score is the pattern's own."""
 
     __slots__ = ("text", "is_suffix", "score", "_is_absolute", "_end")
 

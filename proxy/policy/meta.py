@@ -19,7 +19,7 @@ class Meta:
     """0 stands for none."""
 
     def __str__(self) -> str:
-        """As error texts name it: `default.http`, `Service.ns.web:80`."""
+        """The name that error texts use: `default.http`, `Service.ns.web:80`."""
         if not self.group and self.kind == "default":
             return f"default.{self.name}"
         port = f":{self.port}" if self.port else ""

@@ -1,7 +1,7 @@
 """Outcome: what a route's numbers count of each request's end, on both sides (docs/linkerd/metrics.md, sections 7 and 8).
 
-A tunnel is counted when it opens, any other request once, when it has ended. One that failed has a word for that
-(`exchange.failure`); one whose client left before there was a response is not counted.
+A tunnel is counted when it opens, any other request once, when it has ended. A failed one is counted with its label
+(`exchange.failure`); a request whose client left before there was a response is not counted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class RouteOutcomes:
         self.is_grpc: Final = is_grpc
 
     def took(self, exchange: Exchange, now: float) -> None:
-        """Count how long it took: its response, or that it has none, is known since `now`."""
+        """Count how long the request took. `now` is when its response ended, or when it was known that there is none."""
         raise NotImplementedError
 
     # ---- http.exchange.Observer
@@ -55,7 +55,7 @@ class RouteOutcomes:
 
 
 def counted_status(exchange: Exchange, is_grpc: bool) -> int:
-    """The HTTP status of its response, or its gRPC status; NO_STATUS if there is none, or only an answer of ours to a failure."""
+    """The HTTP or gRPC status of the response; NO_STATUS if there was none, or only our own answer to a failure."""
     response = exchange.response
     failure = exchange.failure
     if response is None or (failure and exchange.response_ended):

@@ -43,7 +43,7 @@ class Pattern:
     __slots__ = ("text", "_search")
 
     def __init__(self, text: str) -> None:
-        """PatternError if the pattern is none, or one that RE2 does not read as Linkerd's engine does."""
+        """PatternError if the text is not a valid pattern, or if RE2 would read it differently than Linkerd's engine."""
         self.text: Final = text
         self._search: Final[Any] = _compile(text).search  # of re2, which has no types
 
@@ -87,7 +87,7 @@ def _compile(text: str) -> Any:  # a pattern of re2, which has no types
 
 
 def _foreign_part(text: str) -> str:
-    """A part of the expression that means something else to RE2 than to Rust's engine; empty if there is none."""
+    """The first part of the expression that RE2 and Rust's engine read differently; empty if there is none."""
     for found in _FOREIGN.finditer(text):
         escape = found["escape"]
         if escape is not None:

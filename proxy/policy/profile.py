@@ -1,6 +1,6 @@
-"""Profile: what Destination/GetProfile says about a destination (docs/linkerd/service-profiles.md).
+"""Profile: what Destination/GetProfile reports about a destination (docs/linkerd/service-profiles.md).
 
-A value, replaced whole by each message. Two profiles are equal when they say the same, so that a message that repeats the
+A value, replaced whole by each message. Two profiles with the same content are equal, so that a message that repeats the
 last one changes nothing.
 """
 
@@ -15,8 +15,9 @@ from proxy.policy.endpoint import EndpointMeta
 
 @dataclass(frozen=True, slots=True)
 class ResponseClasses:
-    """A route's response classes by status. Of several classes that match a status the first counts, which was decided when
-    this was made."""
+    """A route's response classes by status. If several classes match a status, the first counts; that is decided when
+    the object is made.
+    """
 
     successes: frozenset[int] = frozenset()
     failures: frozenset[int] = frozenset()
@@ -40,14 +41,14 @@ class ProfileRoute:
     """The labels of its metrics, sorted by name, without their `rt_`."""
     classes: ResponseClasses = ResponseClasses()
     has_classes: bool = False
-    """A route whose classes were all left out is one without classes."""
+    """False also for a route whose classes were all left out."""
     is_retryable: bool = False
     timeout_s: float | None = None
     """From a request to its response's head, retries included; None stands for no limit."""
 
 
 def default_route() -> ProfileRoute:
-    """What a request takes that no route is for."""
+    """The route of requests that match no other."""
     return ProfileRoute(AllOf(()))
 
 
@@ -65,10 +66,10 @@ class Profile:
 
     @property
     def routes_http(self) -> bool:
-        """It takes precedence over the policy for requests (docs/linkerd/service-profiles.md, section 2)."""
+        """Whether it takes precedence over the policy for requests (docs/linkerd/service-profiles.md, section 2)."""
         return bool(self.name) and bool(self.routes or self.overrides)
 
     @property
     def routes_opaque(self) -> bool:
-        """It takes precedence over the policy for opaque connections."""
+        """Whether it takes precedence over the policy for opaque connections."""
         return bool(self.name) and bool(self.overrides)

@@ -25,7 +25,7 @@ class ProfileTable:
         self._conditions: Final = list(conditions)
         self._few: Final = len(self._conditions) <= _FEW
         self._anywhere: Final[list[int]] = []
-        """Places of the conditions that a path of any beginning may meet."""
+        """Positions of the conditions that any path may meet, whatever it begins with."""
         self._beginnings: Final[dict[bytes, list[int]]] = {}
         for place, condition in enumerate(self._conditions):
             beginning = b"" if self._few else condition.beginning
@@ -36,7 +36,7 @@ class ProfileTable:
         self._lengths: Final = sorted({len(beginning) for beginning in self._beginnings})
 
     def find(self, method: bytes, path: bytes) -> int:
-        """The place of the first condition that holds; NONE if none does. `path` may have its query, which is not looked at."""
+        """The position of the first condition that holds; NONE if none does. A query in `path` is not looked at."""
         path = path.partition(b"?")[0]
         conditions = self._conditions
         best = len(conditions)
@@ -50,7 +50,7 @@ class ProfileTable:
         return best if best < len(conditions) else NONE
 
     def _first(self, places: list[int], before: int, method: bytes, path: bytes) -> int:
-        """The first of these places whose condition holds; `before` if none before it does."""
+        """The first of these positions whose condition holds and that is below `before`; else `before`."""
         for place in places:
             if place >= before:
                 break

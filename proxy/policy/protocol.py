@@ -1,4 +1,4 @@
-"""Protocols: what a policy says that a port or a destination speaks, in both directions.
+"""Protocols: what a port or a destination speaks according to its policy, in both directions.
 
 The closed list; a policy holds one of these.
 """

@@ -1,6 +1,6 @@
 """RateLimiter: how many requests per second a port takes, in all and from each client (docs/linkerd/inbound.md, section 7).
 
-Time is an argument. Limits are asked in the order total, override,
+Time is an argument. Limits are checked in the order total, override,
 identity; a request that passes the total has used one of its tokens even if
 a later limit refuses it.
 """

@@ -1,10 +1,9 @@
-"""The other ways in which an app may read a path than as it is written.
+"""Finds the other paths that an app may understand when it reads a path.
 
-A path is passed on as it came, byte for byte, and is matched as it came. But apps
-decode it, resolve its dot segments, merge its slashes, cut off a fragment or
-path parameters, each in its own way. Where that could make another path of it,
-authorization tries every reading and permits only what all of them permit. Pure
-functions, linear in the length of the path.
+A path is passed on as it came, byte for byte, and is matched as it came. But apps decode it, resolve its dot
+segments, merge its slashes, cut off a fragment or path parameters, each in its own way. Where the result could be
+another path, authorization tries every reading and permits only what all of them permit. Pure functions, linear in
+the length of the path.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 has_readings: Final = re.compile(rb"[%\\;#]|//|/\.").search
-"""Whether a path, which may have a query, can be read in another way: almost none can."""
+"""Matches a path, with or without a query, that can be read in another way. Almost none can."""
 
 _parameters: Final = re.compile(rb";[^/]*")
 
@@ -23,11 +22,11 @@ class Reading(NamedTuple):
     path: bytes
     """With its query."""
     goes_up: bool
-    """It has lost a `..`, and so leads out of what it seems to lie in."""
+    """Whether a `..` was resolved in it, so that it leads out of the directory in which the path seems to be."""
 
 
 def other_readings(path: bytes) -> list[Reading]:
-    """Each once, in no order that matters."""
+    """All other readings, each once, in any order."""
     path, fragment, _ = path.partition(b"#")
     written, mark, query = path.partition(b"?")
     query = mark + query
@@ -55,7 +54,7 @@ def _decoded(path: bytes) -> bytes:
 
 
 def _resolved(path: bytes) -> tuple[bytes, bool]:
-    """Without dot segments (RFC 3986 section 5.2.4) and empty ones, and whether one of them led up."""
+    """The path without dot segments (RFC 3986 section 5.2.4) and without empty ones, and whether one of them was `..`."""
     segments = path.split(b"/")
     kept: list[bytes] = []
     goes_up = False

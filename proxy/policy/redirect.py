@@ -20,7 +20,9 @@ class InvalidRedirectError(Exception):
 
 
 def location(redirect: Redirect, request: RequestHead, match: Match) -> bytes | None:
-    """Where the request is sent; None if that is where it goes anyway. InvalidRedirectError if there is no such place."""
+    """Where the request is sent; None if that is where it goes anyway. InvalidRedirectError if no location can be
+    made.
+    """
     scheme = redirect.scheme or request.scheme.decode("latin-1") or "http"
     authority = _authority(redirect, request.authority.decode("latin-1"), scheme)
     path = _path(redirect, request.path.decode("latin-1"), match)

@@ -82,7 +82,7 @@ class FailureInjector:
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """A filter that we cannot carry out: every request that meets it fails with this text."""
+    """A filter that we cannot carry out: every request that reaches it fails with this text."""
 
     text: str
 

@@ -1,4 +1,4 @@
-"""ServerPolicy: what the control plane says about one inbound port (docs/linkerd/inbound.md, sections 5 to 7).
+"""ServerPolicy: the control plane's policy for one inbound port (docs/linkerd/inbound.md, sections 5 to 7).
 
 A value; replaced whole by each message. `defaults.py` makes the built-in ones.
 """
@@ -78,7 +78,7 @@ class ServerPolicy:
     protocol: str
     """DETECT, OPAQUE, TLS, HTTP_1, HTTP_2 or GRPC."""
     authorizations: tuple[Authorization, ...]
-    """For TCP; empty for HTTP_1, HTTP_2 and GRPC, whose TCP is always refused."""
+    """Authorizations of TCP connections; empty for HTTP_1, HTTP_2 and GRPC, which refuse all other TCP."""
     routes: tuple[ServerRoute, ...] = ()
     detect_timeout_s: float = 10.0
     rate_limit: RateLimit | None = None

@@ -36,7 +36,7 @@ class Route(Protocol):
 
 
 class Found(NamedTuple):
-    """Where the rule stands, and which of its matches was the best; None if it has none and so matches everything."""
+    """The position of the rule, and the best of its matches; None if the rule has no matches and takes everything."""
 
     route: int
     rule: int
@@ -52,7 +52,7 @@ class Candidate:
         self.found: Final = found
         self.matcher: Final = matcher_
         self.order: Final = order
-        """Its place in the table: of equals the first counts."""
+        """Its position in the table: among equal scores the first counts."""
 
 
 class RouteTable:
@@ -81,7 +81,7 @@ class RouteTable:
         return self.only or self.find_as(request, request.path)
 
     def find_as(self, request: RequestHead, path: bytes) -> Found | None:
-        """What the request would find with this path and query."""
+        """What `find` would return if the request had this path and query."""
         if self.only is not None:
             return self.only
         asked = Asked(request, path)
@@ -140,7 +140,7 @@ def _best(candidates: Iterable[Candidate], asked: Asked) -> Scored | None:
 
 
 class Host:
-    """One host that routes name, and their matches."""
+    """One host pattern of the routes, and the matches under it."""
 
     __slots__ = ("matcher", "paths")
 
@@ -175,7 +175,7 @@ class Hosts:
         return best.candidate if best is not None else None
 
     def _likely(self, host: str) -> list[Host]:
-        """Those that the host may match: all that it does are among them."""
+        """Hosts that may match, by the index; every host that does match is among them."""
         names = (host, host[:-1]) if host.endswith(".") else (host,)
         likely: list[Host] = []
         for name in names:
