@@ -13,7 +13,7 @@ _BLOCK: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-
 
 
 def usable(pem: str) -> tuple[bytes, ...]:
-    """The certificates that OpenSSL takes, as DER, in their order; whatever stands between them does not matter."""
+    """The certificates that OpenSSL accepts, as DER, in their order; text between them does not matter."""
     found: list[bytes] = []
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     for block in _BLOCK.findall(pem):

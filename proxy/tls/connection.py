@@ -85,7 +85,7 @@ class TlsConnection(Connection):
         """The handshake is done; from now on only this object watches the socket."""
         self._on_abandoned = None
         if self._state == _CLOSED:
-            _shut(tls, self._reason, False)  # this peer was refused when its codec was to be made
+            _shut(tls, self._reason, False)  # the peer was refused while its codec was made
             self._count_refused()
             return
         self._socket = tls
@@ -219,7 +219,7 @@ class TlsConnection(Connection):
         self._loop.call_soon(self._lose)
 
     def _fail(self, error: OSError) -> None:
-        """A read or a write said that the connection is broken."""
+        """Called when a read or a write has failed, which breaks the connection."""
         if self._state == _OPEN or self._state == _LINGERING:
             if is_reset(error):
                 error = ConnectionResetError(errno.ECONNRESET, "connection reset by peer")

@@ -83,9 +83,10 @@ def refusal_of(context: ssl.SSLContext, sock: socket.socket) -> ssl.SSLContext |
 
 
 def load_chain(context: ssl.SSLContext, chain_der: Sequence[bytes], key_der: bytes) -> None:
-    """Present this chain, leaf first, with its PKCS#8 key. OSError or ssl.SSLError if they are no certificates or no pair.
+    """Present this chain, leaf first, with its PKCS#8 key. OSError or ssl.SSLError if they cannot be read or do not
+    belong together.
 
-    OpenSSL reads only files: this one is in memory, without a name, and gone when it is read.
+    OpenSSL reads only files. This one is in memory, has no name, and is gone when it has been read.
     """
     pem = _pem("PRIVATE KEY", key_der) + "".join(_pem("CERTIFICATE", der) for der in chain_der)
     fd = os.memfd_create("key", os.MFD_CLOEXEC)
@@ -109,8 +110,9 @@ def is_cut(error: Exception) -> bool:
 
 
 def is_reset(error: OSError) -> bool:
-    """Whether it was no FIN that a read has met: CPython reports a broken connection as an end, its errno is gone by
-    then, but for a true end OpenSSL 3 has a reason of its own."""
+    """Whether a read has met a reset instead of a FIN. CPython reports a broken connection as an end, and its errno is
+    gone by then, but OpenSSL 3 has a reason of its own for a true end.
+    """
     return isinstance(error, ssl.SSLEOFError) and not ssl_reason(error) and ssl.OPENSSL_VERSION_INFO >= (3,)
 
 
@@ -126,6 +128,6 @@ def unread_of(read: Callable[[int, memoryview], int], into: memoryview) -> int:
 
 
 def ssl_reason(error: ssl.SSLError) -> str:
-    """OpenSSL's reason in words; empty if there is none, which the type of `reason` does not admit."""
+    """OpenSSL's reason in words; empty if there is none, although the type of `reason` does not allow for that."""
     reason: object = getattr(error, "reason", None)
     return reason.replace("_", " ").lower() if isinstance(reason, str) else ""

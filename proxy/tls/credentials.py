@@ -104,11 +104,15 @@ class Credentials:
         return shown is not None and key_of(shown[0][0]) in self.revoked.value
 
     def server_context(self, is_direct: bool) -> ssl.SSLContext:
-        """For accepting; before the first certificate one whose handshakes fail. Ask anew for each connection."""
+        """The context for accepting. Before the first certificate its handshakes fail. Ask for it anew for each
+        connection.
+        """
         return self._servers[is_direct]
 
     def client_context(self, offers_transport_header: bool) -> ssl.SSLContext:
-        """For dialling; before the first certificate one without a client certificate. Ask anew for each dial."""
+        """The context for dialling. Before the first certificate it has no client certificate. Ask for it anew for
+        each dial.
+        """
         return self._clients[offers_transport_header]
 
 
@@ -126,7 +130,9 @@ def usable_anchors(pem: str) -> tuple[bytes, ...]:
 
 
 def _proven(server: ssl.SSLContext, client: ssl.SSLContext) -> list[str]:
-    """The identities of the server's certificate, proved by one handshake in memory: just what a peer will do."""
+    """The identities of the server's certificate, proved by one handshake in memory, which checks what a peer will
+    check.
+    """
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     near = client.wrap_bio(to_client, to_server)
     far = server.wrap_bio(to_server, to_client, server_side=True)

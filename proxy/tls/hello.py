@@ -61,7 +61,7 @@ def read_hello(data: bytes) -> Hello | NoHello:
 
 
 def judge_hello(data: bytes) -> Hello | NoHello | None:
-    """read_hello as `transport.peek.peek` wants it: None for INCOMPLETE."""
+    """`read_hello` in the form that `transport.peek.peek` needs: None for INCOMPLETE."""
     found = read_hello(data)
     return None if found is INCOMPLETE else found
 
@@ -94,7 +94,7 @@ def _message_of(data: bytes) -> bytes | NoHello:
 
 
 def _may_be_a_header(header: bytes) -> bool:
-    """A handshake record of version 3.1 or 3.3 with something in it, as far as its header is there."""
+    """Whether these bytes, as far as they go, can be the header of a non-empty handshake record of version 3.1 or 3.3."""
     if (
         header[:1] not in (b"", b"\x16")
         or header[1:2] not in (b"", b"\x03")
@@ -105,7 +105,7 @@ def _may_be_a_header(header: bytes) -> bool:
 
 
 def _may_be_a_start(start: bytes) -> bool:
-    """client_hello, of less than 64 KiB."""
+    """Whether these bytes, as far as they go, can begin a client_hello of less than 64 KiB."""
     return start[:1] in (b"", b"\x01") and start[1:2] in (b"", b"\x00")
 
 
@@ -141,7 +141,9 @@ def _read_name(reader: _Reader) -> str | None:
 
 
 def _is_ip(name: bytes) -> bool:
-    """RFC 6066, section 3: an address is no host name. A last label of digits only can be nothing else."""
+    """Whether the name is an IP address, which is not a host name (RFC 6066, section 3): only an address ends in a
+    label of digits.
+    """
     return name.rstrip(b".").rpartition(b".")[2].isdigit()
 
 

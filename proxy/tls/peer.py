@@ -39,7 +39,7 @@ class RefusedCertificateError(ValueError):
 
 class TlsPeer(NamedTuple):
     client_id: str
-    """The first usable SAN of the peer's certificate; empty without one."""
+    """The first usable SAN of the peer's certificate; empty if there is none."""
     alpn: str
     """The protocol that was negotiated; empty for none."""
     serial: str = ""
@@ -87,7 +87,7 @@ def identities(
 
 
 def dns_identity(text: str) -> str | None:
-    """The name in lower case, or None if it is no DNS name or ends in a dot."""
+    """The name in lower case; None if it is not a DNS name or ends in a dot."""
     name = text.lower()
     return name if _DNS_NAME.fullmatch(name) else None
 
