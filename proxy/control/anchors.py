@@ -28,12 +28,12 @@ class Anchors:
         self._timer: Any = None
 
     def start(self) -> None:
-        """Look from now on, until `close`."""
+        """Look at the file regularly from now on, until `close`."""
         if self._path is not None:
             self._timer = self._loop.call_later(self._look_s, self._on_time)
 
     def close(self) -> None:
-        """Look no more. Idempotent."""
+        """Stop looking. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -42,7 +42,7 @@ class Calls(Protocol):
     def clock(self) -> Clock: ...
 
     def enqueue(self, call: Call) -> None:
-        """Send it when an address can take it."""
+        """Send the call as soon as an address can take it."""
 
     def forget(self, call: Call) -> None:
         """It is over."""
@@ -65,7 +65,7 @@ class Call:
         self.is_over = False
         self.began_waiting_at = channel.clock()
         self.timer: Any = None
-        """The loop's handle, while the call stands in the channel's line."""
+        """The loop's handle, while the call waits in the channel's queue."""
         self.on_began: Callable[[], None] | None = None
         """Called when the head of the answer has come."""
         self._channel = channel
@@ -133,9 +133,9 @@ class Attempt(ServerEnd):
         self._sent_at = now
         self._deframer = grpc.Deframer()
         self._counts = False
-        """While the member's load counts this attempt."""
+        """Whether the member's load counts this attempt."""
         self._has_begun = False
-        """The metrics know of its response."""
+        """Whether the response was reported to the metrics."""
         self._http_status = 0
         self._exchange: Exchange | None = None
 
@@ -253,7 +253,7 @@ class Attempt(ServerEnd):
             return Status(grpc.code_of_reset(error_code), f"stream reset with HTTP/2 error {error_code}")
         return Status(grpc.UNAVAILABLE, reason.value)
 
-    # ---- Observer: when the member's load lets go of it
+    # ---- Observer: when the call ends for the member's load
 
     def response_began(self, exchange: Exchange) -> None:
         if self._call is not None:

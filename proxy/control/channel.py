@@ -37,12 +37,12 @@ A = TypeVar("A", bound=Message)
 
 
 class Names(Protocol):
-    """control.resolve.Names, or a table of a test's."""
+    """Resolves a controller's name: control.resolve.Names, or a table in tests."""
 
     def resolve(
         self, target: ControlAddr, backoff: Backoff, client: str, on_addresses: Callable[[Iterable[Addr]], None]
     ) -> Closes:
-        """Tell the addresses now or later, and whenever they change, until the returned lookup is closed."""
+        """Call `on_addresses` now or later, and at every change, until the returned lookup is closed."""
 
 
 class Channel:
@@ -60,10 +60,10 @@ class Channel:
         self.counts: Final = Counts(self.clock())
         """Counts for the balancer metrics, since a channel balances over addresses (docs/linkerd/metrics.md, section 9)."""
         self.shown: Closes | None = None
-        """Where they are shown; closed with the channel."""
+        """The view that shows `counts` as metrics; closed with the channel."""
         self._ready: P2c[Member] = P2c()
         self._queue: dict[Call, float] = {}
-        """Calls that no address can take now, longest waiting first, and since when each waits."""
+        """Calls that no address can take now and since when each has waited, the longest first."""
         self._calls: dict[Call, None] = {}
         """All calls that are not over."""
         self._is_closed = False
@@ -131,7 +131,7 @@ class Channel:
         call.timer = self.reactor.loop.call_later(max(wait_s, 0.0), self._on_waited, call)
 
     def _send_queue(self) -> None:
-        """To the addresses that can be asked now; the rest stay."""
+        """Send waiting calls to the addresses that can take them now; the rest stay."""
         while self._queue:
             now = self.clock()
             member = self._ready.pick(now)
@@ -195,16 +195,16 @@ class Channel:
             self._ready.add(member)
             self._send_queue()
 
-    # ---- whether it is there
+    # ---- whether the controller can be reached
 
     def is_lost(self, why: str) -> None:
-        """An address could not be connected to; said once, if no other is left to ask."""
+        """An address could not be connected to; logged once, if no other is left."""
         if self._lost_at is None and not self._ready and not self._is_closed:
             self._lost_at = self.clock()
             _log.warning("%s is gone (%s); what it said last holds until it is back", self, why)
 
     def is_reached(self) -> None:
-        """A connection was made; said if it is the first since the controller was gone."""
+        """A connection was made; logged if it is the first one since the controller was gone."""
         lost_at, self._lost_at = self._lost_at, None
         if lost_at is not None:
             _log.info("%s is back after %.3gs", self, self.clock() - lost_at)

@@ -1,7 +1,7 @@
-"""Destinations: which endpoints a name has, and the profile of a destination, as the destination service says.
+"""Destinations: which endpoints a name has, and the profile of a destination, as the destination service reports.
 
 Endpoints outlive their stream: the first `add` after (re)connecting
-replaces the set, and until then the last one stands.
+replaces the set, and until then the last one stays in use.
 Source: docs/linkerd/balancing.md, section 4; docs/linkerd/service-profiles.md, section 1.
 """
 
@@ -29,7 +29,7 @@ from proxy.policy.profile import Profile
 _log: Final = logger(__name__)
 
 _NAMED: Final = 4
-"""In one line of the log."""
+"""How many endpoints one log line names."""
 
 
 class Destinations:
@@ -71,9 +71,11 @@ class ProfileStream:
         self._steps = destinations.steps
         self._reading: ProfileReading | None = None
         self._newest: destination_pb2.DestinationProfile | None = None
-        """What came while another was read. It replaces all that came before it, so that there is never more than one."""
+        """A message that came while another was being read. It replaces earlier ones, so that only one can wait."""
         self._left_out: list[str] = []
-        """The parts that were left out of the last profile, so that they are logged once although the profile may come again."""
+        """The parts that were left out of the last profile. They are logged only when they change, although the
+        profile may come again.
+        """
         self._subscription = Subscription(
             destinations.channel,
             services.GET_PROFILE,
@@ -165,7 +167,7 @@ class EndpointSet:
             self._apply(message, is_first, added, removed)
 
     def _read_on(self, message: destination_pb2.Update) -> bool:
-        """One share of its addresses; whether there are more."""
+        """Read one share of the update's addresses. Returns whether there are more."""
         first, end = self._read, self._read + limits.TURN_ENDPOINTS
         self._read = end
         kind = message.WhichOneof("update")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 SYSTEM_TTL_S: Final = 30.0
-"""What an address from the system's resolver is good for; it tells no TTL."""
+"""How long an address from the system's resolver may be used; the resolver gives no TTL."""
 
 
 class DnsError(Exception):
@@ -25,7 +25,7 @@ class DnsError(Exception):
 
 
 class Client:
-    """`servers` instead of resolv.conf's, as (ip, port)."""
+    """Asks name servers. `servers`, as (ip, port), replace those of resolv.conf."""
 
     def __init__(self, servers: Sequence[tuple[str, int]] = (), lifetime_s: float = 5.0) -> None:
         self._servers = servers
@@ -37,7 +37,7 @@ class Client:
         return [(record.target.to_text(), record.port) for record in answer], float(answer.rrset.ttl)
 
     async def addresses(self, name: str) -> tuple[list[str], float]:
-        """A and AAAA, asked at once; what DNS does not know, the hosts file may."""
+        """A and AAAA records, asked at the same time; for a name that DNS does not know, the hosts file."""
         answers = await asyncio.gather(self._ask(name, "A"), self._ask(name, "AAAA"), return_exceptions=True)
         ips: list[str] = []
         ttls: list[float] = []
@@ -69,7 +69,9 @@ class Client:
             raise DnsError(f"{name}: {error}") from None
 
     def _configured(self) -> Any:
-        """Made on first use: NoResolverConfiguration (a DNSException) where there is no resolv.conf."""
+        """The configured resolver, made on first use: NoResolverConfiguration (a DNSException) if there is no
+        resolv.conf.
+        """
         if self._resolver is None:
             import dns.asyncresolver
 
@@ -82,12 +84,12 @@ class Client:
 
 
 def _negative_ttl_s(responses: Iterable[Any]) -> float:
-    """How long "there is none" holds, as the zone's SOA says; 0 without one."""
+    """How long the answer "there is none" holds, from the zone's SOA; 0 without one."""
     return float(min((response.resolve_chaining().minimum_ttl for response in responses), default=0))
 
 
 async def system_addresses(name: str) -> list[str]:
-    """By getaddrinfo, in a thread of the loop's; DnsError if it finds none."""
+    """The addresses that getaddrinfo gives, called in a thread of the loop's; DnsError if it finds none."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError as error:

@@ -27,7 +27,7 @@ from proxy.tls.csr import KeyAndCsr
 _log: Final = logger(__name__)
 
 _REFRESH_SHARE: Final = 0.7
-"""Of the lifetime that is left."""
+"""The share of the certificate's remaining lifetime after which it is renewed."""
 
 _LOOK_S: Final = 60.0
 """How often the wall clock is compared with the time of the next renewal."""
@@ -76,11 +76,11 @@ class Identity:
         self._is_closed = False
 
     def start(self) -> None:
-        """Certify now, and from then on in time."""
+        """Request a certificate now, and from then on whenever the next is due."""
         self._certify()
 
     def close(self) -> None:
-        """Ask no more. Idempotent."""
+        """Request no more certificates. Idempotent."""
         self._is_closed = True
         self._settle()
 
@@ -118,7 +118,7 @@ class Identity:
             self._fail(str(error))
 
     def _install(self, reply: identity_pb2.CertifyResponse) -> None:
-        """CredentialsError if the certificate will not do."""
+        """Install the certificate; CredentialsError if it is not acceptable."""
         if not reply.HasField("valid_until"):
             raise CredentialsError("identity certification missing expiration")
         now = self._wall_clock()

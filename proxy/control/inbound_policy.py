@@ -1,4 +1,4 @@
-"""InboundPolicies: the policy of a port that this workload serves, as the policy controller says (docs/linkerd/inbound.md, section 5).
+"""InboundPolicies: the policy of a port that this workload serves, as the policy controller describes it (docs/linkerd/inbound.md, section 5).
 
 There is always a policy: the default until the first message, the last
 one ever after, `invalid_policy` for a message that breaks a rule.
@@ -32,7 +32,7 @@ class InboundPolicies:
         lets_localhost_in: bool = True,
     ) -> None:
         self.unanswered: Final = Watch(frozenset[int]())
-        """The ports that were asked about and of which nothing has been said yet."""
+        """The ports that were asked about and have had no answer yet."""
         self._lets_localhost_in = lets_localhost_in
         self._channel = channel
         self._settings = settings
@@ -40,7 +40,7 @@ class InboundPolicies:
         self._detect_timeout_s = detect_timeout_s
 
     def watch(self, port: int, initial: ServerPolicy) -> Watch[ServerPolicy]:
-        """`initial` holds until the first message. `close()` cancels the stream."""
+        """`initial` applies until the first message. `close()` cancels the stream."""
 
         def on_close() -> None:
             subscription.close()

@@ -1,8 +1,8 @@
-"""OutboundPolicies: the policy toward a destination, as the policy controller says (docs/linkerd/outbound.md, section 3).
+"""OutboundPolicies: the policy toward a destination, as the policy controller describes it (docs/linkerd/outbound.md, section 3).
 
 Before the first message "not found" and "unimplemented" are answers
 (Absent), and a refused question is one too (Absent, is_refusal); afterwards
-the last policy stands, whatever becomes of its stream. A message that breaks
+the last policy stays in use, whatever happens to its stream. A message that breaks
 a rule becomes `invalid_policy`.
 """
 
@@ -34,7 +34,9 @@ class OutboundPolicies:
         self._workload = workload
 
     def watch(self, target: Addr | str) -> Watch[ClientPolicy | Absent | None]:
-        """Toward an address, or a name (`name:port`); None until the first answer. `close()` cancels the stream."""
+        """The policy toward an address, or toward a name (`name:port`); None until the first answer. `close()` cancels
+        the stream.
+        """
         watch: Watch[ClientPolicy | Absent | None] = Watch(None, lambda: subscription.close())
 
         def on_message(message: outbound_pb2.OutboundPolicy, is_first: bool) -> None:

@@ -32,15 +32,19 @@ from proxy.tls.credentials import Credentials
 from proxy.tls.csr import KeyAndCsr
 
 KEEPALIVE_S: Final = 20.0
-"""Of silence on a connection that carries streams, until a PING asks whether the controller still lives: a host that
-vanished says nothing, and its streams would wait for it until TCP gives up. Not on loopback, where nothing vanishes."""
+"""After how many seconds of silence a PING is sent on a connection that carries streams, to find out whether the
+controller still lives. A host that vanished sends nothing, and its streams would wait until TCP gives up.
+Controllers on loopback cannot vanish that way and get no PING.
+"""
 
 MakeScope = Callable[[str, ControlAddr], CallScope | None]
 """Counters for the calls of a client (`destination`, `policy`, `identity`) to its controller."""
 
 
 ShowChannel = Callable[[str, ControlAddr, Channel, float], Closes]
-"""Shows what a client's channel counts as a balancer, until it is closed; the last is how long a call may wait in its line."""
+"""Shows the numbers of a client's channel as a balancer's, until it is closed. The last argument is how long a call
+may wait in the channel's queue.
+"""
 
 
 class ControlPlane:
@@ -100,7 +104,7 @@ class ControlPlane:
         self.identity.start()
 
     def close(self) -> None:
-        """Cancel everything that is asked. Idempotent."""
+        """Cancel every request. Idempotent."""
         self.anchors.close()
         self.revocations.close()
         self.identity.close()
@@ -155,7 +159,7 @@ class ControlPlane:
         return channel
 
     def _streams(self, target: ControlAddr) -> StreamSettings:
-        """The limits hold for a controller on loopback too, which can hang like any other (Linkerd exempts it)."""
+        """The limits apply to a controller on loopback too, because it can hang like any other (Linkerd exempts it)."""
         config = self._config
         limits = StreamLimits(
             config.control_stream_initial_timeout_s,

@@ -44,7 +44,7 @@ class Answer(NamedTuple):
 
 
 class Dns(Protocol):
-    """Two questions; proxy.control.dns answers them from the network, tests from a table."""
+    """Two lookups. proxy.control.dns answers them from the network, tests from a table."""
 
     async def srv(self, name: str) -> tuple[list[tuple[str, int]], float]:
         """Targets with their ports, and the TTL; DnsError if there are none."""
@@ -75,14 +75,16 @@ class Names:
         self, loop: Any, dns_client: Dns | None = None, min_ttl_s: float | None = None, max_ttl_s: float | None = None
     ) -> None:
         self.counts: Final[Counter[tuple[str, str, str]]] = Counter()
-        """Resolutions by client, record type (SRV, A/AAAA) and result (ok, not_found); docs/linkerd/metrics.md, section 9."""
+        """Resolutions by client, record type (SRV, A/AAAA) and result (ok, not_found); docs/linkerd/metrics.md,
+        section 9.
+        """
         self._loop = loop
         self._dns: Dns = dns_client or dns.Client()
         self._min_ttl_s = max(min_ttl_s or 0.0, MIN_TTL_S)
         self._max_ttl_s = max_ttl_s
 
     def resolve(self, target: ControlAddr, backoff: Backoff, client: str, on_addresses: OnAddresses) -> Lookup:
-        """Tell the addresses of `target` now if it needs no DNS, else when they are known, and on each change."""
+        """Call `on_addresses` now if `target` needs no DNS, else when its addresses are known, and at each change."""
         if target.is_ip:
             on_addresses((addr(target.host, target.port),))
             return Lookup(None)

@@ -15,7 +15,7 @@ from proxy.core.reactor import Clock
 _log: Final = logger(__name__)
 
 _SAID_AFTER_S: Final = 5.0
-"""A stream that only broke is there again by then."""
+"""How long to wait before logging: a stream that merely broke has answered again by then."""
 
 
 class Stream(Protocol):
@@ -33,7 +33,7 @@ class Stale:
         self.name: Final = name
         self._clock: Final = clock
         self._since: Final[dict[Stream, float]] = {}
-        """By stream, the one that failed first comes first."""
+        """When each stream failed, the earliest first."""
         self._is_said = False
 
     def __len__(self) -> int:
@@ -44,13 +44,13 @@ class Stale:
         self._since.setdefault(stream, self._clock())
 
     def end(self, stream: Stream) -> None:
-        """A stream has answered again, or is not needed any more. Idempotent."""
+        """A stream has answered again, or is not needed any longer. Idempotent."""
         if self._since.pop(stream, None) is not None and not self._since and self._is_said:
             self._is_said = False
             _log.info("%s answers again", self.name)
 
     def ask_again(self) -> None:
-        """The controller can be reached again: what it says now replaces what is stale."""
+        """The controller can be reached again: renew the stale answers."""
         for stream in list(self._since):
             stream.ask_again()
 

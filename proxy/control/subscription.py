@@ -34,7 +34,7 @@ A = TypeVar("A", bound=Message)
 
 
 class StreamLimits(NamedTuple):
-    """None stands for no limit."""
+    """The time limits of one stream; None stands for no limit."""
 
     initial_s: float | None = None
     """Until the first message; `idle_s` if unset. Passing it is a failure (DEADLINE_EXCEEDED)."""
@@ -86,7 +86,7 @@ class Subscription(Generic[A]):
         self._retry: Any = None
         self._receive: Any = None
         self._lifetime: Any = None
-        """The loop's handles."""
+        """The loop's handles for the timers."""
 
     def open(self, finals: frozenset[int] = REFUSALS) -> None:
         """Open the stream; `finals` are the codes that end the subscription for good."""

@@ -82,7 +82,7 @@ def client_policy_of(message: outbound_pb2.OutboundPolicy) -> ClientPolicy:
 
 
 def _detect_of(meta: Meta, detect: outbound_pb2.ProxyProtocol.Detect) -> ClientPolicy:
-    """Its timeout must be there, and is not used: the proxy's own is."""
+    """The timeout in the message must be there but is not used, because the proxy has its own."""
     for part in ("timeout", "http1", "http2", "opaque"):
         if not detect.HasField(part):
             raise InvalidMessageError(f"detect: missing {part}")
@@ -99,7 +99,7 @@ def _detect_of(meta: Meta, detect: outbound_pb2.ProxyProtocol.Detect) -> ClientP
 
 
 def _each(what: str, messages: Iterable[Any], convert: Callable[[Any], T]) -> tuple[T, ...]:
-    """All of them converted; a fault is named by its place in the list."""
+    """Convert all of them; an error names the place in the list."""
     found: list[T] = []
     for index, message in enumerate(messages):
         try:
@@ -285,7 +285,7 @@ def _route_backend(message: Any, weight: int, convert_filter: Callable[[Any], Fi
 
 
 def backend_of(message: outbound_pb2.Backend) -> Backend:
-    """Its queue must be there, and is not used: the proxy's own settings are."""
+    """The queue in the message must be there but is not used, because the proxy has its own settings."""
     meta = meta_of(message, "backend", True)
     dispatch: Balance | Forward | Fail
     kind = message.WhichOneof("kind")
@@ -314,7 +314,7 @@ def _balance_of(message: outbound_pb2.Backend.BalanceP2c) -> Balance:
 
 
 def _tuning_of(message: outbound_pb2.Backend.BalanceP2c) -> Tuning:
-    """Ours, in a field that Linkerd's messages do not have."""
+    """Our own settings, in a field that Linkerd's messages do not have."""
     overlay = balancing_pb2.Overlay.FromString(message.SerializeToString())
     if not overlay.HasField("tuning"):
         return _NO_TUNING

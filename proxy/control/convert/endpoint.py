@@ -39,7 +39,7 @@ def endpoint_of(message: destination_pb2.WeightedAddr, set_labels: Mapping[str, 
 def endpoints_of(
     message: destination_pb2.WeightedAddrSet, first: int = 0, end: int | None = None
 ) -> dict[Addr, EndpointMeta]:
-    """Those from `first` to `end` that can be read; of one address the last."""
+    """The endpoints from `first` to `end` that can be read; if an address occurs twice, the last one counts."""
     endpoints: dict[Addr, EndpointMeta] = {}
     for one in message.addrs[first:end]:
         try:
@@ -61,7 +61,9 @@ def addresses_of(message: destination_pb2.AddrSet, first: int = 0, end: int | No
 
 
 def tls_of(message: destination_pb2.TlsIdentity) -> TlsIdentity | None:
-    """A DNS-like identity is its own SNI unless `server_name` says another; a URI needs one. None if unusable."""
+    """None if the identity is unusable. A DNS-like identity is its own SNI unless `server_name` gives another; a URI
+    needs one.
+    """
     strategy = message.WhichOneof("strategy")
     server_name = message.server_name.name if message.HasField("server_name") else ""
     try:
@@ -81,7 +83,7 @@ def _transport_port(message: destination_pb2.ProtocolHint) -> int:
 
 
 def _override(authority: str) -> str:
-    """`host` or `host:port`; anything that cannot stand in a request's authority is ignored."""
+    """The authority as `host` or `host:port`; text that cannot be a request's authority is ignored."""
     host, colon, port = authority.rpartition(":")
     if colon and port.isascii() and port.isdigit():
         is_usable = bool(host) and port_number(port) is not None

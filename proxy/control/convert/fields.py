@@ -59,7 +59,7 @@ def ip_of(message: net_pb2.IPAddress) -> IPv4Address | IPv6Address:
 
 
 def ip_message(ip: str) -> net_pb2.IPAddress:
-    """The other way round, for requests."""
+    """An IP address as a message, for requests."""
     address = ip_address(ip)
     if isinstance(address, IPv4Address):
         return net_pb2.IPAddress(ipv4=int(address))

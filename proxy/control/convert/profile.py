@@ -26,7 +26,7 @@ _MOST_PER_S: Final = (1 << 31) - 1
 
 
 def profile_of(message: destination_pb2.DestinationProfile, path: str, left_out: list[str] | None = None) -> Profile:
-    """The whole at once; `left_out` gets what ProfileReading says was left out."""
+    """Read the whole profile at once; `left_out` gets the notes of ProfileReading."""
     reading = ProfileReading(message, path)
     while reading.read(len(message.routes)):
         pass
@@ -44,7 +44,9 @@ class ProfileReading:
     def __init__(self, message: destination_pb2.DestinationProfile, path: str) -> None:
         """`path` is what was asked for; the profile's name takes its port from it."""
         self.left_out: Final[list[str]] = []
-        """A line for each part that will not do, by its place: `route 3: response class 0: condition: missing match`."""
+        """One line for each part that was left out, beginning with its place: `route 3: response class 0: condition:
+        missing match`.
+        """
         self._message = message
         self._path = path
         self._routes: list[ProfileRoute] = []
@@ -62,7 +64,7 @@ class ProfileReading:
         return end < len(self._message.routes)
 
     def profile(self) -> Profile:
-        """Once all its routes have been read."""
+        """The profile, once all its routes have been read."""
         message = self._message
         return Profile(
             name=_name_of(message.fully_qualified_name, self._path.rpartition(":")[2]),
@@ -91,7 +93,7 @@ def _endpoint_of(message: destination_pb2.DestinationProfile) -> tuple[Addr, End
 
 
 def _overrides_of(message: destination_pb2.DestinationProfile, notes: list[str]) -> tuple[tuple[str, int], ...]:
-    """Those that get a share; a weight of 0 is no error."""
+    """The overrides that get a share of the traffic; a weight of 0 is not an error."""
     found: list[tuple[str, int]] = []
     for index, one in enumerate(message.dst_overrides):
         try:
@@ -121,7 +123,9 @@ def _route_of(route: destination_pb2.Route, where: str, notes: list[str]) -> Pro
 
 
 def _timeout_of(route: destination_pb2.Route, where: str, notes: list[str]) -> float | None:
-    """None for 0 as well: as in the Gateway API, where Linkerd would let every request fail at once."""
+    """A timeout of 0 becomes None, which is its meaning in the Gateway API; Linkerd would let every request fail at
+    once.
+    """
     try:
         return duration_s(route, "timeout") or None
     except InvalidMessageError as error:
@@ -154,7 +158,9 @@ def _parts_of(message: destination_pb2.RequestMatch.Seq, where: str, notes: list
 
 
 def anchored(expression: str) -> str:
-    """Anchors are added as text, whatever the expression means: `a|b` becomes `^a|b$`."""
+    """The expression with anchors around its text. They are added whatever the expression means: `a|b` becomes
+    `^a|b$`.
+    """
     expression = expression.strip()
     if not expression.startswith("^"):
         expression = "^" + expression
@@ -188,7 +194,7 @@ def _classes_of(route: destination_pb2.Route, where: str, notes: list[str]) -> t
 
 @lru_cache(64)
 def _set_of(statuses: int) -> frozenset[int]:
-    """Most routes have the same classes."""
+    """The statuses as a set, made once for equal ones: most routes have the same classes."""
     return frozenset(status for status in _STATUSES if statuses >> status & 1)
 
 
@@ -236,5 +242,5 @@ def _budget_of(message: destination_pb2.DestinationProfile, notes: list[str]) ->
     except InvalidMessageError as error:
         notes.append(str(error))
         return None
-    # It came as a 32-bit float: 0.1 is to be 0.1, and not what is a little more, of which ten do not make one.
+    # The ratio is a 32-bit float, in which 0.1 is a little more than 0.1. Rounded, ten deposits of 0.1 pay for one retry.
     return RetryBudget(ttl_s, float(f"{budget.retry_ratio:.7g}"), budget.min_retries_per_second)

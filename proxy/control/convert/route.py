@@ -1,6 +1,6 @@
 """Matches and filters of routes, as both directions send them → policy.route.
 
-What the wire cannot mean is an InvalidMessageError; an expression is compiled
+A value without a meaning raises InvalidMessageError. An expression is compiled
 here, once, by policy.pattern; one that does not compile is invalid.
 """
 
@@ -122,7 +122,9 @@ def header_value(name: str, value: bytes) -> bytes:
 
 
 def filter_of(kind: str | None, message: Message) -> Filter | None:
-    """The filter that the message's `kind` names, of whichever side and protocol; None if we know none of that name."""
+    """The filter in the message's field `kind`, for either side and either protocol; None for a kind that we do not
+    know.
+    """
     convert = _FILTERS.get(kind or "")
     return convert(message) if convert is not None else None
 
@@ -181,7 +183,7 @@ def grpc_failure_of(message: grpc_route_pb2.GrpcFailureInjector) -> FailureInjec
 
 
 def _ratio_of(message: http_route_pb2.HttpFailureInjector | grpc_route_pb2.GrpcFailureInjector) -> tuple[int, int]:
-    """Always, if there is none."""
+    """The ratio as numerator and denominator; without one the filter always applies."""
     if not message.HasField("ratio"):
         return 1, 1
     ratio = message.ratio
@@ -203,4 +205,4 @@ _FILTERS: Final[dict[str, Callable[[Any], Filter]]] = {  # messages of four type
     "request_header_modifier": lambda message: modifier_of(message.request_header_modifier, False),
     "response_header_modifier": lambda message: modifier_of(message.response_header_modifier, True),
 }
-"""By the name that the messages of both sides and both protocols give it."""
+"""The converters by the field's name, which is the same in the messages of both sides and both protocols."""

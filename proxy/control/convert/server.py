@@ -164,7 +164,7 @@ def _identity_of(name: str) -> str:
 
 
 def _suffix_of(parts: Sequence[str]) -> str:
-    """Empty for every DNS-like identity."""
+    """The suffix that a list of labels stands for; empty for every DNS-like identity."""
     return "".join("." + part for part in parts).lower()
 
 
