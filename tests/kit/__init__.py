@@ -1,4 +1,6 @@
-"""What the tests stand on: a Wire that is a list, a fake server that answers, and two codecs joined without a socket."""
+"""What the tests are built on: a Wire that is a list, a fake server that answers, and two codecs joined without a
+socket.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,9 @@ from proxy.http.linger import Linger
 
 
 class ListWire(Wire):
-    """A Wire on a list. `codec` is told `lost` when it aborts, as a connection would.
+    """A Wire on a list. When it aborts, its codec's `lost` is called, as a connection would.
 
-    A turn that was asked for comes when somebody looks at what was written (`take`), or calls `give_turns`.
+    A turn that was asked for comes when a test looks at what was written (`take`), or calls `give_turns`.
     """
 
     def __init__(self) -> None:
@@ -26,7 +28,7 @@ class ListWire(Wire):
         self.aborted: Reason | None = None
         self.looks_stale = False
         self.waiting: list[Steps] = []
-        """Who asked for a turn, in order."""
+        """Who asked for a turn, in the order of asking."""
         self.turns = 0
         """How many turns were given."""
 
@@ -59,7 +61,7 @@ class ListWire(Wire):
             self.waiting.pop(0).step()
 
     def hand_over(self, codec: Codec) -> None:
-        """A peer at fault is as good as aborted, with its reason, once nothing but its own end is waited for."""
+        """Once a codec waits only for its peer's end, a wire with a fault counts as aborted with that reason."""
         self.codec = codec
         if isinstance(codec, Linger) and codec.reason is not Reason.COMPLETE:
             self.aborted = codec.reason
@@ -70,7 +72,7 @@ class ListWire(Wire):
         return self.aborted is not None or self.has_ended
 
     def mark(self) -> str:
-        """How the recordings say that a connection was left."""
+        """How the recordings write the state in which a connection was left."""
         return "<RST>" if self.aborted is Reason.CONNECTION_RESET else "<FIN>" if self.is_over else "<OPEN>"
 
     def take(self) -> bytes:

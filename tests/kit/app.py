@@ -1,4 +1,6 @@
-"""A scripted upstream: one thread per connection, each running the test's script; what they saw, in order."""
+"""A scripted upstream: one thread per connection, each running the test's script. It keeps what the threads saw, in
+order.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,9 @@ Script = Callable[[Peer], None]
 
 
 class App:
-    """`connections` in the order in which they came. Its script may raise Ended, TimeoutError or OSError: a connection
-    that was ended or given up; anything else is the test's fault and told by `check`."""
+    """`connections` are in the order in which they came. The script may raise Ended, TimeoutError or OSError, for a
+    connection that was ended or given up; any other exception is a fault of the test, which `check` raises.
+    """
 
     def __init__(self, script: Script) -> None:
         self.script = script
@@ -50,7 +53,7 @@ class App:
             peer.close()
 
     def stop(self) -> None:
-        """Listen no more; connections go on."""
+        """Stop listening; connections go on."""
         try:
             self._listener.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -59,7 +62,7 @@ class App:
         self._thread.join(DEADLINE_S)
 
     def restart(self, script: Script) -> None:
-        """On the same port."""
+        """Listen again, on the same port."""
         self.stop()
         self.script = script
         self._listener = socket.create_server(("127.0.0.1", self.port), backlog=512)
@@ -67,7 +70,7 @@ class App:
         self._thread.start()
 
     def connection(self, index: int = 0) -> Peer:
-        """Once it has come."""
+        """This connection; waits until it has come."""
         until(lambda: len(self.connections) > index, f"connection {index} reaches the app")
         return self.connections[index]
 

@@ -1,4 +1,4 @@
-"""Attempts of codec tests: sent to a pool, and sent there again when repeat.py says so."""
+"""Attempts for codec tests: they go to a pool, and again to that pool if repeat.py permits another try."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from proxy.http.pool import Pool
 
 
 class ToPoolAgain:
-    """An Origin whose only endpoint is a pool's."""
+    """An Origin with a single pool as its only endpoint."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self._within_s = 0.0
         self.attempts: list[Attempt] | None = None
-        """All of them, where a test asks for them by putting a list here."""
+        """All attempts; kept only if the test puts a list here."""
 
     def send(self, exchange: Exchange, answer_within_s: float = 0.0) -> Attempt:
         attempt = Attempt(exchange, exchange.request, self)

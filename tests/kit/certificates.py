@@ -1,4 +1,4 @@
-"""Certificates for tests: a CA and whatever leaf is asked for, made in memory."""
+"""Certificates for tests: a CA and any leaf that a test asks for, made in memory."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def make_ca(name: str = "root.linkerd.cluster.local", issuer: Authority | None =
 
 @cache
 def the_ca() -> Authority:
-    """One for all tests that do not care."""
+    """The CA for all tests that need no particular one."""
     return make_ca()
 
 
@@ -64,7 +64,9 @@ def issue(
     lifetime: datetime.timedelta = 2 * _DAY,
     is_ca: bool | None = None,
 ) -> Leaf:
-    """A leaf with these SANs, in order: DNS names, URIs (`spiffe://…`), or any other general name; `is_ca` None: no basicConstraints."""
+    """A leaf with these SANs, in order: DNS names, URIs (`spiffe://…`), or any other general name. With `is_ca` None
+    it has no basicConstraints.
+    """
     own = key or ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, cn)] if cn else [])
     builder = _builder(subject, ca.certificate.subject, own.public_key(), age, lifetime).add_extension(
@@ -82,7 +84,7 @@ def issue(
 
 
 def credentials(name: str, ca: Authority | None = None, *, is_certified: bool = True) -> Credentials:
-    """Of a workload that this authority, `the_ca()` if none, has certified."""
+    """The credentials of a workload that this authority has certified; `the_ca()` if none is given."""
     ca = ca or the_ca()
     made = Credentials(name, ca.pem)
     if is_certified:

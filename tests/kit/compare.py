@@ -1,6 +1,7 @@
-"""Compare recordings of the real mesh with what Sponson does: heads field by field, names without case, bodies by content.
+"""Compares recordings of the real mesh with what Sponson does: heads field by field, names without case, bodies by
+content.
 
-A difference that is meant is listed here with the case it belongs to; anything else is a fault.
+Every intended difference is listed here with the case it belongs to; any other difference is a fault.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ MEANT_IN_PAIR = re.compile(
     r"(two-hosts|host-with-userinfo|http11-no-host|te-twice|cl-and-te|bad-chunk|many-headers|long-header|huge-header"
     r"|absolute|expect|hop-by-hop|answer-(early-hints|chunked|304|closed|nothttp|te-cl|badhead))/"
 )
-"""Where Sponson does better on purpose than what was recorded; a test of its own says how for each."""
+"""Cases in which Sponson intentionally does better than what was recorded; for each, a test of its own shows how."""
 
 _HEAD = re.compile(r"^(?:[A-Z]+ \S+ HTTP/1\.[01]|HTTP/1\.[01] \d{3}[^\r\n]*)\r?\n")
 _REPEATED = re.compile(r"\{(.)\*(\d+)\}")
@@ -33,7 +34,7 @@ def pair_cases() -> dict[str, dict[str, Any]]:
 
 
 def masked(data: bytes) -> str:
-    """As the recordings have it: latin-1 text, dates as DATE."""
+    """Bytes in the form of the recordings: latin-1 text, with dates replaced by DATE."""
     return _DATE.sub(rb"\1DATE", data).decode("latin-1")
 
 
@@ -60,7 +61,9 @@ def heads(value: Any) -> Any:
 
 
 def dechunked(text: str) -> tuple[str, list[list[str]], str]:
-    """The body, the trailers (names in lower case) and the rest of a text in chunked coding; the text itself if it is none."""
+    """The body, the trailers (names in lower case) and the rest of a text in chunked coding; the text itself if it is
+    not chunked.
+    """
     body, at = "", 0
     while True:
         line = re.compile(r"([0-9A-Fa-f]+)[^\r\n]*\r\n").match(text, at)
@@ -82,7 +85,7 @@ def dechunked(text: str) -> tuple[str, list[list[str]], str]:
 
 
 def differences(path: str, want: Any, got: Any) -> Iterator[tuple[str, str, str]]:
-    """Each difference as its path, what is wanted there and what is there."""
+    """Each difference as its path, what is wanted there and what was found."""
     if isinstance(want, dict) and isinstance(got, dict):
         for key in sorted(want.keys() | got.keys()):
             yield from differences(f"{path}/{key}", want.get(key, "(absent)"), got.get(key, "(absent)"))
@@ -98,6 +101,8 @@ def differences(path: str, want: Any, got: Any) -> Iterator[tuple[str, str, str]
 def pair_differences(
     name: str, want: dict[str, Any], got: dict[str, Any], meant: re.Pattern[str] = MEANT_IN_PAIR
 ) -> list[str]:
-    """What is wrong in one case of http1-pair.json, a line each; `got` has `app_saw` and `client_got` like the recording."""
+    """The differences in one case of http1-pair.json, one per line; `got` has `app_saw` and `client_got` like the
+    recording.
+    """
     found = differences(name, heads(want), heads(got))
     return [f"{path}: {a} | {b}" for path, a, b in found if not meant.match(path)]

@@ -1,8 +1,7 @@
 """The contract of ServerStream and ClientStream: one suite that every implementation passes, HTTP/1, HTTP/2 and fakes.
 
-An implementation derives a test class, gives a `make` that returns one
-end of a fresh connection with its peer in the tests' hands, and adds nothing
-to the rules. What only one protocol can do is tested beside it.
+An implementation derives a test class and gives a `make` that returns one end of a fresh connection, whose peer the
+test controls. It adds nothing to the rules. What only one protocol can do is tested beside it.
 """
 
 from __future__ import annotations
@@ -32,46 +31,46 @@ class Seen:
     trailers: list[tuple[bytes, bytes]] = field(default_factory=list)
     has_ended: bool = False
     was_reset: bool = False
-    """Or the connection broke off."""
+    """Whether the message was reset, or its connection broke off."""
 
 
 class ServerEnd(Protocol):
-    """A server codec with its client in our hands."""
+    """A server codec with a client that the test controls."""
 
     def request(self, has_body: bool) -> None:
-        """Send a request head, `POST /` for svc; if it has a body, of no told length."""
+        """Send a request head, `POST /` for svc; if it has a body, its length is not announced."""
 
     def send(self, data: bytes, end: bool) -> None: ...
 
     def send_trailers(self) -> None:
-        """`x-sum: 9`, ending the request."""
+        """Send `x-sum: 9`, which ends the request."""
 
     def give_up(self) -> None: ...
 
     def seen(self) -> Seen: ...
 
     def block(self, is_blocked: bool) -> None:
-        """The client takes no more, or takes everything again."""
+        """Make the client read nothing more, or everything again."""
 
     def is_reading(self) -> bool:
-        """The client may send on after what it has sent."""
+        """Whether the server reads on after what the client has sent."""
 
     def is_closing(self) -> bool:
-        """The client was told that this connection takes no further request."""
+        """Whether the client was told that this connection takes no further request."""
 
 
 class ClientEnd(Protocol):
-    """A client codec with its endpoint in our hands."""
+    """A client codec with an endpoint that the test controls."""
 
     def open(self, exchange: Exchange) -> None: ...
 
     def respond(self, status: int, has_body: bool) -> None:
-        """Send a response head; if it has a body, of no told length."""
+        """Send a response head; if it has a body, its length is not announced."""
 
     def send(self, data: bytes, end: bool) -> None: ...
 
     def send_trailers(self) -> None:
-        """`x-sum: 9`, ending the response."""
+        """Send `x-sum: 9`, which ends the response."""
 
     def give_up(self) -> None: ...
 
@@ -87,7 +86,7 @@ class ServerStreamContract:
         raise NotImplementedError
 
     def begin(self, has_body: bool) -> tuple[ServerEnd, Exchange, FakeClient]:
-        """A request that an endpoint has got."""
+        """A request that has reached an endpoint."""
         client = FakeClient()
         stage = FakeStage(lambda exchange: exchange.attach(client))
         end = self.make(stage)
@@ -219,7 +218,7 @@ class ClientStreamContract:
         raise NotImplementedError
 
     def begin(self, has_body: bool) -> tuple[ClientEnd, Exchange, FakeServer]:
-        """A request on its way."""
+        """A request that was sent."""
         end = self.make()
         server = FakeServer()
         exchange = Exchange(server, self.request(has_body), 0.0)

@@ -1,4 +1,4 @@
-"""A control plane in the test's process, and a `sponson run` beside it: for stories of whole processes."""
+"""A control plane in the test's process and a `sponson run` beside it, for tests of whole processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class ControlPlane:
-    """Certifies whoever asks when `may_certify` is set; knows no destination and has no policy."""
+    """Certifies every client while `may_certify` is set; it knows no destination and has no policy."""
 
     def __init__(self) -> None:
         self.controller = Controller()
@@ -62,7 +62,7 @@ class ControlPlane:
 
 
 def certificate_for(csr: x509.CertificateSigningRequest, name: str) -> bytes:
-    """A day's DER certificate of `the_ca()`."""
+    """A DER certificate of `the_ca()` that is valid for a day."""
     now = datetime.datetime.now(datetime.UTC)
     builder = (
         x509.CertificateBuilder()
@@ -78,7 +78,7 @@ def certificate_for(csr: x509.CertificateSigningRequest, name: str) -> bytes:
 
 
 class Sidecar:
-    """A `sponson run`, its ports as it tells them, its output."""
+    """A `sponson run`: its ports, which it logs, and its output."""
 
     def __init__(self, env: dict[str, str]) -> None:
         self.process = subprocess.Popen(
@@ -103,14 +103,14 @@ class Sidecar:
         return "\n".join(self.output)
 
     def address(self, name: str) -> Addr:
-        """Of the `Admin`, `Inbound` or `Outbound` interface."""
+        """The address of the `Admin`, `Inbound` or `Outbound` interface."""
         wait_for(lambda: f"{name} interface on" in self.text or self.process.poll() is not None, self)
         found = re.search(rf"{name} interface on (\S+)", self.text)
         assert found is not None, self.text
         return parse_addr(found[1])
 
     def admin(self, path: str, method: str = "GET") -> tuple[int, str]:
-        """Status and body; (0, "") if nobody answers."""
+        """Status and body of an answer from the admin port; (0, "") if there is none."""
         try:
             with self.connect("Admin") as sock:
                 sock.sendall(f"{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode())
@@ -155,8 +155,9 @@ class Sidecar:
 
 @contextmanager
 def sidecar(control: ControlPlane, directory: Path, is_ready: bool = True, **env: str | None) -> Iterator[Sidecar]:
-    """One that asks this control plane, on free ports; waited for until it is ready. `env` as environment() takes
-    it, or SPONSON_ variables."""
+    """A sidecar that uses this control plane, on free ports. Waits until it is ready. `env` is as `environment()`
+    takes it, and may have SPONSON_ variables.
+    """
     token = directory / "token"
     token.write_text("a token")
     target = f"127.0.0.1:{control.controller.port}"
@@ -189,7 +190,7 @@ def sidecar(control: ControlPlane, directory: Path, is_ready: bool = True, **env
 
 
 def wait_for(condition: Callable[[], Any], about: Sidecar | None = None) -> None:
-    """For DEADLINE_S at most."""
+    """Wait until the condition holds, for DEADLINE_S at most."""
     until = time.monotonic() + DEADLINE_S
     while not condition():
         if time.monotonic() > until:
@@ -198,7 +199,7 @@ def wait_for(condition: Callable[[], Any], about: Sidecar | None = None) -> None
 
 
 def read_all(sock: socket.socket) -> bytes:
-    """Until the other side ends."""
+    """All bytes until the other side ends."""
     chunks = []
     while data := sock.recv(65536):
         chunks.append(data)
@@ -216,7 +217,7 @@ def read_until(sock: socket.socket, end: bytes) -> bytes:
 
 
 class App:
-    """A thread per connection: what a workload runs, told by the test when to go on."""
+    """What a workload runs: a thread per connection, which goes on when the test lets it."""
 
     def __init__(self, serve: Callable[[socket.socket], None]) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))

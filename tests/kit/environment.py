@@ -1,4 +1,4 @@
-"""A workload's environment, complete and right, for tests that change one thing of it."""
+"""A workload's environment, complete and valid, for tests that change one thing in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ NAME = "client.bench.serviceaccount.identity.linkerd.cluster.local"
 
 
 def environment(**changes: str | None) -> dict[str, str]:
-    """`changes` by name without LINKERD2_PROXY_, or ours whole; None takes a variable away."""
+    """`changes` are by name without LINKERD2_PROXY_, or by the full name of a variable of ours; None removes a
+    variable.
+    """
     env: dict[str, str | None] = {
         "DESTINATION_SVC_ADDR": "localhost.:8086",
         "DESTINATION_SVC_NAME": "linkerd-destination.linkerd.serviceaccount.identity.linkerd.cluster.local",

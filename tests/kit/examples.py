@@ -14,5 +14,5 @@ _TIMES: Final = int(os.environ.get("SPONSON_TEST_EXAMPLES") or 1)
 
 
 def examples(count: int, **more: Any) -> settings:
-    """So many in the suite. They have no deadline: the machine may be busy."""
+    """Settings with this many examples in the suite. They have no deadline, because the machine may be busy."""
     return settings(max_examples=count * _TIMES, deadline=None, **more)

@@ -1,4 +1,4 @@
-"""An answer of the proxy's own without what it explains beside Linkerd's fields: what is left must be Linkerd's."""
+"""Reduces an answer of the proxy to what Linkerd's proxy would send: the rest is our explanation, and is removed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 
 def as_linkerds(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Sorted, without the body's type and length and without what follows Linkerd's own words in a gRPC message."""
+    """The fields, sorted, without the body's type and length and without the explanation behind Linkerd's text in a
+    gRPC message.
+    """
     left = dict(headers)
     assert left.pop("content-type", "") in ("text/plain", "application/grpc"), "ours is plain text"
     left["content-length"] = "0"
@@ -17,7 +19,7 @@ def as_linkerds(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def head_as_linkerds(answer: str) -> str:
-    """The same of a whole HTTP/1 answer, whose body must be an explanation."""
+    """The same for a whole HTTP/1 answer, with a body that must be an explanation."""
     head, _, body = answer.partition("\r\n\r\n")
     lines = head.split("\r\n")
     assert "content-type: text/plain" in [line.lower() for line in lines]

@@ -1,8 +1,8 @@
-"""HTTP/1 as the tests speak it, independent of the product: messages read as they stood on the wire, and written by hand.
+"""HTTP/1 as the tests speak it, independent of the product: messages read as they were on the wire, and written by hand.
 
-How a message is read is told once, by readings; whoever has bytes drives them: streams of asyncio here, blocking sockets
-(`wire.py`), list wires (`pair.py`). The reader is lenient about everything that tests look at themselves: it keeps names,
-values and order as they came.
+How a message is read is written once, as readings. They are driven by whatever has the bytes: streams of asyncio
+here, blocking sockets (`wire.py`), list wires (`pair.py`). The reader is lenient about everything that tests check
+themselves: it keeps names, values and order as they came.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DEADLINE_S = 10.0
 
 
 class Message(NamedTuple):
-    """A request or a response as it stood on the wire."""
+    """A request or a response as it was on the wire."""
 
     start: bytes
     fields: Lines
@@ -29,7 +29,7 @@ class Message(NamedTuple):
     body: bytes
     trailers: Lines
     raw: bytes
-    """All of it, framing included."""
+    """All of its bytes, framing included."""
 
     @property
     def status(self) -> int:
@@ -45,7 +45,7 @@ class Message(NamedTuple):
 
     @property
     def is_last(self) -> bool:
-        """Whoever said this wants no more on its connection."""
+        """Whether its sender wants no further message on the connection."""
         return b"HTTP/1.0" in self.start or b"close" in [one.lower() for one in self.all(b"connection")]
 
     def all(self, name: bytes) -> list[bytes]:
@@ -60,18 +60,18 @@ class Message(NamedTuple):
 # ---- reading
 
 Wanted = bytes | int | None
-"""Bytes up to and with this marker; so many; all until the other side ends."""
+"""What a reading needs next: bytes up to and including a marker, a number of bytes, or all until the other side ends."""
 Reading = Generator[Wanted, bytes, Message]
-"""Yields what it wants, is sent it, and returns the message."""
+"""Yields what it needs, is sent that, and returns the message."""
 
 
 def reading_request() -> Reading:
-    """The next one, by the framing that its head names."""
+    """The next request, by the framing in its head."""
     return _reading(is_response=False, method=b"")
 
 
 def reading_response(method: bytes = b"GET", informational: bool = False) -> Reading:
-    """The next final one, or any if `informational`."""
+    """The next final response; with `informational` also a 1xx."""
     while True:
         message = yield from _reading(is_response=True, method=method)
         if informational or message.status >= 200 or message.status == 101:
@@ -130,7 +130,7 @@ def fields_of(lines: list[bytes]) -> Lines:
 
 
 class Inbox:
-    """Whole requests out of bytes that are fed, however they are cut."""
+    """Cuts whole requests out of the bytes that are fed, however they are cut."""
 
     def __init__(self) -> None:
         self._unread = b""
@@ -138,7 +138,7 @@ class Inbox:
         self._wanted = next(self._reading)
 
     def feed(self, data: bytes) -> Iterator[Message]:
-        """Those that these bytes complete."""
+        """The requests that these bytes complete."""
         self._unread += data
         while (piece := self._piece()) is not None:
             try:
@@ -149,7 +149,7 @@ class Inbox:
                 yield done.value
 
     def _piece(self) -> bytes | None:
-        """What is wanted, once it is there."""
+        """What the reading needs, once it is there."""
         assert self._wanted is not None
         if isinstance(self._wanted, int):
             size = self._wanted if len(self._unread) >= self._wanted else 0
@@ -163,7 +163,7 @@ class Inbox:
 
 
 async def read(reader: asyncio.StreamReader, reading: Reading, timeout_s: float | None = DEADLINE_S) -> Message:
-    """IncompleteReadError if the other side ends before."""
+    """One message from a stream; IncompleteReadError if the other side ends before."""
     async with asyncio.timeout(timeout_s):
         try:
             wanted = next(reading)
@@ -205,7 +205,7 @@ def chunks(*data: bytes, trailers: bytes = b"") -> bytes:
 
 
 def without_body(answer: bytes) -> bytes:
-    """As a HEAD is answered."""
+    """An answer as it is sent for HEAD."""
     return answer.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
 
 
@@ -226,18 +226,18 @@ class Client:
         return await asyncio.wait_for(self.reader.readexactly(count), DEADLINE_S)
 
     async def rest(self) -> bytes:
-        """Until the other side ends; a reset is `<RST>`."""
+        """All bytes until the other side ends; a reset is shown as `<RST>`."""
         try:
             return await asyncio.wait_for(self.reader.read(), DEADLINE_S)
         except (ConnectionResetError, ssl.SSLError):
             return b"<RST>"
 
     async def response(self, method: bytes = b"GET") -> Message:
-        """The next final one."""
+        """The next final response."""
         return await read(self.reader, reading_response(method))
 
     async def answer(self, method: bytes = b"GET") -> bytes:
-        """The next one, as it stood on the wire, but without its date."""
+        """The next response as it was on the wire, without its date."""
         head, mark, body = (await read(self.reader, reading_response(method, True))).raw.partition(b"\r\n\r\n")
         lines = [one for one in head.split(b"\r\n") if not one.lower().startswith(b"date:")]
         return b"\r\n".join(lines) + mark + body
@@ -256,8 +256,10 @@ class Client:
 def http1_app(
     answer: Callable[[Message], bytes | Awaitable[bytes | None] | None], seen: list[Message] | None = None
 ) -> Serve:
-    """An HTTP/1 server for `asyncio.start_server`: the bytes that `answer` gives to each whole request, soon or when it
-    likes; none end the connection, and so does an answer or a request that says `close`. `seen` gets the requests."""
+    """An HTTP/1 server for `asyncio.start_server`. It sends the bytes that `answer` returns for each whole request, at
+    once or later. Empty bytes end the connection, and so does `close` in an answer or a request. `seen` gets the
+    requests.
+    """
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

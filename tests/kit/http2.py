@@ -1,4 +1,4 @@
-"""HTTP/2 by the h2 library, independent of the product: a client of one connection without a socket, and an app."""
+"""HTTP/2 by the h2 library, independent of the product: a client of one connection, without a socket, and an app."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PING, _GOAWAY = 6, 7
 
 
 class Answered:
-    """What has come of one response."""
+    """What has come of one response so far."""
 
     def __init__(self) -> None:
         self.headers: Fields = []
@@ -28,7 +28,7 @@ class Answered:
         """The code, if the stream was reset."""
         self.is_over = False
         self.has_eof = False
-        """The connection ended before the response did."""
+        """Whether the connection ended before the response did."""
 
     @property
     def status(self) -> str:
@@ -36,10 +36,10 @@ class Answered:
 
 
 class Http2Client:
-    """Say what is to be asked, `take` what is to be sent, `feed` what came; `answers` has each response by its stream.
+    """`ask` for something, `take` what is to be sent, `feed` what came; `answers` has each response by its stream.
 
-    Requests are sent as they are, right or wrong. GOAWAY and PING are kept from h2, which takes no answer at all behind
-    a GOAWAY, not even a graceful one.
+    Requests are sent as given, valid or not. GOAWAY and PING are kept from h2, which accepts no answer at all
+    behind a GOAWAY, not even behind a graceful one.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Http2Client:
         self.h2.initiate_connection()
 
     def ask(self, headers: Fields, body: bytes = b"", is_whole: bool = True) -> int:
-        """Begin a request, and end it if it is whole; its stream."""
+        """Begin a request, and end it if it is whole. Returns its stream."""
         stream_id: int = self.h2.get_next_available_stream_id()
         self.answers[stream_id] = Answered()
         self.h2.send_headers(stream_id, headers, end_stream=is_whole and not body)
@@ -73,7 +73,7 @@ class Http2Client:
         return data
 
     def feed(self, data: bytes) -> None:
-        """What the other side sent; nothing, if it ended."""
+        """Take in what the other side sent; empty bytes stand for its end."""
         if not data:
             for one in self.answers.values():
                 if not one.is_over:
@@ -82,7 +82,7 @@ class Http2Client:
             self._hear(event)
 
     def _frames(self, data: bytes) -> bytes:
-        """Whole frames, but those that are kept from h2."""
+        """The whole frames, without those that are kept from h2."""
         data = self._unread + data
         kept = b""
         while len(data) >= 9 and len(data) >= (end := 9 + int.from_bytes(data[:3], "big")):
@@ -116,8 +116,9 @@ class Http2Client:
 
 
 def http2_app(answer: Callable[[Fields], tuple[Fields, bytes] | int], seen: list[Fields] | None = None) -> Serve:
-    """An HTTP/2 server for `asyncio.start_server`: the fields (`:status` first) and the body that `answer` gives to a
-    request, or the error code that its stream is reset with. `seen` gets the requests, which need not be valid."""
+    """An HTTP/2 server for `asyncio.start_server`. `answer` returns, for each request, the fields (`:status` first)
+    and the body, or the error code to reset the stream with. `seen` gets the requests, which need not be valid.
+    """
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server = h2.connection.H2Connection(

@@ -1,6 +1,6 @@
 """A second codec for the seams: exchanges side by side as lines of JSON. It stands for any protocol that is not HTTP/1.
 
-It uses of the product only Codec, Wire, Exchange, Pool and the heads.
+Of the product it uses only Codec, Wire, Exchange, Pool and the heads.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class LineCodec(Codec):
 
 
 class LineStream:
-    """One exchange's place; its two ends close on their own."""
+    """One exchange's stream; its two directions end on their own."""
 
     def __init__(self, codec: LineCodec, number: int, receive: Callable[[LineStream], Any]) -> None:
         self.codec = codec

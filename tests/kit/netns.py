@@ -1,7 +1,7 @@
 """Pods as network namespaces: a bridge, addresses, real REDIRECT rules, sockets made inside. Needs root.
 
-Everything made here ends with its `Network`, also after a failed test; names carry the process id, so that
-two suites do not meet. Traffic never leaves the namespaces.
+Everything made here ends with its `Network`, also after a failed test. Names contain the process id, so that two
+suites do not use the same ones. Traffic never leaves the namespaces.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 PROXY_GID = 2102
-"""What exempts a sidecar from its own rules: the group, so that it can read a checkout that belongs to root."""
+"""The group that exempts a sidecar from its own rules. It is a group so that the sidecar can read a checkout that
+belongs to root.
+"""
 APP_GID = 1000
 OUTBOUND_PORT, INBOUND_PORT, ADMIN_PORT = 4140, 4143, 4191
 
@@ -28,7 +30,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def why_not() -> str:
-    """Why namespaces cannot be used here, or empty."""
+    """Why namespaces cannot be used here; empty if they can."""
     if os.geteuid():
         return "network namespaces need root"
     missing = [program for program in ("ip", "nft", "setpriv") if shutil.which(program) is None]
@@ -87,7 +89,7 @@ class Pod:
             return socket.create_server((ip, port), backlog=128)
 
     def connect(self, ip: str, port: int, timeout_s: float = 10.0) -> socket.socket:
-        """From the pod's namespace, but with the test's own user, which the outbound rule redirects."""
+        """Connect from the pod's namespace, as the test's own user, whose connections the outbound rule redirects."""
         with self.inside():
             made = socket.socket()
         made.settimeout(timeout_s)
@@ -121,7 +123,7 @@ class Pod:
         return process
 
     def redirect(self, family: str = "ip") -> None:
-        """What the init container of a real sidecar installs, for `ip` or `ip6`."""
+        """Install the rules that the init container of a real sidecar installs, for `ip` or `ip6`."""
         rules = f"""
 table {family} sidecar {{
   chain inbound {{ type nat hook prerouting priority -100;
@@ -137,7 +139,9 @@ table {family} sidecar {{
         run("ip", "netns", "exec", self.space, "nft", "-f", "-", given=rules)
 
     def reach(self, port: int) -> None:
-        """Carry the pod's own 127.0.0.1:port to the same port outside: how it reaches a control plane on loopback."""
+        """Forward the pod's own 127.0.0.1:port to the same port outside, so that it reaches a control plane on
+        loopback.
+        """
         listener = self.listen("127.0.0.1", port)
         self.network.listeners.append(listener)
         _serve(listener, lambda accepted: _carry(accepted, ("127.0.0.1", port)))

@@ -1,4 +1,4 @@
-"""An outbound proxy on a real loop with lookups that the test answers: servers, clients, and the watches between."""
+"""An outbound proxy on a real loop, with lookups that the test answers, and with servers and clients around it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def config(**changes: str | None) -> Config:
 def balance_policy(
     path: str = "web.ns.svc.cluster.local:80", protocol: str = DETECT, meta: Meta = SERVICE
 ) -> ClientPolicy:
-    """What the real controller says about a plain service."""
+    """The policy that the real controller sends for a plain service."""
     distribution = Distribution(FIRST_AVAILABLE, (RouteBackend(Backend(meta, Balance(path))),))
     routes = (ClientRoute(default_meta("http"), (), (ClientRule((), (), distribution),)),)
     opaque = (StreamRoute(default_meta("opaq"), distribution),)
@@ -73,7 +73,7 @@ def balance_policy(
 
 
 class FakeLookups:
-    """Answers of the control plane, by question; `asked` keeps the questions, `closed` those that were taken back."""
+    """The control plane's answers, by question; `asked` keeps the questions, `closed` those that were cancelled."""
 
     def __init__(self) -> None:
         self.profiles: dict[str, Watch[Profile | Absent | None]] = {}
@@ -104,7 +104,7 @@ class FakeLookups:
 
 
 class Network:
-    """One outbound proxy behind one explicit listener; what it dials are servers of the test."""
+    """One outbound proxy behind one explicit listener. What it dials are servers of the test."""
 
     def __init__(self, ticking: Ticking, **changes: str | None) -> None:
         self.ticking = ticking
@@ -120,7 +120,7 @@ class Network:
         self.listener: Listener
 
     def start(self) -> Addr:
-        """Where clients connect to."""
+        """Returns where clients connect to."""
         lookups = self.lookups()
         self.outbound = Outbound(self.reactor, self.config, self.credentials, lookups, self.registry, self.drain)
         self.listener = Listener(self.reactor, addr("127.0.0.1", 0), self.outbound.accept, ListenOptions())
@@ -134,13 +134,13 @@ class Network:
         return addr(*server.sockets[0].getsockname()[:2])
 
     def name(self, path: str, *addrs: Addr, meta: EndpointMeta | None = None) -> Watch[Resolution[EndpointMeta]]:
-        """A service of the mesh, with these endpoints so far."""
+        """A service of the mesh with these endpoints, which may change later."""
         known = meta or EndpointMeta()
         self.fake.policies.setdefault(path, Watch(balance_policy(path)))
         return self.fake.names.setdefault(path, Watch(reset(dict.fromkeys(addrs, known))))
 
     def closes(self, closer: Callable[[], Any]) -> None:
-        """To be called when the test is over."""
+        """`closer` is called when the test is over."""
         self._closers.append(closer)
 
     def redirect(self, target: Addr) -> socket.socket:
@@ -160,7 +160,7 @@ class Network:
 
 
 def http_server(name: str, seen: list[bytes] | None = None, body: bytes = b"") -> Serve:
-    """Answers every request with its name; `seen` gets what was said."""
+    """Answers every request with this name; `seen` gets the requests."""
 
     def answer(request: Message) -> bytes:
         if seen is not None:
@@ -171,7 +171,7 @@ def http_server(name: str, seen: list[bytes] | None = None, body: bytes = b"") -
 
 
 async def ask(network: Network, target: Addr, request: bytes) -> bytes:
-    """The answer to one request, which says that it is the last, on a redirected connection of its own."""
+    """The answer to one request with `connection: close`, on a redirected connection of its own."""
     reader, writer = await asyncio.open_connection(sock=network.redirect(target))
     writer.write(request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
     answer = await asyncio.wait_for(reader.read(), DEADLINE_S)
@@ -180,7 +180,7 @@ async def ask(network: Network, target: Addr, request: bytes) -> bytes:
 
 
 async def exchange(where: Addr, request: bytes, timeout_s: float = 5.0, *, ends: bool = False) -> bytes:
-    """Send a request on a connection of its own, and an end if `ends`, and read until the peer ends."""
+    """Send a request on a connection of its own, with an end behind it if `ends`, and read until the peer ends."""
     reader, writer = await asyncio.open_connection(where.ip, where.port)
     try:
         writer.write(request)
@@ -192,7 +192,7 @@ async def exchange(where: Addr, request: bytes, timeout_s: float = 5.0, *, ends:
 
 
 class Answering:
-    """A stage that answers every request from here, and keeps their heads."""
+    """A stage that answers every request itself, and keeps their heads."""
 
     def __init__(self, name: str, status: int = 200, fields: tuple[tuple[bytes, bytes], ...] = ()) -> None:
         self.requests: list[RequestHead] = []
@@ -210,7 +210,9 @@ class Answering:
 
 
 class MeshedPeer:
-    """Another workload's proxy: takes mesh TLS, and a transport header if that was negotiated; then what it is given."""
+    """Another workload's proxy: it accepts mesh TLS, a transport header if that was negotiated, and then runs the
+    codec it is given.
+    """
 
     def __init__(
         self, network: Network, name: str, make_codec: Callable[[Wire], Codec], *, is_direct: bool = False
@@ -249,7 +251,7 @@ class MeshedPeer:
         return self._make_codec(session)
 
     def kill(self) -> None:
-        """Gone at once, with every connection."""
+        """End the peer at once, with every connection."""
         self._listener.close()
         for session in self.sessions:
             session.abort(Reason.CONNECTION_RESET)
@@ -300,7 +302,7 @@ async def h2_request(
 
 
 def hello_bytes(name: str) -> bytes:
-    """A real ClientHello that asks for this name."""
+    """A real ClientHello with this name as SNI."""
     outgoing = ssl.MemoryBIO()
     session = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=name)
     try:

@@ -1,4 +1,4 @@
-"""A metrics page as tests ask it: one sample by its name and some of its labels, or all of a family."""
+"""Queries on a metrics page: one sample by its name and some of its labels, or all of a family."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Sample(NamedTuple):
 
 
 def samples(page: str, name: str = "", **labels: str) -> Iterator[Sample]:
-    """Those of this name, or of all, that have these labels."""
+    """The samples of this name, or of all names, that have these labels."""
     for found, text, value in _LINE.findall(page):
         if name in ("", found):
             sample = Sample(found, dict(_LABEL.findall(text)), float(value))

@@ -22,7 +22,7 @@ RESET = b"RST"
 
 
 class ToPool:
-    """The stage of these tests: edits the head if asked to, and sends it on."""
+    """The stage of these tests: it edits the head if the test asks for that, and sends it on."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
@@ -30,7 +30,7 @@ class ToPool:
         self.exchanges: list[Exchange] = []
         self.edit: Callable[[Exchange], None] | None = None
         self.answer_within_s = 0.0
-        """How long each attempt waits for a response head; for ever if 0."""
+        """How long each attempt waits for a response head; 0 means for ever."""
 
     def dispatch(self, exchange: Exchange) -> None:
         self.exchanges.append(exchange)
@@ -40,7 +40,7 @@ class ToPool:
 
 
 class Pair:
-    """An H1Server and whatever H1Clients its exchanges open; names of its ends: `client`, `app`, `app2`, …"""
+    """An H1Server and the H1Clients that its exchanges open. Their ends are called `client`, `app`, `app2`, …"""
 
     def __init__(self, stage: Stage | None = None) -> None:
         self.clock = Clock()
@@ -88,7 +88,7 @@ class App:
         return codec
 
     def run(self) -> bool:
-        """Take what the proxy wrote; True if something moved."""
+        """Read what the proxy wrote. Returns whether anything moved."""
         data = self._wire.take()
         if self._wire.is_over:
             self.is_closed = True
@@ -122,7 +122,7 @@ class App:
 
 
 def serve(pair: Pair, replies: dict[bytes, bytes] | None = None) -> list[bytes]:
-    """Let apps answer on every wire that is dialled, until nothing moves; what they saw, in order."""
+    """Let apps answer on every wire that is dialled, until nothing moves. Returns what they saw, in order."""
     seen: list[bytes] = []
     apps: list[App] = []
     moved = True

@@ -1,8 +1,7 @@
-"""Playbook: a script of what happens at the ends of some codecs, and of what must come of it at each step.
+"""Playbook: a script of what happens at the ends of some codecs, and of what must result at each step.
 
-The script runs whole, with every piece of input byte by byte, and cut at
-random places, each time on a fresh scene; nothing may be written, paused or
-closed at the end that the script did not tell. A playbook runs when its
+The script runs whole, with every piece of input byte by byte, and cut at random places, each time on a fresh scene.
+At the end nothing may have been written, paused or closed that is not in the script. A playbook runs when its
 `with` block ends, so that none can be written and forgotten.
 """
 
@@ -21,7 +20,7 @@ Matcher = bytes | Callable[[bytes], Any]
 
 
 class Scene(Protocol):
-    """Codecs on list wires, whose codecs are set; wires may appear as the play goes on."""
+    """Codecs on list wires. Wires may be added while the script runs."""
 
     def ends(self) -> Iterator[tuple[str, ListWire]]: ...
 
@@ -29,7 +28,7 @@ class Scene(Protocol):
 
 
 class Step:
-    """One step: what it is called in a failure, and what it does."""
+    """One step: its name in a failure, and what it does."""
 
     def __init__(self, title: str, act: Callable[[Run], None]) -> None:
         self.title = title
@@ -37,13 +36,13 @@ class Step:
 
 
 class Run:
-    """One way through the script: how input is cut, and what has been accounted for."""
+    """One run of the script: how its input is cut, and what has been checked so far."""
 
     def __init__(self, scene: Scene, cut: Callable[[bytes], list[bytes]]) -> None:
         self.scene = scene
         self.cut = cut
         self.accounted: dict[str, str] = {}
-        """End to how the script said that it was left."""
+        """For each end, the state in which the script expects it to be left."""
 
     def wire(self, end: str) -> ListWire:
         for name, wire in self.scene.ends():
@@ -97,10 +96,10 @@ class Playbook:
     def do(self, title: str, act: Callable[[Any], Any]) -> Playbook:
         return self._add(title, lambda run: act(run.scene))
 
-    # ---- what must come of it
+    # ---- what must result
 
     def expect(self, end: str, what: Matcher) -> Playbook:
-        """All that was written to this end since it was last looked at; a made `date` is left out."""
+        """All that was written to this end since the last look must match; a `date` that the proxy added is left out."""
 
         def act(run: Run) -> None:
             data = undated(run.wire(end).take())
@@ -118,7 +117,7 @@ class Playbook:
         return self._add(f"{end} is {'' if is_paused else 'not '}paused", act)
 
     def ended(self, end: str) -> Playbook:
-        """Half-closed, or closed in peace."""
+        """The end must be half-closed, or closed without a fault."""
 
         def act(run: Run) -> None:
             wire = run.wire(end)

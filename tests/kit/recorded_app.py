@@ -1,4 +1,4 @@
-"""The application of the recordings: answers by path, keeps the bytes of each request; on blocking sockets."""
+"""The application of the recordings: it answers by path and keeps the bytes of each request, on blocking sockets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RecordedApp:
         self.seen: list[bytes] = []
 
     def handle(self, accepted: socket.socket) -> None:
-        """Serve one connection until it, or an answer, says that it is over."""
+        """Serve one connection until its client, or an answer, ends it."""
         peer = Peer(accepted)
         accepted.settimeout(30)
         try:
@@ -54,7 +54,7 @@ class RecordedApp:
 
 
 def _answer(accepted: socket.socket, request: Message) -> bool:
-    """Whether the connection goes on."""
+    """Answer one request. Returns whether the connection goes on."""
     reply = REPLIES.get(request.target.partition(b"?")[0], USUAL)
     if reply in (CLOSE, RESET):
         if reply == RESET:

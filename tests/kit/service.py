@@ -1,4 +1,6 @@
-"""A service of several endpoints behind an outbound router, on lists: what it dials are wires that the test answers on."""
+"""A service with several endpoints behind an outbound router, on lists: what the router dials are wires that the test
+answers on.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,12 @@ def http1_answer(status: int, *fields: str) -> bytes:
 
 
 def with_load(policy: ClientPolicy, load: Any) -> ClientPolicy:
-    """The policy, whose balancers use this load estimator."""
+    """The policy with this load estimator for its balancers."""
     return with_balance(policy, load=load)
 
 
 def with_balance(policy: ClientPolicy, **changes: Any) -> ClientPolicy:
-    """The policy of one backend, whose balancer has these fields."""
+    """The policy with these fields for its balancer; it must have one backend."""
 
     def changed(distribution: Distribution) -> Distribution:
         (one,) = distribution.backends
@@ -63,7 +65,7 @@ def with_balance(policy: ClientPolicy, **changes: Any) -> ClientPolicy:
 
 
 class Soon:
-    """A loop, as far as one is needed: what it is asked to do soon is done by `run`."""
+    """As much of a loop as is needed: `run` calls what was scheduled."""
 
     def __init__(self) -> None:
         self._asked: list[tuple[Any, ...]] = []
@@ -88,13 +90,13 @@ class Call:
 
     @property
     def status(self) -> int:
-        """0 as long as there is no answer."""
+        """The status of its answer; 0 while there is none."""
         self._said += self.wire.take()
         return int(self._said.split(b" ", 2)[1]) if self._said else 0
 
     @property
     def error(self) -> str:
-        """What l5d-proxy-error says."""
+        """The text of l5d-proxy-error."""
         self.status  # noqa: B018
         for line in bytes(self._said).split(b"\r\n"):
             if line.lower().startswith(b"l5d-proxy-error: "):
@@ -103,7 +105,9 @@ class Call:
 
 
 class Service:
-    """`said` has what each endpoint answers, by its address; without it a request stays open until the test answers."""
+    """`said` has what each endpoint answers, by its address. The requests of an endpoint without an entry stay open
+    until the test answers them.
+    """
 
     def __init__(
         self,
@@ -113,14 +117,14 @@ class Service:
         load: PeakEwmaLoad | PenaltyLoad | None = None,
         **changes: str,
     ) -> None:
-        """`changes` of the configuration, as in tests.kit.environment."""
+        """`changes` of the configuration are as in tests.kit.environment."""
         self.soon = Soon()
         self.ticking = Ticking(cast(Any, self.soon))
         self.said: dict[Addr, bytes] = {}
         self.asked: list[Addr] = []
-        """Who got each request."""
+        """The endpoint of each request."""
         self.open: list[tuple[Addr, Any]] = []
-        """Connections with requests that were not answered, with their endpoints."""
+        """Connections with unanswered requests, with their endpoints."""
         monkeypatch.setattr(Dialler, "dial", self._dial_of())
         fake = FakeLookups()
         self.policy: Watch[ClientPolicy | Absent | None] = Watch(
@@ -155,25 +159,25 @@ class Service:
         return dial
 
     def use(self, accrual: FailureAccrual | None) -> None:
-        """The policy says this from now on."""
+        """Replace the policy by one with these settings."""
         policy = self.policy.value
         assert isinstance(policy, ClientPolicy)
         self.policy.set(replace(policy, http1_accrual=accrual, http2_accrual=accrual))
 
     def begin(self, request: bytes = GET) -> Call:
-        """A request that is answered when the test says so, if its endpoint says nothing by itself."""
+        """Begin a request. If `said` has no answer of its endpoint, the test must answer it."""
         call = Call(self, request)
         self.soon.run()
         return call
 
     def ask(self, request: bytes = GET) -> int:
-        """The status that its endpoint, or the proxy, answers with; 0 if nobody has yet."""
+        """The status of the answer by the endpoint or the proxy; 0 if there is none yet."""
         call = self.begin(request)
         self.settle()
         return call.status
 
     def settle(self) -> None:
-        """Endpoints that have something to say have said it, and all turns are done."""
+        """Let the endpoints answer, and take all turns."""
         self.soon.run()
         while self._answers:
             codec, addr = self._answers.pop(0)
@@ -188,7 +192,7 @@ class Service:
         self.soon.run()
 
     def pass_time(self, seconds: float) -> None:
-        """In steps, as a loop turns its wheel."""
+        """Let time pass in steps, as a loop advances its wheel."""
         while seconds > 0:
             self.ticking.pass_time(min(seconds, 0.05))
             self.soon.run()

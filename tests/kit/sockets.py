@@ -1,4 +1,6 @@
-"""Real sockets on a real loop, for tests of transport and tls: a reactor, codecs that keep what they hear, waiting."""
+"""Real sockets on a real loop, for tests of transport and tls: a reactor, codecs that keep what they receive, and
+waiting.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,13 @@ _never_listens = socket.socket()
 _never_listens.bind(("0.0.0.0", 0))
 REFUSING = Addr("127.0.0.1", _never_listens.getsockname()[1])
 REFUSING_TOO = Addr("127.0.0.2", REFUSING.port)
-"""Every connect there is refused. The port is held as long as this process lives: one that was merely free may be given
-to a test of another worker."""
+"""An address that refuses every connect. The port is held as long as this process lives: one that was merely free
+could be given to a test of another worker.
+"""
 
 
 class Recorder(Codec):
-    """A codec that keeps what it is told."""
+    """A codec that keeps the calls it gets."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
@@ -52,12 +55,12 @@ class Recorder(Codec):
 
 
 def is_codec(recorder: Recorder) -> Codec:
-    """Says to the type checker that a Recorder is whole."""
+    """Shows the type checker that a Recorder is a complete Codec."""
     return recorder
 
 
 class Ticking:
-    """A reactor whose time passes when the test says so; without a loop it can only wait."""
+    """A reactor whose time passes only when the test lets it; without a loop it can only wait."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.now = 1000.0
@@ -71,7 +74,9 @@ class Ticking:
 
 
 def run(story: Callable[[Ticking], Coroutine[Any, Any, None]]) -> None:
-    """Run a test's story on uvloop; every descriptor that it opened must be closed at its end, and no fault reported."""
+    """Run a test's coroutine on uvloop. At its end every descriptor that it opened must be closed, and no fault
+    reported.
+    """
 
     async def whole() -> None:
         loop = asyncio.get_running_loop()
@@ -86,7 +91,9 @@ def run(story: Callable[[Ticking], Coroutine[Any, Any, None]]) -> None:
 
 
 async def steady_descriptors(loop: asyncio.AbstractEventLoop) -> int:
-    """After the loop has opened what it keeps for itself, which is not before its first connection has ended."""
+    """How many descriptors are open once the loop has opened those that it keeps for itself, which it does when its
+    first connection has ended.
+    """
     near, far = tcp_pair()
     protocol = _Closing(loop)
     transport, _ = await loop.connect_accepted_socket(lambda: protocol, near)

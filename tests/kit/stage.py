@@ -19,7 +19,7 @@ from tests.kit.attempts import ToPoolAgain
 
 
 class Scope:
-    """Responses by status; 0 stands for none."""
+    """Counts responses by status; 0 stands for no response."""
 
     def __init__(self) -> None:
         self.responses: dict[int, int] = {}
@@ -29,7 +29,7 @@ class Scope:
 
 
 class Endpoint:
-    """One address: its connections, its load, its numbers. The observer of its exchanges."""
+    """One address: its connections, its load, its numbers. It observes its exchanges."""
 
     __slots__ = ("pool", "load", "scope", "_clock")
 

@@ -1,4 +1,4 @@
-"""Fake streams and stages: they write down what an exchange tells them."""
+"""Fake streams and stages that record the calls of an exchange."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proxy.http.stream import ClientEnd, ServerEnd
 
 
 class FakeStream:
-    """What both sides share; asserts that its exchange keeps the order of things."""
+    """What both fake streams share; asserts that the exchange calls in the right order."""
 
     def __init__(self) -> None:
         self.body = b""
@@ -76,7 +76,7 @@ class FakeServer(FakeStream, ServerEnd):
 
 
 class FakeStage:
-    """Keeps the exchanges it is given and does with each what it is told to."""
+    """Keeps the exchanges that it is given, and does with each what the test has set."""
 
     def __init__(self, act: Callable[[Exchange], None] | None = None) -> None:
         self.exchanges: list[Exchange] = []

@@ -42,20 +42,20 @@ class Terminal:
         self._reader.start()
 
     def resize(self, columns: int, lines: int) -> None:
-        """The kernel tells the command by SIGWINCH."""
+        """Change the size; the kernel informs the command by SIGWINCH."""
         fcntl.ioctl(self._near, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def type(self, text: str) -> None:
         os.write(self._near, text.encode())
 
     def hang_up(self) -> None:
-        """The terminal goes, as when its window is closed or a connection ends."""
+        """Close the terminal, as when its window is closed or its connection ends."""
         os.write(self._stop, b".")
         self._reader.join(DEADLINE_S)  # a read that is under way would keep the terminal
         os.close(self._near)
 
     def wait(self, timeout_s: float = DEADLINE_S) -> int:
-        """The exit status; everything it wrote has been read then."""
+        """The command's exit status. Everything that it wrote has been read by then."""
         status = self.process.wait(timeout_s)
         self._reader.join(timeout_s)
         return status
@@ -88,7 +88,7 @@ main()
 
 
 def on_terminal(*arguments: str, columns: int = 80, lines: int = 24, env: Mapping[str, str] = {}) -> str:
-    """All that the command writes until it ends."""
+    """All that the command writes until it ends, run on a terminal of this size."""
     terminal = Terminal(*arguments, columns=columns, lines=lines, env=env)
     terminal.wait()
     return terminal.text

@@ -1,8 +1,8 @@
 """Ways from a client to an app: direct, through one proxy, through two; for scripts on blocking sockets.
 
-The proxies are real stacks on real loopback sockets and real time, on one loop in a thread of its own: what a test
-scripts may block as it likes. Nothing is redirected by rules, so every app gets a listener per way that says where
-its connections were meant to go.
+The proxies are real stacks on real loopback sockets and real time, on one loop in a thread of its own, so that a
+test's script may block. Nothing is redirected by rules; instead every app has a listener per way, which states
+where its connections were meant to go.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ CLIENT: Final = "web.ns.serviceaccount.identity.linkerd.cluster.local"
 
 DIRECT: Final = "direct"
 OUT: Final = "out"
-"""The app's own proxy: client → outbound → app."""
+"""Through the proxy of the client: client → outbound → app."""
 IN: Final = "in"
-"""The server's proxy: client → inbound → app."""
+"""Through the proxy of the server: client → inbound → app."""
 PAIR: Final = "pair"
-"""Both: client → outbound → mTLS, HTTP/1 inside HTTP/2 → inbound → app."""
+"""Through both: client → outbound → mTLS, HTTP/1 inside HTTP/2 → inbound → app."""
 MTLS: Final = "mtls"
-"""Both, where discovery does not say that the peer takes HTTP/2: HTTP/1 stays HTTP/1 inside mTLS."""
+"""Through both, where discovery does not report that the peer takes HTTP/2: HTTP/1 stays HTTP/1 inside mTLS."""
 
 PROXIED: Final = (OUT, IN, PAIR, MTLS)
 WAYS: Final = (DIRECT, *PROXIED)
@@ -61,7 +61,7 @@ _T = TypeVar("_T")
 class Topology:
     """One client's outbound side and one server's inbound side, shared by all ways of all apps.
 
-    `env`: variables for both sides, Linkerd's without LINKERD2_PROXY_.
+    `env` has variables for both sides; Linkerd's are named without LINKERD2_PROXY_.
     """
 
     def __init__(self, **env: str | None) -> None:
@@ -72,10 +72,10 @@ class Topology:
         self._thread = threading.Thread(target=self._loop.run_forever, name="topology", daemon=True)
         self._fake = FakeLookups()
         self._apps: dict[int, Addr] = {}
-        """What stands behind each inbound listener, by its port."""
+        """The app behind each inbound listener, by the listener's port."""
         self._count = 0
         self.retry: Retry | None = None
-        """Of the routes of ways that are made from then on."""
+        """The retries in the routes of ways that are made from now on."""
         self._ahead_s = 0.0
         self._faults = _Faults()
         self.drains = {OUT: Drain(), IN: Drain()}
@@ -130,8 +130,9 @@ class Topology:
 
     @contextmanager
     def way(self, kind: str, app_port: int, http2: Http2Params = NO_PARAMS) -> Iterator[Addr]:
-        """Where a client connects to, to reach the app at this port of loopback in this way. `http2`: what discovery
-        says of the outbound side's endpoint."""
+        """Where a client connects to reach the app at this port of loopback in this way. `http2` is what discovery
+        reports of the endpoint to the outbound side.
+        """
         app = addr("127.0.0.1", app_port)
         closers: list[Callable[[], None]] = []
         where = app
@@ -179,7 +180,7 @@ class Topology:
     # ---- the loop's thread
 
     def call(self, what: Callable[..., _T], *arguments: Any) -> _T:
-        """In the loop's thread."""
+        """Call this in the loop's thread."""
 
         async def called() -> _T:
             return what(*arguments)
@@ -188,12 +189,14 @@ class Topology:
 
     @property
     def connections(self) -> int:
-        """How many the two sides have accepted that still live; between them there is one for all HTTP/1 clients."""
+        """How many connections that the two sides have accepted are open. Between the sides there is one for all
+        HTTP/1 clients.
+        """
         return sum(len(one) for one in self.drains.values())
 
     @property
     def faults(self) -> list[str]:
-        """What no peer should be able to cause."""
+        """Log lines about faults of ours, which no peer should be able to cause."""
         return self._faults.texts
 
     def metric(self, side: str, name: str, *needles: str) -> float:
@@ -209,7 +212,7 @@ class Topology:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """None of what was played may have met a fault of ours."""
+        """Fails the test if anything in it met a fault of ours."""
         self.close()
         assert not self.faults
 

@@ -15,7 +15,7 @@ OPEN, FIN, RST = "open", "fin", "rst"
 
 
 class Ended(Exception):
-    """The other side ended before what was waited for had come; the text is what had."""
+    """The other side ended before what was waited for had come; the text is what had come."""
 
 
 class Peer:
@@ -26,9 +26,9 @@ class Peer:
         self._log: list[bytes] = []
         self._unread = bytearray()
         self.end = ""
-        """FIN or RST once it came."""
+        """FIN or RST, once it has come."""
         self.has_left = False
-        """This end has said that it is done."""
+        """Whether this end has closed its sending side."""
         sock.settimeout(DEADLINE_S)
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -50,7 +50,7 @@ class Peer:
         self.sock.sendall(b"".join(data))
 
     def send_slowly(self, data: bytes) -> None:
-        """Byte by byte, each a segment of its own."""
+        """Send byte by byte, each in a segment of its own."""
         for index in range(len(data)):
             self.sock.sendall(data[index : index + 1])
 
@@ -73,7 +73,7 @@ class Peer:
         return b"".join(self._log)
 
     def _more(self, timeout_s: float = DEADLINE_S) -> bool:
-        """Wait for bytes; False if none will come. TimeoutError."""
+        """Wait for bytes; False if no more will come. TimeoutError."""
         if self.end:
             return False
         if timeout_s != DEADLINE_S:
@@ -94,7 +94,7 @@ class Peer:
         return True
 
     def until(self, marker: bytes) -> bytes:
-        """What comes up to and with the marker."""
+        """What comes up to and including the marker."""
         while (found := self._unread.find(marker)) < 0:
             if not self._more():
                 raise Ended(bytes(self._unread))
@@ -107,19 +107,19 @@ class Peer:
         return self._take(size)
 
     def rest(self) -> bytes:
-        """All until the other side ends; `end` then says how."""
+        """All bytes until the other side ends; `end` then shows how it ended."""
         while self._more():
             pass
         return self._take(len(self._unread))
 
     def some(self) -> bytes:
-        """What has come, at least one byte; none if the other side has ended."""
+        """What has come, at least one byte; empty if the other side has ended."""
         if not self._unread:
             self._more()
         return self._take(len(self._unread))
 
     def is_quiet(self, for_s: float = 0.05) -> bool:
-        """Nothing more has come, no end either."""
+        """Whether neither a byte nor an end comes for this long."""
         try:
             self._more(for_s)
         except TimeoutError:
@@ -127,7 +127,7 @@ class Peer:
         return False
 
     def state(self, for_s: float = 0.05) -> str:
-        """OPEN if neither a byte nor an end comes for a while, FIN, RST, or what came."""
+        """OPEN if neither a byte nor an end comes for a while; otherwise FIN, RST, or what came."""
         try:
             while self._more(for_s):
                 pass
@@ -143,11 +143,11 @@ class Peer:
     # ---- HTTP/1
 
     def request(self) -> Message:
-        """The next one, by the framing that its head names."""
+        """The next request, by the framing in its head."""
         return self._message(reading_request())
 
     def response(self, method: bytes = b"GET", informational: bool = False) -> Message:
-        """The next final one, or any if `informational`."""
+        """The next final response; with `informational` also a 1xx."""
         return self._message(reading_response(method, informational))
 
     def ask(self, request: bytes, method: bytes = b"GET") -> Message:
