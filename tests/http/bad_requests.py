@@ -1,5 +1,5 @@
-"""Requests that must be refused, as one table: every one is judged in memory (`test_bad_requests.py`), one of each row of
-the field log on sockets too (`tests/field/test_strictness.py`).
+"""Requests that must be refused, as one table. `test_bad_requests.py` judges every one of them in memory,
+`tests/field/test_strictness.py` one of each row of the field log on sockets too.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ HEADS: dict[str, bytes] = {
     "row26-open-bracket": head(host=b"Host: [::1\r\n"),
     "row26-backslash": head(host=b"Host: app.ns\\evil\r\n"),
 }  # fmt: skip
-"""Refused with 400 wherever they come, with the connection."""
+"""Heads that are refused with 400 wherever they occur; the connection is closed."""
 
 
 CHUNKS: dict[str, bytes] = {
@@ -115,11 +115,11 @@ CHUNKS: dict[str, bytes] = {
     "row14-trailer-cr": b"5\r\nhello\r\n0\r\nX: a\rY: b\r\n\r\n",
     "row16-trailers-long": b"0\r\n" + b"X: %b\r\n" % (b"a" * 1000) * 70 + b"\r\n",
 }  # fmt: skip
-"""Bodies that are refused with 400, with the connection, before the app has seen their end."""
+"""Bodies that are refused with 400 before the app has seen their end; the connection is closed."""
 
 
 def one_of_each_row(cases: Iterable[str]) -> list[str]:
-    """The first case of each row of the field log, by its name `rowN-…`."""
+    """The first case of each row of the field log; cases are called `rowN-…`."""
     first: dict[str, str] = {}
     for case in cases:
         first.setdefault(case.partition("-")[0], case)

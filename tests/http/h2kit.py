@@ -1,4 +1,4 @@
-"""A peer that writes frames by hand: whatever no library would send."""
+"""A peer that writes HTTP/2 frames by hand, for what no library would send."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def raw(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 
 class Sink(ClientEnd):
-    """The client stream of an endpoint that tells what it was sent."""
+    """The client stream of an endpoint that keeps what it was sent."""
 
     def __init__(self) -> None:
         self.head: RequestHead | None = None
@@ -108,7 +108,7 @@ def ok(size: int) -> ResponseHead:
 
 
 def bare() -> ResponseHead:
-    """Of a length that only its end tells."""
+    """A response head without a length, so that only the end of the response shows where its body ends."""
     return ResponseHead(200, [field(b"date", b"today")], -1)
 
 
@@ -129,7 +129,7 @@ class Client:
             self.send(frame.PREFACE + frame.settings([]) + frame.SETTINGS_ACK)
 
     def send(self, data: bytes) -> list[Frame]:
-        """What came back for it."""
+        """Send bytes to the server; returns the frames that it answers with."""
         self.server.feed(data)
         return self.take()
 
@@ -156,7 +156,7 @@ def reset_codes(got: list[Frame]) -> dict[int, int]:
 
 
 class Server:
-    """A frame-level server of our client; requests are Sinks' mirror: exchanges whose server stream is a Front."""
+    """A frame-level server of our client. Its exchanges have a Front as their server stream."""
 
     def __init__(self, settings: H2Settings = DEFAULT, opens: bool = True) -> None:
         self.clock = Clock()
@@ -208,12 +208,12 @@ class Server:
 
 
 class Front(ServerEnd):
-    """A server stream that tells what its client gets."""
+    """A server stream that keeps what its client gets."""
 
     def __init__(self, head: RequestHead) -> None:
         self.informational: list[int] = []
         self.head: Any = None
-        """A ResponseHead, once it came."""
+        """A ResponseHead, once one has come."""
         self.body = b""
         self.has_ended = False
         self.trailers: list[Field] | None = None

@@ -61,7 +61,7 @@ class Link:
         return self.stage.exchanges[-1].reason
 
     def settle(self) -> None:
-        """Carry on until nothing moves."""
+        """Carry bytes until nothing moves."""
         moved = True
         while moved:
             moved = self.near.move()
@@ -69,7 +69,9 @@ class Link:
                 moved = far.move() or moved
 
     def check(self) -> None:
-        """Whatever happened: every exchange ended and was told once; no end is left paused or with a stream; and who is still connected can make another request."""
+        """What must be true at the end of every test: every exchange ended and reported that once; no end is paused or
+        holds a stream; and a client that is still connected can make another request.
+        """
         self.settle()
         for exchange, observer in zip(self.stage.exchanges, self.observers, strict=True):
             assert exchange.reason is not None, f"{exchange!r} goes on"

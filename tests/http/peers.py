@@ -1,9 +1,8 @@
 """The peers of the matrix: both ends of a link through the proxy, each spoken by an independent library, `h11` or `h2`.
 
-A case says what a peer does (`request`, `respond`, `send`, `finish`,
-`give_up`, `slow`) and looks at the Message that arrived; it never says in
-which version. What a peer sends is cut into pieces before a codec sees it,
-and nothing is fed to a connection that is paused, as no socket would.
+A case states what a peer does (`request`, `respond`, `send`, `finish`, `give_up`, `slow`) and looks at the Message
+that arrived; it does not depend on the version of HTTP. What a peer sends is cut into pieces before a codec sees
+it, and nothing is fed to a connection that is paused, as no socket would.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ Cut = Callable[[bytes], list[bytes]]
 Fields = list[tuple[bytes, bytes]]
 
 READ_BYTES = 65536
-"""What one read of a socket brings at most."""
+"""The most that one read of a socket returns."""
 BYTEWISE_BYTES = 2048
-"""Of one read that are cut as the column says; what is behind them comes in pieces of 997."""
+"""How much of one read is cut as the column of the matrix requires; the rest comes in pieces of 997 octets."""
 
 
 @dataclass
@@ -42,11 +41,11 @@ class Message:
     fields: dict[bytes, bytes] = field(default_factory=dict)
     informational: list[int] = field(default_factory=list)
     body: bytearray = field(default_factory=bytearray)
-    """Of a tunnel: what came through it."""
+    """The body; for a tunnel, the bytes that came through it."""
     trailers: Fields = field(default_factory=list)
     has_ended: bool = False
     was_reset: bool = False
-    """The stream was reset, or its connection broke off."""
+    """Whether the stream was reset, or its connection broke off."""
 
     def is_whole(self, start: str, body: bytes = b"", trailers: Fields | None = None) -> bool:
         assert (self.start, bytes(self.body), self.trailers) == (start, body, trailers or [])
@@ -55,23 +54,25 @@ class Message:
 
 
 class End(Protocol):
-    """A peer of the proxy. `size` is the announced length of a body, None if only its end will tell, 0 for no body."""
+    """A peer of the proxy. `size` is the announced length of a body: None if only its end shows the length, 0 for no
+    body.
+    """
 
     wire: ListWire
     message: Message
     fed: int
-    """Octets of body (and what frames it) that the codec was fed."""
+    """How many octets of the body and its framing the codec was fed."""
     is_gone: bool
 
     def request(self, method: bytes, size: int | None, *fields: tuple[bytes, bytes], protocol: bytes = b"") -> None:
-        """With `protocol` it asks for an upgrade: by `Upgrade`, or by extended CONNECT."""
+        """Send a request. With `protocol` it asks for an upgrade, by `Upgrade` or by extended CONNECT."""
 
     def respond(self, status: int, size: int | None, *fields: tuple[bytes, bytes]) -> None: ...
 
     def inform(self, status: int) -> None: ...
 
     def accept(self) -> None:
-        """The tunnel that was asked for: 101, or 200."""
+        """Accept the tunnel that was asked for, with 101 or 200."""
 
     def send(self, data: bytes) -> None: ...
 
@@ -80,23 +81,25 @@ class End(Protocol):
     def give_up(self) -> None: ...
 
     def end_request(self) -> None:
-        """If its answer came early: what has to be sent before another request can be."""
+        """Send what must be sent, after an early answer, before another request can be."""
 
     def close(self) -> None:
-        """No further request: FIN, or GOAWAY."""
+        """Announce that no further request follows: by FIN, or by GOAWAY."""
 
     def slow(self, how: str) -> None:
-        """`socket`: takes nothing more off its socket. `window`: takes all, and gives no credit (HTTP/2)."""
+        """Become slow. `socket`: read nothing more from the socket. `window`: read everything and give no credit
+        (HTTP/2).
+        """
 
     def hurry(self) -> None:
-        """Takes everything again."""
+        """Read everything again."""
 
     def move(self) -> bool:
-        """Deliver, listen; True if something moved."""
+        """Deliver what was sent and read what has come. Returns whether anything moved."""
 
 
 class Socket:
-    """The half of an End that knows no protocol."""
+    """The part of an End that does not depend on the protocol."""
 
     def __init__(self, wire: ListWire, cut: Cut) -> None:
         self.wire = wire
@@ -118,7 +121,7 @@ class Socket:
         self._said += data
 
     def _cut_up(self) -> None:
-        """What was said since the last delivery, as reads of a socket and pieces of these."""
+        """What was sent since the last delivery, cut into reads of a socket and pieces of these."""
         said, self._said = self._said, b""
         for at in range(0, len(said), READ_BYTES):
             read = said[at : at + READ_BYTES]
@@ -141,7 +144,7 @@ class Socket:
         return moved
 
     def end_if_over(self) -> None:
-        """A connection that is aborted, or ended both ways, tells its codec that it is lost."""
+        """If the connection is aborted, or both directions have ended, tell its codec that it is lost."""
         if not self._is_told and (self.wire.aborted is not None or (self.is_gone and self.wire.has_ended)):
             self.leave(self.wire.aborted or Reason.COMPLETE)
 
@@ -166,7 +169,7 @@ class H1End(Socket):
         self._lib: Any = h11.Connection(h11.CLIENT if is_client else h11.SERVER, max_incomplete_event_size=1 << 20)
         self._is_tunnel = False
         self._is_asking = False
-        """For a tunnel: bytes behind the request are the tunnel's, if there will be one."""
+        """True after a request for a tunnel: bytes behind the request belong to the tunnel, if it is accepted."""
 
     def request(self, method: bytes, size: int | None, *fields: tuple[bytes, bytes], protocol: bytes = b"") -> None:
         self._begin_again()
@@ -304,7 +307,7 @@ class H2End(Socket):
         self._is_tunnel = False
         self._unsent = bytearray()
         self._end: Fields | None = None
-        """Trailers behind what is unsent; none of them is an end without any."""
+        """The trailers that follow what is still unsent; an empty list is an end without trailers."""
         self._has_credit = True
         self._uncredited = 0
 
@@ -341,18 +344,18 @@ class H2End(Socket):
         self._lib.reset_stream(self.number, 8)
 
     def close(self) -> None:
-        """A server's names the last stream that it has seen."""
+        """Close; the GOAWAY of a server names the last stream that it has seen."""
         self.say(self._lib.data_to_send() + frame.goaway(0 if self._lib.config.client_side else self.number, 0))
 
     def end_request(self) -> None:
-        """Nothing: whatever becomes of a stream, the next is another."""
+        """Does nothing: whatever happens to a stream, the next request has another one."""
 
     def narrow(self, window: int) -> None:
-        """Announce this window for streams."""
+        """Announce this initial window for streams."""
         self._lib.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: window})
 
     def refuse(self) -> None:
-        """GOAWAY below the stream."""
+        """Send a GOAWAY with a number below the stream's."""
         self.say(self._lib.data_to_send() + frame.goaway(0, 0))
 
     def slow(self, how: str) -> None:
@@ -402,7 +405,7 @@ class H2End(Socket):
                 self._lib.end_stream(self.number)
 
     def _without_goaway(self, data: bytes) -> bytes:
-        """The library takes nothing behind a GOAWAY, not even behind a graceful one."""
+        """Bytes without GOAWAY frames: the library accepts nothing behind one, not even behind a graceful one."""
         rest = data[: len(frame.PREFACE)] if data.startswith(frame.PREFACE) else b""
         for kind, flags, stream, payload in frames(data[len(rest) :]):
             if kind == frame.GOAWAY:
@@ -437,7 +440,7 @@ class H2End(Socket):
 
 
 def _framing(size: int | None) -> Fields:
-    """As HTTP/1 says it."""
+    """The framing fields of a body, as HTTP/1 needs them."""
     if size is None:
         return [(b"Transfer-Encoding", b"chunked")]
     return [(b"Content-Length", b"%d" % size)] if size else []

@@ -1,4 +1,4 @@
-"""The table of endings has a line for every reason, and so has each role that overrides some of them."""
+"""The table of endings is complete: it has a line for every reason, and so has each role that overrides some of them."""
 
 from __future__ import annotations
 

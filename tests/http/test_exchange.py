@@ -1,4 +1,4 @@
-"""Exchange: its laws, without a codec."""
+"""Exchange without a codec: the order of its events, what it keeps, backpressure, and that it ends exactly once."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_failure_within_the_response_resets_the_client() -> None:
 
 
 def grpc_call(informs: bool) -> tuple[Exchange, FakeServer]:
-    """One whose response has begun."""
+    """A gRPC call over an exchange whose response has begun."""
     server = FakeServer()
     request = request_head(b"POST")
     request.version = HTTP_2

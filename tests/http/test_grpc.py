@@ -1,4 +1,4 @@
-"""gRPC's words: frames cut anywhere, statuses, percent-encoding, deadlines."""
+"""What gRPC adds to HTTP/2: messages however they are cut, statuses, percent-encoding, deadlines."""
 
 from __future__ import annotations
 

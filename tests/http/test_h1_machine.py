@@ -1,4 +1,6 @@
-"""The HTTP/1 pair as a state machine: anything may happen at any moment, and the books stay right."""
+"""The HTTP/1 pair as a state machine: whatever happens in whatever order, no byte is lost, doubled or held beyond its
+limit.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from tests.kit.streams import FakeObserver
 
 
 class StrictWire(ListWire):
-    """Nothing may be written behind the end."""
+    """A wire to which nothing may be written after its end."""
 
     def write(self, data: bytes) -> None:
         assert not self.is_over, f"{data[:60]!r} was written behind the end"
@@ -91,7 +93,7 @@ RESPONSES = st.sampled_from(ODD_RESPONSES)
 FINAL = st.sampled_from(FINAL_RESPONSES)
 WHICH = st.integers(0, 3)
 RARELY = st.integers(0, 9)
-"""Nought is the time for it."""
+"""A step draws from these and does something rare when it draws 0."""
 
 
 class Machine(RuleBasedStateMachine):
@@ -105,12 +107,12 @@ class Machine(RuleBasedStateMachine):
         self.ended: set[int] = set()
 
     def wire(self, which: int) -> ListWire:
-        """The client's, or one of the last apps'."""
+        """The client's wire, or that of one of the last apps."""
         wires = [self.pair.wire, *self.pair.wires[-3:]]
         return wires[which % len(wires)]
 
     def busy(self) -> ListWire | None:
-        """Of the app that has a request."""
+        """The wire of the app that has a request."""
         for wire, client in zip(self.pair.wires, self.pair.clients, strict=True):
             if client._attempt is not None:
                 return wire
@@ -210,7 +212,7 @@ class Machine(RuleBasedStateMachine):
         self.finish()
 
     def finish(self) -> None:
-        """Everybody goes: nothing may be left behind."""
+        """All peers leave; nothing may be left behind."""
         self.lose(self.pair.wire, Reason.PEER_CLOSED)
         for wire in list(self.pair.wires):
             self.lose(wire, Reason.PEER_CLOSED)
@@ -230,7 +232,7 @@ REQUEST_LIST = [GET_A, GET_A, *ODD_REQUESTS]
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_long_walk(seed: int) -> None:
-    """The machine's own draws are short and shy; these are long, and go on after every end."""
+    """The machine's own draws are short and rarely do much; these are long, and go on after every end."""
     dice = random.Random(seed)
     machine = Machine()
     for _ in range(1500):

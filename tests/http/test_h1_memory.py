@@ -1,4 +1,4 @@
-"""What HTTP/1 holds: a connection that idles, and a body on its way to somebody slow."""
+"""What HTTP/1 holds in memory: for an idle connection, and for a body on its way to a slow reader."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import tracemalloc
 from tests.kit.pair import Pair, serve
 
 IDLE_BYTES = 4608
-"""Of Python heap for one accepted and one dialled connection with the kit's wires, wheel and pool, which are a good third of it; compiled
-objects are a little larger than interpreted ones. The budget for a real one is 8 KiB."""
+"""The Python heap of one accepted and one dialled connection. A good third of it is the kit's wires, wheel and pool;
+compiled objects are a little larger than interpreted ones. The budget for a real connection is 8 KiB.
+"""
 
 
 def _idle(count: int) -> list[Pair]:
-    """So many connections, each of which has served one request that no other made."""
+    """This many connections, each of which has served one request that differs from all others."""
     pairs = []
     for number in range(count):
         pair = Pair()
@@ -27,7 +28,7 @@ def _idle(count: int) -> list[Pair]:
 
 def test_an_idle_connection_is_small() -> None:
     count = 300
-    # What is remembered of these requests is no connection's, and how much that takes depends on what ran before: the
+    # What is remembered of these requests does not belong to a connection, and its size depends on what ran before. The
     # second time it is there already.
     _idle(count)
     gc.collect()

@@ -1,4 +1,6 @@
-"""h11 as the other opinion: what it may say, we carry; what we write, it reads; what it refuses, we do not pass for something else."""
+"""h11 as the independent judge: what it can send, we carry; what we write, it can read; what it refuses, we do not
+pass on as something else.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +137,7 @@ GOOD = b"POST / HTTP/1.1\r\nHost: a\r\n"
 
 
 def requests_by_h11(data: bytes) -> list[tuple[bytes, bytes, bytes]] | None:
-    """The requests that h11 finds, or None if it refuses any of them."""
+    """The requests that h11 finds in these bytes; None if it refuses any of them."""
     connection = h11.Connection(h11.SERVER)
     connection.receive_data(data)
     found: list[tuple[bytes, bytes, bytes]] = []
@@ -162,7 +164,7 @@ def requests_by_h11(data: bytes) -> list[tuple[bytes, bytes, bytes]] | None:
 
 
 def requests_by_us(data: bytes) -> list[tuple[bytes, bytes, bytes]] | None:
-    """The requests that reach apps, as h11 reads them there; None if any was refused."""
+    """The requests that reach apps, as h11 reads them there; None if we refuse any."""
     pair = Pair()
     pair.server.feed(data)
     found: list[tuple[bytes, bytes, bytes]] = []

@@ -1,4 +1,6 @@
-"""HTTP/1 to HTTP/1 on list wires: bodies, trailers, upgrade, resets, strictness; whole, byte by byte and cut anyhow."""
+"""HTTP/1 to HTTP/1 on list wires: bodies, trailers, upgrades, resets, strictness. All input comes whole, byte by byte
+and cut at random.
+"""
 
 from __future__ import annotations
 

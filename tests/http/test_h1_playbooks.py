@@ -16,7 +16,7 @@ CHUNKED = b"POST /c HTTP/1.1\r\nHost: svc\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 def chunked(head: bytes, body: str, *trailers: list[str]) -> Matcher:
-    """This head, then this body in whatever chunks, then these trailers."""
+    """Matches this head, then this body in any chunks, then these trailers."""
 
     def matches(data: bytes) -> bool:
         assert data.startswith(head), data
@@ -334,7 +334,9 @@ def test_an_upgrade_with_a_body_is_a_tunnel_after_it() -> None:
 
 
 def test_no_chunk_of_what_came_before_goes_on_in_a_tunnel() -> None:
-    """Neither of an answer before it on its connection, nor of the request that asked for it."""
+    """No chunk of an earlier answer on the connection, nor of the request that asked for the tunnel, continues in the
+    tunnel.
+    """
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nk\r\n0\r\n\r\n"
     asked = UPGRADE.replace(b"GET", b"POST")[:-2] + b"Transfer-Encoding: chunked\r\n\r\n1\r\n!\r\n0\r\n\r\n"
     with play() as it:

@@ -1,4 +1,6 @@
-"""What one HTTP/1 connection does in one turn of the loop is bounded; the rest of a read waits, in order."""
+"""What one HTTP/1 connection does in one turn of the loop is bounded; the rest of a read waits and is processed in
+order.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our client against servers that break the rules, and what becomes of each answer."""
+"""Our client against servers that break the rules: which fault each is, and what happens to each answer."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def test_bad_heads_reset_their_stream(fields: list[tuple[bytes, bytes]]) -> None
 
 
 def test_one_length_said_twice_counts_once() -> None:
-    """What Linkerd's inbound proxy passes on when an app says so (RFC 9110 section 8.6)."""
+    """A response with the same content-length twice is accepted, because Linkerd's inbound proxy passes both on when
+    an app sends both (RFC 9110 section 8.6).
+    """
     server = Server()
     front = server.request()
     server.take()

@@ -1,4 +1,4 @@
-"""Peers that cost more than they bring: each is counted, and ends with its reason."""
+"""Peers that cause more work than they bring: each kind is counted, and ended with its reason."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CALM = 11
 
 
 def pairs(client: Client, first: int, count: int) -> bytes:
-    """Requests, each reset at once."""
+    """Requests, each of which is reset at once."""
     data = b""
     for stream in range(first, first + 2 * count, 2):
         data += frame.header_frames(stream, client.encoder.encode(POST), False) + frame.rst_stream(stream, 8)
@@ -202,7 +202,7 @@ def test_an_octet_settles_nothing() -> None:
 
 
 def held_streams(client: Client, count: int, size: int) -> None:
-    """Requests whose answers, of `size` octets each, wait for a window that the client has not opened."""
+    """Requests with answers of `size` octets each, which wait for a window that the client has not opened."""
     client.send(frame.settings([(4, 0)]))
     for stream in range(1, 2 * count, 2):
         client.head(stream)

@@ -1,4 +1,4 @@
-"""Frames that break RFC 9113 and 7541, on our server: each with the code and the scope that the RFC wants."""
+"""Frames that break RFC 9113 or 7541, sent to our server: each gets the error code and the scope that the RFC demands."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_faults_of_the_connection(data: bytes, code: int) -> None:
 
 
 def test_a_fault_of_the_connection_ends_every_stream_and_is_counted_once() -> None:
-    """When it is found: the meter sees only how the peer hangs up, which is no fault."""
+    """A fault is counted when it is found. The meter sees only how the peer hangs up afterwards, which is not a fault."""
     faults = Faults()
     client = Client(H2Settings(faults=faults))
     client.head(1, POST, end=False)

@@ -1,4 +1,4 @@
-"""Request heads on our server: what RFC 9113 section 8 forbids, what it allows, what an HTTP/1 app gets of it."""
+"""Request heads on our server: what RFC 9113 section 8 forbids and allows, and what an HTTP/1 app gets from each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections over time: shutting down, keepalive, windows, settings of the other side, room in the pool."""
+"""HTTP/2 connections over time: shutdown, keepalive, windows, changes of the peer's settings, room in the pool."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LAST = 0x7FFFFFFF
 
 
 def goaways(got: list[Frame]) -> list[tuple[int, int]]:
-    """Last stream and code of each."""
+    """Last stream and error code of each GOAWAY."""
     return [(int.from_bytes(one.payload[:4], "big"), one.number) for one in got if one.kind == frame.GOAWAY]
 
 
@@ -205,7 +205,9 @@ def test_a_smaller_window_binds_once_it_was_acknowledged() -> None:
 
 
 def test_thrown_away_data_is_credited_500_times() -> None:
-    """Downloads that are cancelled after their first frame must not starve the link."""
+    """Downloads that are cancelled after their first frame give their credit back; otherwise they would starve the
+    connection.
+    """
     server = Server()
     owed = 0
     for number in range(500):

@@ -1,8 +1,7 @@
 """A state machine: the `h2` library on either side of our codecs, in any order that its rules allow.
 
-What is checked after every step: `h2` finds nothing wrong with what we say;
-every byte arrives once and in order; no more is held than the windows allow;
-what has ended is forgotten.
+After every step these must be true: `h2` finds no fault in what we send; every byte arrives once and in order; no
+more is held than the windows allow; what has ended is forgotten.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Call:
     def __init__(self, number: int) -> None:
         self.number = number
         self.far = 0
-        """Its stream beyond the proxy; 0 until the far side has seen it."""
+        """Its stream on the far side of the proxy; 0 until the far side has seen it."""
         self.sent = b""
         self.received = b""
         self.answered = b""
@@ -82,7 +81,7 @@ class Between(RuleBasedStateMachine):
         self.calls: dict[int, Call] = {}
         self.by_far: dict[int, Call] = {}
         self.unread: list[tuple[Any, int, int]] = []
-        """Received by h2 and not yet acknowledged: connection, size, stream."""
+        """What h2 has received and not acknowledged yet: connection, size, stream."""
         self.carry()
 
     def dial(self, pool: Pool) -> H2Client:
@@ -192,7 +191,7 @@ class Between(RuleBasedStateMachine):
         self.carry()
 
     def send(self, connection: Any, stream: int, size: int, end: bool, trailers: bool) -> bytes:
-        """As much of `size` as the windows let `connection` send."""
+        """Send as much of `size` as the windows let `connection` send."""
         sent = b""
         while size:
             room = min(size, connection.local_flow_control_window(stream), connection.max_outbound_frame_size)
@@ -276,7 +275,7 @@ class Between(RuleBasedStateMachine):
                 assert call.far not in self.clients[0].streams
 
     def teardown(self) -> None:
-        """Whoever reads gets everything."""
+        """At the end, every peer that reads has got everything."""
         if not hasattr(self, "calls"):
             return
         self.server.writable(True)

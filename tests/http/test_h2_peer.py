@@ -1,4 +1,6 @@
-"""HTTP/2 on list wires with the `h2` library as the independent peer; whole, byte by byte and cut anyhow."""
+"""HTTP/2 on list wires with the `h2` library as the independent peer. All input comes whole, byte by byte and cut at
+random.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ from tests.kit.stage import Concrete, Endpoint
 
 
 class Proxy:
-    """One server codec, and whatever client codecs its exchanges open."""
+    """One server codec, and the client codecs that its exchanges open."""
 
     def __init__(self, server: Any, client: Any) -> None:
         self.clock = Clock()
@@ -67,7 +69,7 @@ def feed(codec: Any, data: bytes, index: int) -> None:
 
 
 def undated(data: bytes) -> bytes:
-    """HTTP/1 bytes without the date that was added."""
+    """HTTP/1 bytes without the date that the proxy added."""
     return re.sub(rb"date: [^\r]*\r\n", b"", data, flags=re.IGNORECASE)
 
 
@@ -416,7 +418,9 @@ def test_a_request_without_authority_arrives_without_one() -> None:
 
 
 def test_many_streams_share_a_link_of_small_windows() -> None:
-    """200 uploads of 10 kB over a server that grants window only when it has run out."""
+    """200 uploads of 10 kB to a server that grants window only when all of it is used up: each gets its share and
+    ends.
+    """
     proxy, client = Proxy(H2Server, H2Client), peer(True)
     server = peer(False, INITIAL_WINDOW_SIZE=1000)
     client.receive_data(proxy.wire.take())

@@ -1,5 +1,6 @@
-"""HTTP/2: attacks and races beyond the field log's: frames for streams that are gone, tables that change under a
-remembered block, windows and settings that move under a blocked body, ends that cross."""
+"""HTTP/2: attacks and races that the field log does not have: frames for streams that are gone, tables that change
+under a remembered block, windows and settings that change under a blocked body, ends that cross.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +74,9 @@ def test_streams_above_the_limit_are_refused_but_not_for_ever() -> None:
 
 
 def test_a_block_means_what_its_table_says_now() -> None:
-    """The octets of a remembered block come again after the entry that they point at was replaced."""
+    """A remembered block whose octets come again is read by the current table: here the entry that it points at was
+    replaced.
+    """
     client = Client()
     start = b"\x82\x86\x84\x41\x03svc"  # GET http / svc, the authority inserted
     client.send(raw(1, 5, 1, start + b"\x40\x03x-a\x03one"))
@@ -156,7 +159,9 @@ def test_a_client_that_resets_a_blocked_body_leaves_nothing_of_it() -> None:
 
 @pytest.mark.parametrize("code", [0, CANCEL])
 def test_an_answer_and_a_reset_behind_it_in_one_read(code: int) -> None:
-    """A server that answers early resets the rest of the request; what is queued of it is dropped."""
+    """A server that answers early and resets the rest of the request: the answer reaches the client, and queued data
+    is dropped.
+    """
     server = Server()
     front = server.request(b"POST", end=False)
     front.exchange.request_data(b"z" * 100_000, False)
@@ -205,7 +210,7 @@ def test_a_client_that_goes_away_gets_what_runs_and_then_the_end() -> None:
 
 
 def test_heads_whose_streams_cross_in_pieces_end_the_connection() -> None:
-    """Two blocks at once: the second HEADERS comes before the first block's end."""
+    """The second HEADERS comes before the end of the first block, which ends the connection."""
     client = Client()
     first, second = client.encoder.encode(POST), client.encoder.encode(GET)
     got = client.send(raw(1, 0, 1, first[:3]) + raw(1, 4, 3, second) + raw(9, 4, 1, first[3:]))

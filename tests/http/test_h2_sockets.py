@@ -1,4 +1,4 @@
-"""HTTP/2 on real sockets: what a list wire cannot show of turns."""
+"""HTTP/2 on real sockets: what a turn of the loop does, which list wires cannot show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each frame does in each state of a stream, driven through both roles: as the table of h2/state.py says."""
+"""What each frame does in each state of a stream, for both roles: it must be what the table of h2/state.py states."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from proxy.http.h2.state import StreamIds
 from tests.http.h2kit import GET, OK, POST, Client, Frame, Server, bare, goaway_code, raw, reset_codes
 
 STREAM = 5
-"""The stream that every frame names."""
+"""The stream that every frame of these tests names."""
 
 
 def server_in(which: int) -> Client:
@@ -89,7 +89,7 @@ def test_a_frame_to_our_server(which: int, kind: int) -> None:
     got = client.send(payload_of(client, kind))
     expected = ROWS[kind][which]
     if expected == state.BEGIN:
-        # What this block holds is no request, but it was read as one: it took the number.
+        # This block is not a valid request, but it was read as one, so its stream number is used.
         assert client.server.ids.last == STREAM and goaway_code(got) is None
     elif expected == state.DELIVER:
         assert verdict_of(got) == state.IGNORE and stream is not None
@@ -157,7 +157,7 @@ def test_every_state_has_its_place_in_every_row() -> None:
 
 
 def test_nothing_goes_around_the_table() -> None:
-    """A stream's state is set by its own three steps, and nowhere else."""
+    """Only a stream's own three methods set its state; no other code bypasses the table."""
     found = []
     for path in sorted((Path(proxy.__file__).parent / "http" / "h2").glob("*.py")):
         for step in ast.walk(ast.parse(path.read_text())):

@@ -1,4 +1,6 @@
-"""What one HTTP/2 connection does in one turn of the loop, and what it holds, is bounded; the rest waits for later turns."""
+"""What one HTTP/2 connection does in one turn of the loop, and what it holds in memory, is bounded; the rest waits for
+later turns.
+"""
 
 from __future__ import annotations
 
@@ -146,7 +148,9 @@ READ = 256_000
 
 
 def test_what_the_streams_of_one_connection_hold_is_bounded() -> None:
-    """Row B2: each answer is a megabyte, the window stays shut; an endpoint whose stream is paused says nothing."""
+    """Row B2: many answers of a megabyte each while the window stays shut. An endpoint whose stream is paused sends
+    nothing.
+    """
     client = Client()
     client.send(frame.settings([(4, 0)]))
     for stream in range(1, 1001, 2):
@@ -219,7 +223,7 @@ def test_a_flood_in_one_read_ends_before_its_rest_is_looked_at() -> None:
 
 
 def test_requests_that_came_before_their_answers_are_bounded_too() -> None:
-    """All are under way when the first answer comes; whoever is paused by then has not been read from."""
+    """All requests are under way when the first answer comes; streams that are paused by then have not been read from."""
     client = Client()
     client.send(frame.settings([(4, 0)]))
     for stream in range(1, 1001, 2):

@@ -1,4 +1,4 @@
-"""HPACK (RFC 7541): its examples, the table's rules, and the `hpack` library as an independent judge."""
+"""HPACK (RFC 7541): the examples of the RFC, the rules of the table, and the `hpack` library as an independent judge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What 57 raw requests became between the real mesh's two sidecars, and what our two HTTP/1 codecs make of them."""
+"""57 raw requests that were recorded between the two sidecars of a real mesh, replayed through our two HTTP/1 codecs
+(tests/data/http1-pair.json).
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,14 @@ CASES = pair_cases()
 CLIENT = b"client.bench.serviceaccount.identity.linkerd.cluster.local"
 
 NOT_DETECTED = {"http12", "http20-line", "not-http"}
-"""Their first bytes are not HTTP/1, so no codec sees them."""
+"""Requests whose first bytes are not HTTP/1, so that no codec sees them."""
 
 ALONE = re.compile(MEANT_IN_PAIR.pattern + "|answer-e500/client_got/start")
-"""One hop keeps the app's own reason phrase, which HTTP/2 between two proxies cannot."""
+"""With one hop the app's own reason phrase is kept, which HTTP/2 between two proxies cannot carry."""
 
 
 class Mesh:
-    """What the stages around the codecs do about the mesh's own names."""
+    """What the stages around the codecs do with the fields of the mesh."""
 
     def edit(self, exchange: Exchange) -> None:
         kept = [one for one in exchange.request.fields if one.name not in (b"l5d-client-id", b"l5d-orig-proto")]

@@ -1,12 +1,10 @@
-"""The matrix: what one peer may do, against what stands between it and the other.
+"""The matrix: everything that one peer may do, against every pair of versions between it and the other.
 
-Rows are the cases, told once in no version's terms: bodies, trailers, 1xx,
-tunnels, resets and closes at each point, slow peers, early answers. Columns
-are {h1, h2} x {h1, h2}, the client's version by the endpoint's, each played
-with all input whole, byte by byte and cut at random. Peers are `h11` and
-`h2`, neither of them ours. After every case the link is looked over: each
-exchange ended and was told once, nothing is left paused or open, and a
-client that is still connected makes another request.
+Rows are the cases, written once and without reference to a version: bodies, trailers, 1xx, tunnels, resets and
+closes at each point, slow peers, early answers. Columns are {h1, h2} x {h1, h2}, the client's version by the
+endpoint's, each played with all input whole, byte by byte and cut at random. Peers are `h11` and `h2`, neither of
+them ours. After every case the link is checked: each exchange ended and reported that once, nothing is left paused
+or open, and a client that is still connected makes another request.
 """
 
 from __future__ import annotations
@@ -49,13 +47,13 @@ def link(request: pytest.FixtureRequest) -> Iterator[Link]:
 
 
 def each(way: str) -> Any:
-    """Only these columns: `*-h1`, `h2-*` or one."""
+    """Parametrizes a test over some columns only: `*-h1`, `h2-*` or one."""
     near, _, far = way.partition("-")
     return [one for one in _columns() if near in ("*", one.values[0][0]) and far in ("*", one.values[0][1])]
 
 
 def ask(link: Link, body: Body = BODIES["none"], method: bytes = b"POST") -> None:
-    """A whole request."""
+    """Send a whole request."""
     data, size = body
     link.near.request(method, size)
     if size != 0:
@@ -180,7 +178,7 @@ def open_tunnel(link: Link, protocol: bytes) -> None:
 
 
 def can_tunnel(link: Link, protocol: bytes) -> bool:
-    """An upgrade of HTTP/1 is not for HTTP/2 to carry: it goes as a plain request."""
+    """Whether this link carries the tunnel. HTTP/2 cannot carry an upgrade of HTTP/1, which goes as a plain request."""
     return not protocol or link.way != ("h1", "h2")
 
 
@@ -257,7 +255,7 @@ POINTS = ["request waits", "in the request", "in the response", "in both", "afte
 
 
 def reach(link: Link, point: str) -> None:
-    """Let an exchange come as far as this."""
+    """Let an exchange get as far as this point."""
     is_open = point in ("in the request", "in both")
     link.near.request(b"POST", None if is_open else 0)
     if is_open:
@@ -311,7 +309,9 @@ def test_the_endpoint_gives_up(link: Link, point: str) -> None:
 
 @pytest.mark.parametrize("point", POINTS)
 def test_the_client_closes(link: Link, point: str) -> None:
-    """FIN and GOAWAY: what is whole is answered where the client may still be there, and nothing else."""
+    """The client sends FIN or GOAWAY: whole requests are answered if the client may still be there, and nothing else
+    is.
+    """
     reach(link, point)
     link.near.close()
     link.settle()
@@ -322,7 +322,7 @@ def test_the_client_closes(link: Link, point: str) -> None:
         link.near.finish()
         link.settle()
     if link.way == ("h1", "h2") and point != "after the end":
-        # A stream cannot say that its client only says no more: it is taken to have gone.
+        # A stream cannot express that its client only ends its sending side, so the client is taken to have gone.
         assert link.reason is Reason.PEER_CLOSED and link.far.message.was_reset
         return
     if point in ("in the response", "in both"):
@@ -337,7 +337,9 @@ def test_the_client_closes(link: Link, point: str) -> None:
 
 @pytest.mark.parametrize("point", POINTS)
 def test_the_endpoint_closes(link: Link, point: str) -> None:
-    """FIN in an exchange breaks it off, GOAWAY lets it finish; neither connection is used again."""
+    """The endpoint sends FIN, which breaks the exchange off, or GOAWAY, which lets it finish. Neither connection is
+    used again.
+    """
     reach(link, point)
     link.far.close()
     link.settle()
@@ -370,7 +372,7 @@ def test_a_goaway_that_refuses_the_request(link: Link) -> None:
 
 @pytest.mark.parametrize("point", POINTS)
 def test_we_close(link: Link, point: str) -> None:
-    """Both codecs are asked to: the exchange finishes, and then nothing is left."""
+    """Both codecs are closed during an exchange: the exchange finishes, and then nothing is left."""
     reach(link, point)
     link.near.codec.close()
     link.far.codec.close()
@@ -391,7 +393,7 @@ def test_we_close(link: Link, point: str) -> None:
 
 LONG = bytes(range(256)) * 1000
 HELD_BYTES = 2 * 65536 + 16384
-"""A window, and one read beyond it."""
+"""The most that may be held: a window, and one read beyond it."""
 
 
 def hows(version: str) -> list[str]:
@@ -479,7 +481,7 @@ def test_a_slow_tunnel(link: Link, protocol: bytes) -> None:
 
 @pytest.mark.parametrize("who", ["near", "far"])
 def test_a_blocked_peer_that_gives_up_frees_the_other(link: Link, who: str) -> None:
-    """What was held for it is dropped, and its partner's connection reads on."""
+    """When a blocked peer gives up, what was held for it is dropped, and the other side's connection reads on."""
     link.near.request(b"POST", None)
     link.settle()
     link.far.respond(200, None)
@@ -517,7 +519,7 @@ def test_both_are_slow_in_turns(link: Link) -> None:
 
 
 def test_a_pause_ends_with_its_direction(link: Link) -> None:
-    """What a client does after its response, and an endpoint after its request, holds nobody back."""
+    """What a client does after its response has ended, or an endpoint after its request has, pauses nothing."""
     ask(link)
     link.far.slow("socket")
     link.far.hurry()
@@ -531,7 +533,9 @@ def test_a_pause_ends_with_its_direction(link: Link) -> None:
 
 @pytest.mark.parametrize("link", each("h2-*"), indirect=True)
 def test_a_response_that_fills_its_clients_window_and_ends_holds_no_connection(link: Link) -> None:
-    """If both come in one read, the endpoint's connection is free at once, whatever the client still has to take."""
+    """If the response's data and its end come in one read, the endpoint's connection is free at once, whatever the
+    client still has to read.
+    """
     link.near.narrow(1000)
     ask(link)
     link.near.slow("window")
@@ -566,7 +570,7 @@ def test_an_upload_whose_endpoint_is_slow_does_not_hold_up_what_follows(link: Li
 
 @pytest.mark.parametrize("rest", [b"", b"the rest"])
 def test_an_early_answer(link: Link, rest: bytes) -> None:
-    """It arrives whole; the endpoint is let go; and what the client still sends is swallowed."""
+    """An early answer arrives whole, the endpoint is released, and what the client still sends is discarded."""
     reach(link, "in the request")
     answer(link, status=413)
     assert link.near.message.start == "413" and link.near.message.body == b"hello" and link.near.message.has_ended

@@ -1,4 +1,4 @@
-"""HTTP/1 carried over HTTP/2: the marks, as pure functions, and as our codecs put and take them."""
+"""HTTP/1 carried over HTTP/2: the marks as pure functions, and how our codecs set and remove them."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_other_mesh_fields_stay_and_of_plain_http_1_no_mark_is_believed() -> Non
 
 
 class Downgrading:
-    """The inbound side's step."""
+    """The step of the inbound side that turns a carried request back into HTTP/1."""
 
     def __init__(self, client: Client) -> None:
         self._next = client.stage
@@ -149,7 +149,9 @@ def test_inbound_absolute_form() -> None:
 
 
 def test_an_empty_host_follows_the_authority() -> None:
-    """Linkerd's proxy names the original destination where its client left Host empty, and carries both."""
+    """If the client left Host empty, Linkerd's proxy puts the original destination into the authority and carries
+    both. Host then follows the authority.
+    """
     _, head = arrive([*GET, (b"host", b""), (orig_proto.NAME, b"HTTP/1.1")])
     assert write_request(head) == b"GET /x HTTP/1.1\r\nHost: svc\r\n\r\n", "the host that policy judged"
 

@@ -1,4 +1,4 @@
-"""Pools: who gets which connection, how long one waits idle, and that none is handed out that should not be."""
+"""Pools: which request gets which connection, how long one stays idle, and which connections must not be used again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.kit.streams import FakeServer, request_head
 
 
 def accepted(*requests: bytes) -> list[int]:
-    """How many connections the app has accepted after each request."""
+    """How many connections the app had accepted after each request."""
     pair = Pair()
     counts = []
     for request in requests:
@@ -47,7 +47,7 @@ def test_the_forms_of_a_target_share_no_connection() -> None:
 
 
 class Dials:
-    """An H1Pool whose exchanges end when told to."""
+    """An H1Pool with exchanges that end when the test ends them."""
 
     def __init__(self, max_idle: int = 1 << 30) -> None:
         self.wheel = Wheel(0.1, 0.0)

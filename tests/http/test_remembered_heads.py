@@ -1,4 +1,4 @@
-"""Heads that come again are not judged again: what comes of them must be the same as the first time."""
+"""A head that comes again is not judged again: the result must be the same as the first time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RESPONSES = (
 
 
 def once(request: bytes, response: bytes) -> tuple[bytes, bytes, bool, bool]:
-    """What an app and a client get, and whether each of their connections has ended, each on a new one."""
+    """What an app and a client get over new connections, and whether each of the two connections has ended."""
     pair = Pair()
     pair.server.feed(request)
     to_app = pair.wires[0].take()

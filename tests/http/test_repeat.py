@@ -1,4 +1,4 @@
-"""Whether a request goes again: by how far it can have got, what it is, and how often it was tried."""
+"""Whether a request is sent again: that depends on how far it can have got, what it is, and how often it was tried."""
 
 from __future__ import annotations
 

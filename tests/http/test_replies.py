@@ -1,4 +1,4 @@
-"""Answers made here, as the recordings have them; authorities; the date."""
+"""Answers that the proxy makes itself, compared with recordings; authorities; the date."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request head that has begun ends within its time, or its connection does."""
+"""A request head that has begun must end in time; otherwise its connection is ended."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""A body against a slow reader through real sockets: either end, each pair of versions, and the meshed pair over mTLS.
+"""A body against a slow reader through real sockets: at either end, for each pair of versions, and for the meshed pair
+over mTLS.
 
-The reader rests before it reads and once more within the body, for longer
-than a fast sender needs for all of it; meanwhile no proxy may hold more than
-a window and a watermark. When it reads on, every octet is there, in time;
-and the next request on the same connections is served at once, which a
-pause that outlives its direction would prevent.
+The reader rests before it reads and once more within the body, for longer than a fast sender needs for all of it;
+meanwhile no proxy may hold more than a window and a watermark. When it reads on, every octet must arrive in time,
+and the next request on the same connections must be served at once, which a pause that outlives its direction would
+prevent.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from tests.kit.sockets import Ticking, run
 SIZE = 12_000_000
 BLOCK = hashlib.shake_256(b"body").digest(65_521)
 HELD_BYTES = 1 << 20
-"""What one proxy may hold (issue: 1 MiB)."""
+"""The most that one proxy may hold."""
 PEERS_BYTES = 1 << 20
-"""For the two peers, which live in this process too: their windows, their streams' buffers."""
+"""The same for the two peers, which live in this process too: their windows and their streams' buffers."""
 REST_S = 0.25
 SERVER = "app.ns.serviceaccount.identity.linkerd.cluster.local"
 
@@ -61,7 +61,7 @@ DIGEST = digest_of(SIZE)
 
 
 class Reader:
-    """Takes a body at its own pace and remembers its digest."""
+    """Reads a body at its own pace and keeps its digest."""
 
     def __init__(self, is_slow: bool) -> None:
         self.size = 0
@@ -118,7 +118,7 @@ class H1Talk:
 
 
 class H2Talk:
-    """One connection of a peer that speaks HTTP/2, a stream after another."""
+    """One connection of a peer that speaks HTTP/2, one stream after another."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_client: bool) -> None:
         self._reader = reader
@@ -192,7 +192,7 @@ TALKS: dict[str, Any] = {"h1": H1Talk, "h2": H2Talk}
 
 
 class Hop:
-    """A proxy: accepts one version, plain or by TLS, and dials the next address in another."""
+    """A proxy: it accepts one version of HTTP, plain or over TLS, and dials the next address in another."""
 
     def __init__(self, ticking: Ticking, accepts: str, dials: str, to: Addr) -> None:
         self._reactor = ticking.reactor
@@ -244,7 +244,7 @@ CHAINS = {
 
 
 async def application(talk: Any, is_slow: bool, uploads: list[Reader]) -> None:
-    """Takes what is sent; answers `/big` with a big body, all else with a short one."""
+    """Reads what is sent; answers `/big` with a big body and everything else with a short one."""
     while True:
         path, size = await talk.head()
         taken = Reader(is_slow and size == SIZE)

@@ -1,4 +1,6 @@
-"""HTTP/1 and the fake second codec under the contract of streams, and the two of them joined by a pool."""
+"""HTTP/1 and the fake second codec under the contract of streams (tests/kit/contract.py), and the two of them joined
+by a pool.
+"""
 
 from __future__ import annotations
 
@@ -196,7 +198,7 @@ class TestLineClient(ClientStreamContract):
 
 
 def test_http1_to_the_second_codec_and_back() -> None:
-    """Two proxies: HTTP/1, the second codec between them, HTTP/1; many exchanges share the link."""
+    """Two proxies with the second codec between them: HTTP/1 goes in and comes out, and many exchanges share the link."""
     between, behind = ListWire(), ListWire()
     link = Pool(lambda pool: LineClient(between, pool))
     app = Pool(lambda pool: H1Client(behind, pool))

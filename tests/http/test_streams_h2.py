@@ -1,4 +1,4 @@
-"""HTTP/2 under the contract of streams, with the `h2` library as its peer."""
+"""HTTP/2 under the contract of streams (tests/kit/contract.py), with the `h2` library as its peer."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class H2Peer:
             self._flush()
 
     def _without_goaway(self, data: bytes) -> bytes:
-        """The library takes a graceful GOAWAY for the end of everything, so it is kept from it."""
+        """Bytes without GOAWAY frames, because the library takes a graceful GOAWAY for the end of everything."""
         at, kept = 0, b""
         if data.startswith(b"PRI "):
             at, kept = 24, data[:24]

@@ -1,4 +1,4 @@
-"""One message, two readings: what one recipient would take otherwise than another is refused, or rewritten so that all agree.
+"""Messages that two recipients could read differently are refused, or rewritten so that all recipients agree.
 
 Rows B10, B11, B12, B13, B15 and B16 of the list in docs/testing.md, with their siblings, on the codecs alone.
 """
@@ -41,7 +41,9 @@ def test_a_connect_that_promises_a_body_is_refused_and_its_connection_ends(frami
 
 @pytest.mark.parametrize("status", [b"405 Method Not Allowed", b"200 OK", b"302 Found"])
 def test_no_connection_that_carried_a_connect_is_used_again(status: bytes) -> None:
-    """Nor does anything that follows it reach the app, unless the app said 2xx: then it is the tunnel's."""
+    """Bytes that follow the CONNECT do not reach the app either, unless the app answered 2xx: then they belong to the
+    tunnel.
+    """
     is_tunnel = status.startswith(b"200")
     with play() as it:
         it.feed("client", CONNECT + b"\r\n" + SMUGGLED).expect("app", CONNECT + b"\r\n")
@@ -144,7 +146,7 @@ def test_which_protocols_are_http() -> None:
     assert not is_asked_for(b"", b"") and not is_asked_for(b"foo, bar", b"foo")
 
 
-# ---- B12: one host
+# ---- B12: policy and app see the same host
 
 
 def test_host_follows_the_target_of_a_connect_too() -> None:
@@ -204,7 +206,9 @@ def test_these_are_authorities(authority: bytes) -> None:
 
 
 def cgi(name: bytes) -> str:
-    """As WSGI, Rack, PHP and Apache name a field: whatever is no letter or digit is an underscore."""
+    """The name under which WSGI, Rack, PHP and Apache present a field: every octet that is neither letter nor digit is
+    an underscore.
+    """
     return "HTTP_" + "".join(one if one.isalnum() else "_" for one in name.decode().upper())
 
 
