@@ -1,8 +1,9 @@
-"""How the suite is shared out among worker processes: which tests stay together, and which begin first. And what the garbage
-collector does not do: run while pytest parses sources, or look again and again at ten thousand tests.
+"""How the suite is shared out among worker processes: which tests stay together, and which begin first. It also keeps
+the garbage collector from running while pytest parses sources, and from visiting ten thousand tests again and
+again.
 
-Ports are the kernel's choice, folders are pytest's, names of namespaces carry the process id: any two tests may run
-beside each other. What is kept together shares something that is dear to make.
+Ports are chosen by the kernel, folders by pytest, and names of namespaces contain the process id, so any two tests
+may run at the same time. Tests that share something expensive to make are kept together.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from proxy.core import log
 TESTS = Path(__file__).parent
 
 settings.register_profile("suite", deadline=None)
-"""An example that takes long on a machine with much to do has not failed; each test has pytest's own time limit."""
+"""An example that takes long on a busy machine has not failed; each test has pytest's own time limit."""
 settings.load_profile("suite")
 
 SHARES_A_MESH = ("websocket", "interop", "netns", "differential")
@@ -39,7 +40,7 @@ SLOWEST_FIRST = (
     "fuzz",
     "http",
 )
-"""Stories that wait for processes begin first, so that no worker is left alone with one at the end."""
+"""Tests that wait for processes begin first, so that no worker is left alone with one at the end."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -67,15 +68,17 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def log_as_before() -> Iterator[None]:
-    """A command that runs within the test's process sets up the log: its levels would hide what later tests look for."""
+    """Restore the log's levels after each test. A command that runs within the test's process sets up the log, and its
+    levels would hide what later tests look for.
+    """
     yield
     if log._current is not None:
         log._current.close()
 
 
-# CPython before 3.11.5 takes one counter for all parsing of sources to syntax trees ("AST constructor recursion depth
+# CPython before 3.11.5 has one counter for all parsing of sources to syntax trees ("AST constructor recursion depth
 # mismatch", gh-106905): when the collector runs within it, and a task that it finds logs its exception with a traceback,
-# whose marks need parsing too, the outer one fails, and pytest with it. So no collection while a failure is told, or while
+# which needs parsing too, the outer one fails, and pytest with it. So nothing is collected while a failure is reported, or while
 # asserts are rewritten.
 
 

@@ -1,4 +1,4 @@
-"""Ports: had before there is an App, and all or none of them."""
+"""Ports are bound before an App is made, all of them or none."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_if_one_cannot_be_had_none_is_kept(name: str) -> None:
 
 
 def test_a_worker_is_given_its_ports_and_leaves_signals_alone() -> None:
-    """So it runs on any thread, where no signal handler can be set."""
+    """A worker is given its ports and installs no signal handler, so that it can run on any thread."""
     env = environment(**FREE) | {"PATH": os.environ["PATH"]}
     done = subprocess.run(
         [sys.executable, "-c", IN_A_THREAD], env=env, capture_output=True, text=True, timeout=60, check=False

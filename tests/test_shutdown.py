@@ -1,4 +1,4 @@
-"""Shutdown: which side ends when, by a wheel that the test turns."""
+"""Shutdown: in which order the sides end, on a wheel that the test advances."""
 
 from __future__ import annotations
 
