@@ -1,4 +1,4 @@
-"""A controller in this process: grpcio on loopback, answering as each test says."""
+"""A controller in this process: grpcio on loopback, which answers as each test sets it."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ Answer = Callable[[Any, grpc.ServicerContext], Any]
 
 
 class Feed:
-    """A stream that a test writes to; one per call of the method that it was given to."""
+    """A stream that a test writes to; there is one for each call of the method that it was given to."""
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
         self.opened = 0
         self.closed = 0
-        """Calls that are over, for whatever reason."""
+        """How many calls have ended, for whatever reason."""
         self._updates: list[queue.Queue[Message | grpc.StatusCode | None]] = []
 
     def __call__(self, request: Any, context: grpc.ServicerContext) -> Iterator[Message]:
         updates: queue.Queue[Message | grpc.StatusCode | None] = queue.Queue()
         if not context.add_callback(lambda: self._on_over(updates)):
-            return  # over before it began: nobody would ever wake this thread
+            return  # the call ended before it began, and nothing would ever wake this thread
         self.requests.append(request)
         self._updates.append(updates)
         self.opened += 1
@@ -56,13 +56,13 @@ class Feed:
         updates.put(None)
 
     def say(self, *updates: Message | grpc.StatusCode | None) -> None:
-        """To the newest call: messages, a status that ends it, or None for a clean end."""
+        """Send to the newest call: messages, a status that ends it, or None for an end without an error."""
         for update in updates:
             self._updates[-1].put(update)
 
 
 class Controller:
-    """Serves every method of the contract; those without an answer are UNIMPLEMENTED."""
+    """Serves every method of the contract; a method without an answer is UNIMPLEMENTED."""
 
     def __init__(self) -> None:
         self._answers: dict[str, Answer] = {}
@@ -81,7 +81,7 @@ class Controller:
         return feed
 
     def start(self) -> None:
-        """On a free port, and on the same one ever after."""
+        """Listen on a free port, and after a restart on the same port again."""
         server = grpc.server(ThreadPoolExecutor(16), options=[("grpc.so_reuseport", 0)])
         by_service: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {}
         for method in METHODS:
@@ -126,7 +126,7 @@ class Controller:
 
 
 def channel_to(reactor: Reactor, target: ControlAddr, **settings: Any) -> Channel:
-    """Plain text, quick backoffs; `settings` of ChannelSettings."""
+    """A channel in plain text with short backoffs; `settings` are those of ChannelSettings."""
     return Channel(
         reactor,
         ChannelSettings("test", target, settings.pop("backoff", FAST), **settings),
@@ -136,7 +136,7 @@ def channel_to(reactor: Reactor, target: ControlAddr, **settings: Any) -> Channe
 
 
 def run(story: Callable[[Ticking], Coroutine[Any, Any, None]]) -> None:
-    """Run a test's story on uvloop with a turning wheel; a fault that the loop reports fails it."""
+    """Run a test's coroutine on uvloop with a turning wheel; a fault that the loop reports fails the test."""
 
     async def whole() -> None:
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""What Linkerd's own controllers said, as messages: tests/data/control-plane/recording.json."""
+"""The answers of Linkerd's own controllers as messages: tests/data/control-plane/recording.json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The trust anchors' file while a sidecar runs: another root is trusted without a restart, a broken file changes nothing."""
+"""The trust anchors' file while a sidecar runs: another root is trusted without a restart, and a broken file changes
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def credentials(ca: Authority) -> Credentials:
 
 
 def test_a_root_is_rotated_by_two_anchors_between_running_sidecars(tmp_path: Path) -> None:
-    """Old with old, old with new once both trust both, new with new; and a refusal wherever one root is missing."""
+    """While a root is rotated in two steps, sidecars with old and new certificates accept each other once both trust
+    both roots; a sidecar that lacks the other's root is refused.
+    """
     old, new = make_ca("old root"), make_ca("new root")
     file = tmp_path / "ca.crt"
     file.write_text(old.pem)

@@ -1,4 +1,6 @@
-"""What a call makes of answers that no gRPC library would give: an independent HTTP/2 peer that says what each test wants."""
+"""What a call does with answers that no gRPC library would send: an independent HTTP/2 peer sends what each test
+wants.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from tests.control.controller import channel_to, run
 from tests.kit.sockets import Ticking, until
 
 Script = Callable[[h2.connection.H2Connection, int], None]
-"""What to do with a connection whose stream has sent its request whole."""
+"""What to do with a connection on which a request has come whole."""
 
 HEAD = [(":status", "200"), ("content-type", "application/grpc+proto")]
 UPDATE = destination_pb2.Update(no_endpoints=destination_pb2.NoEndpoints(exists=True))
@@ -27,7 +29,7 @@ FRAME = grpc.frame(UPDATE.SerializeToString())
 
 
 class Peer(asyncio.Protocol):
-    """Runs the next script for each request; the last one ever after."""
+    """Runs the next script for each request, and the last one for all further requests."""
 
     def __init__(self, scripts: list[Script], requests: list[list[tuple[bytes, bytes]]]) -> None:
         self._scripts = scripts
@@ -64,7 +66,7 @@ class Told:
 
 
 def ask(*scripts: Script) -> Told:
-    """What one watch is told by a peer with these scripts."""
+    """What one watch gets from a peer with these scripts."""
     told = Told()
 
     async def story(ticking: Ticking) -> None:

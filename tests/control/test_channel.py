@@ -1,4 +1,4 @@
-"""Calls and watches against a real gRPC server: answers, errors, death and return of the server, the line."""
+"""Calls and watches against a real gRPC server: answers, errors, death and return of the server, the channel's queue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REQUEST = destination_pb2.GetDestination(path="web:80", context_token="ctx")
 
 
 class Ear:
-    """What a caller heard."""
+    """Keeps what a caller's callbacks get."""
 
     def __init__(self) -> None:
         self.messages: list[Any] = []
@@ -292,7 +292,7 @@ def test_a_channel_leaves_no_connection_behind() -> None:
 
 
 def drained(sock: socket.socket) -> list[bytes]:
-    """What can be read now; an empty item is the end."""
+    """What can be read now; an empty item stands for the end."""
     pieces: list[bytes] = []
     try:
         while not pieces or pieces[-1]:

@@ -1,4 +1,4 @@
-"""Failure accrual: what converts, what is rejected, how a threshold is rounded."""
+"""FailureAccrual messages: which are converted, which are rejected, and how a threshold is rounded."""
 
 from __future__ import annotations
 

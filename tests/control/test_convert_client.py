@@ -1,4 +1,4 @@
-"""OutboundPolicy to ClientPolicy: the recorded policies whole, then each rule of the wire broken once."""
+"""OutboundPolicy to ClientPolicy: the recorded policies as a whole, then each rule of the interface broken once."""
 
 from __future__ import annotations
 

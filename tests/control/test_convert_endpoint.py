@@ -1,4 +1,4 @@
-"""WeightedAddr to an endpoint, DestinationProfile to a profile."""
+"""WeightedAddr to an endpoint, and DestinationProfile to a profile: recorded messages, then single fields."""
 
 from __future__ import annotations
 

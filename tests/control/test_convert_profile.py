@@ -164,7 +164,9 @@ def test_a_class_that_will_not_do_is_an_error_of_the_profile(condition: dict[str
 
 
 def test_a_class_of_a_kind_that_we_do_not_know_is_left_out() -> None:
-    """A newer control plane's: field 9 of ResponseMatch, which the contract does not have yet."""
+    """A response class with a match that we do not know is left out. A newer control plane may send one: field 9 of
+    ResponseMatch is not in the contract.
+    """
     message = destination_pb2.DestinationProfile(fully_qualified_name=NAME)
     route = message.routes.add()
     route.condition.path.regex = ".*"
@@ -201,7 +203,7 @@ def test_a_budget_that_is_none(budget: dict[str, Any], reason: str) -> None:
 
 
 def test_a_ratio_is_what_was_written() -> None:
-    """Ten requests pay for a retry of 0.1; the next larger 32-bit float would make it nine."""
+    """Ten requests pay for one retry at a ratio of 0.1, although the 32-bit float on the wire is a little larger."""
     budget = convert(retry_budget={"ttl": "1s", "retry_ratio": 0.1}).budget
     assert budget is not None and budget.ratio == 0.1 and int(1 / budget.ratio) == 10
 
@@ -225,7 +227,9 @@ def test_overrides_to_nowhere() -> None:
 
 
 def test_an_override_that_is_no_name_is_left_out() -> None:
-    """The destination service answers only names: its share of the requests would all fail."""
+    """An override with an authority that is not a name is left out: the destination service answers only for names, so
+    its share of the requests would fail.
+    """
     left_out: list[str] = []
     profile = convert(
         left_out, dst_overrides=[{"authority": "10.0.0.1:80", "weight": 1}, {"authority": "b:80", "weight": 1}]
@@ -235,7 +239,7 @@ def test_an_override_that_is_no_name_is_left_out() -> None:
 
 
 def test_names_with_a_final_dot_are_asked_for_without_it() -> None:
-    """The destination service says of a name that ends in a dot that it is an invalid authority."""
+    """Names are looked up without their final dot, which the destination service refuses as an invalid authority."""
     profile = convert(
         fully_qualified_name=f"{NAME}.", dst_overrides=[{"authority": "B.ns.svc.cluster.local.:80", "weight": 1}]
     )
@@ -244,7 +248,7 @@ def test_names_with_a_final_dot_are_asked_for_without_it() -> None:
 
 
 def test_conditions_within_conditions_end_where_messages_do() -> None:
-    """protobuf reads no more than a hundred levels, each of which is two here."""
+    """Conditions may be nested as deep as protobuf reads messages: a hundred levels, two for each condition."""
     condition: dict[str, Any] = ANY_PATH
     for _ in range(45):
         condition = {"not": condition}

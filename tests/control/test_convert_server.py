@@ -1,4 +1,4 @@
-"""inbound.Server to ServerPolicy: the recorded policies whole, then each rule of the wire."""
+"""inbound.Server to ServerPolicy: the recorded policies as a whole, then each rule of the interface."""
 
 from __future__ import annotations
 
@@ -138,7 +138,9 @@ def test_protocols() -> None:
 
 @pytest.mark.parametrize("kind", ["detect", "http1", "http2", "grpc", "opaque", "tls"])
 def test_on_a_mesh_that_is_on_loopback_localhost_is_let_in_by_policy_only(kind: str) -> None:
-    """There all callers come from loopback: the usual exemption would let everybody in, whatever policies say."""
+    """On a mesh on loopback all clients come from loopback, so the usual exemption of localhost would let everyone in,
+    whatever the policies are. There localhost is let in by policy only.
+    """
     protocol = {kind: {"timeout": "1s"} if kind == "detect" else {}}
     whole = {"protocol": protocol, "labels": {"name": "web"}, "authorizations": [authz()]}
     policy = server_policy_of(ParseDict(whole, inbound_pb2.Server()), lets_localhost_in=False)

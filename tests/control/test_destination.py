@@ -1,4 +1,4 @@
-"""Endpoints and profiles as they change: every update of the wire, reconnects, refusals."""
+"""Endpoints and profiles as they change: every kind of update, reconnects, refusals."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def none(exists: bool) -> destination_pb2.Update:
 
 
 class Asked:
-    """One name, asked for; what was known after each update."""
+    """One name that was looked up; keeps what was known after each update."""
 
     def __init__(self, ticking: Ticking, controller: Controller, feed: Feed) -> None:
         self.channel = channel_to(ticking.reactor, controller.target)

@@ -1,4 +1,6 @@
-"""Our certificate: asked for, checked, refreshed, kept when a newer one will not do; over plain text and over mesh TLS."""
+"""Our certificate: how it is requested, checked, renewed, and kept when a newer one cannot be used; over plain text
+and mesh TLS.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ SERVICE = "linkerd-identity.linkerd.serviceaccount.identity.linkerd.cluster.loca
 
 
 class Issuer:
-    """An identity service; its next answers may be spoiled."""
+    """An identity service; a test may spoil its next answers."""
 
     def __init__(self, key_and_csr: KeyAndCsr) -> None:
         key = serialization.load_der_private_key(key_and_csr.key_der, None)
@@ -69,7 +71,7 @@ class Issuer:
 
 
 class Workload:
-    """One identity with its controller; `bounds` are the refresh bounds in seconds."""
+    """One identity and its controller; `bounds` are those of the renewal interval, in seconds."""
 
     def __init__(self, controller: Controller, directory: Path, bounds: tuple[float, float] = (0.05, 60.0)) -> None:
         self.controller = controller
@@ -117,7 +119,7 @@ def test_the_first_certificate_makes_us_ready(workload: Workload) -> None:
 
 @pytest.mark.acceptance("IDN-05")
 class Clocks:
-    """A loop of nothing but its timers, and a wall clock beside it."""
+    """A loop that has only timers, and a wall clock beside it."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -133,7 +135,7 @@ class Clocks:
         return SimpleNamespace(cancel=lambda: self.timers.remove(entry) if entry in self.timers else None)
 
     def pass_s(self, seconds: float) -> None:
-        """Both clocks go on together, and what is due is called."""
+        """Let both clocks advance together, and call what is due."""
         end = self.now + seconds
         while due := [entry for entry in self.timers if entry[0] <= end]:
             entry = min(due, key=lambda one: one[0])
@@ -146,7 +148,7 @@ class Clocks:
 
 
 class Answering:
-    """A channel whose calls are answered at once with a certificate of a day."""
+    """A channel that answers every call at once with a certificate that is valid for a day."""
 
     def __init__(self, clocks: Clocks, key_and_csr: KeyAndCsr) -> None:
         self.asked_at: list[float] = []
@@ -173,7 +175,9 @@ DAY_S = 86400
     [(0, 0.7 * DAY_S), (DAY_S, 60), (10 * 365 * DAY_S, 60), (-DAY_S, 0.7 * DAY_S), (0.5 * DAY_S, 0.2 * DAY_S)],
 )
 def test_renewal_follows_the_wall_clock(jump_s: float, asked_after_s: float, tmp_path: Path) -> None:
-    """Row B33: after a jump of a day the certificate was renewed 16 hours late, and every handshake failed until then."""
+    """Row B33: after the wall clock had jumped by a day, the certificate was renewed 16 hours late, and every
+    handshake failed until then.
+    """
     clocks = Clocks()
     key_and_csr = make_key_and_csr(NAME)
     channel = Answering(clocks, key_and_csr)
@@ -302,7 +306,7 @@ def test_a_service_that_never_answers_is_given_up(controller: Controller, tmp_pa
 
 
 class Bridge(Codec):
-    """Carries what comes over TLS to a plain-text server, and back: how a proxy stands before a controller."""
+    """Carries bytes from TLS to a plain-text server and back, as a proxy in front of a controller does."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
@@ -361,7 +365,9 @@ class TlsFront:
         return near
 
     def channel(self, credentials: Credentials) -> Channel:
-        """As to a controller that is not on loopback: the name is checked; only the address is ours."""
+        """A channel as to a controller that is not on loopback: the server's name is checked, and only the address is
+        ours.
+        """
         target = ControlAddr("192.0.2.1", 8080, SERVICE)
         dial = dial_to(self._ticking.reactor, target, credentials)
         return Channel(

@@ -1,4 +1,6 @@
-"""An update of ten thousand endpoints: no turn of the loop is long, from the message to the balancer, and nothing is lost."""
+"""An update of ten thousand endpoints: from the message to the balancer, no turn of the loop is long and no endpoint
+is lost.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ def removal(first: int, count: int) -> destination_pb2.Update:
 
 
 class Asked:
-    """A channel whose stream the test speaks for."""
+    """A channel whose stream the test writes to."""
 
     def __init__(self, steps: StepQueue) -> None:
         self.reactor: Any = SimpleNamespace(steps=steps, loop=None)
@@ -184,7 +186,7 @@ def profile(count: int, name: str = "web.ns.svc.cluster.local") -> destination_p
 
 
 def profile_stream() -> tuple[ProfileStream, list[Any]]:
-    """And the turns that it asks for, which the test takes."""
+    """A stream of profiles, and the list of turns that it asks for, which the test takes."""
     called: list[Any] = []
 
     class Loop:

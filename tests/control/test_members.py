@@ -26,7 +26,7 @@ REQUEST = identity_pb2.CertifyRequest(identity="web")
 
 
 class Given:
-    """Names that a test resolves."""
+    """Names that a test resolves itself."""
 
     def __init__(self, *addrs: Addr) -> None:
         self.addrs = addrs
@@ -45,7 +45,7 @@ class Given:
 
 
 class Scope:
-    """What a metrics scope was told."""
+    """Records the calls of a metrics scope."""
 
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
@@ -214,7 +214,9 @@ def test_calls_are_counted() -> None:
 
 
 def test_a_channel_counts_as_a_balancer() -> None:
-    """Its addresses, its line, and the gate: shut from the first call that waited in vain until one can be sent again."""
+    """A channel shows its numbers as a balancer: its addresses, its queue, and the gate, which is shut from the first
+    call that waited in vain until one can be sent again.
+    """
 
     async def story(ticking: Ticking) -> None:
         controller = Controller()

@@ -1,4 +1,6 @@
-"""The whole of it from a workload's environment, against one controller that plays all three."""
+"""The whole control client, configured from a workload's environment, against one controller that plays all three
+services.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +120,9 @@ def test_everything_that_a_sidecar_asks(controller: Controller, tmp_path: Path) 
 
 
 def test_a_controller_on_loopback_that_says_nothing_is_asked_again(controller: Controller, tmp_path: Path) -> None:
-    """Row B45: the limits of control streams did not hold there, so that a controller that hung was waited for without end."""
+    """Row B45: the time limits of control streams did not apply on loopback, so a controller that hung was waited for
+    without end.
+    """
     profiles = controller.feed(services.GET_PROFILE)
     key_and_csr = make_key_and_csr(NAME)
     config = config_for(controller, tmp_path / "token", CONTROL_STREAM_INITIAL_TIMEOUT="100ms")

@@ -1,4 +1,4 @@
-"""Names of controllers: loopback without DNS, SRV before A and AAAA, refreshed when the records run out."""
+"""Names of controllers: no DNS for loopback, SRV before A and AAAA, lookups repeated when the records expire."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUICK = Backoff(0.001, 0.001, 0.0)
 
 
 class Table:
-    """DNS from a table that tests change."""
+    """DNS answers from a table that tests change."""
 
     def __init__(self) -> None:
         self.srv_records: list[tuple[str, int]] = []

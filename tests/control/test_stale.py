@@ -1,4 +1,4 @@
-"""What a controller said last, while it cannot be asked: what counts as stale, since when, and what ends it."""
+"""A controller's last answers while it cannot be reached: which count as stale, since when, and what ends that."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_controller_that_is_reached_but_does_not_answer_is_away(controller: Co
         channel = channel_to(ticking.reactor, controller.target)
         watch = Destinations(channel, StreamSettings(FAST, limits), "").endpoints(PATH)
         await until(lambda: feed.opened)
-        # A busy machine may be too slow for the limit: then the next stream is told.
+        # A busy machine may be too slow for the limit: then the next stream reports it.
         await until(lambda: ports(watch) == [1] or feed.say(added(1)))  # type: ignore[func-returns-value]
         if how == "refuses":
             feed.say(grpc.StatusCode.UNAVAILABLE)
@@ -89,7 +89,9 @@ def test_a_controller_that_is_reached_but_does_not_answer_is_away(controller: Co
 
 
 def test_all_that_is_stale_is_asked_again_once_the_controller_is_back(controller: Controller) -> None:
-    """Whichever stream tries first: the others do not sleep their backoff out."""
+    """When the controller is back, all stale answers are asked for again at once: no stream waits for the end of its
+    own backoff.
+    """
     feed = controller.feed(services.DESTINATION_GET)
     patient = StreamSettings(Backoff(3600.0, 3600.0, 0.0))
 

@@ -1,4 +1,4 @@
-"""Streams that are opened again: backoff, refusals, limits; real sockets, small times."""
+"""Streams that are opened again: backoff, refusals, limits; with real sockets and short times."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REQUEST = destination_pb2.GetDestination(path="web:80")
 class Subscriber:
     def __init__(self, channel: Channel, limits: StreamLimits = UNLIMITED, backoff: Backoff = FAST) -> None:
         self.heard: list[tuple[str, bool]] = []
-        """Names of the profiles, and whether each was the first of its stream."""
+        """The names of the profiles, and whether each was the first of its stream."""
         self.refusals: list[Status] = []
         self.subscription = Subscription(
             channel,
