@@ -18,7 +18,7 @@ def topology() -> Iterator[Topology]:
 
 @pytest.fixture(params=WAYS)
 def stage(request: pytest.FixtureRequest, topology: Topology) -> Iterator[Stage]:
-    """Where a scene plays: `@pytest.mark.parametrize("stage", PROXIED, indirect=True)` leaves ways out."""
+    """The way that a test runs in: `@pytest.mark.parametrize("stage", PROXIED, indirect=True)` leaves some ways out."""
     made = Stage(topology, request.param)
     before = len(topology.faults)
     try:

@@ -1,6 +1,6 @@
 """HTTP/2 written and read frame by frame over a Peer, in either role, with `hpack` for the header blocks.
 
-Acknowledges SETTINGS and PING and gives credit for DATA, unless told not to; everything else is the script's to do.
+It acknowledges SETTINGS and PING and gives credit for DATA, unless switched off; the script does everything else.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Stream:
 
     id: int
     heads: list[Fields] = field(default_factory=list)
-    """Of a response: the informational ones first."""
+    """The heads of a response: informational ones come first."""
     body: bytearray = field(default_factory=bytearray)
     trailers: Fields = field(default_factory=list)
     has_ended: bool = False
@@ -88,13 +88,13 @@ class Http2:
         self.decoder: Any = hpack.Decoder(1 << 22)
         self.streams: dict[int, Stream] = {}
         self.goaways: list[tuple[int, int]] = []
-        """(last stream, code) of each."""
+        """Last stream and error code of each GOAWAY."""
         self.frames: list[Frame] = []
         self.settings: dict[int, int] = {}
         self.pongs: list[bytes] = []
         self.window = 65535
         self.windows: dict[int, int] = {}
-        """Of each stream that was sent on: credit given beyond the initial window, less what was sent."""
+        """For each stream that was sent on: the credit given beyond the initial window, less what was sent."""
         self.is_client = is_client
         self._next = 1
         self._block = b""
@@ -111,7 +111,7 @@ class Http2:
         self.peer.send(frame(kind, flags, stream, payload))
 
     def headers(self, stream: int, fields: Fields, end: bool = False) -> None:
-        """In as many frames as it takes."""
+        """Send a head, in as many frames as it takes."""
         block = self.encoder.encode(fields, huffman=False)
         pieces = [block[i : i + 16384] for i in range(0, len(block), 16384)] or [b""]
         out = [
@@ -126,7 +126,7 @@ class Http2:
         self.peer.send(*out)
 
     def data(self, stream: int, data: bytes, end: bool = False, step: int = 16384) -> None:
-        """As the windows allow, reading while they do not."""
+        """Send data as the windows allow, and read frames while they do not."""
         position = 0
         while True:
             size = min(step, len(data) - position)
@@ -156,18 +156,18 @@ class Http2:
         self.send(WINDOW_UPDATE, 0, stream, struct.pack(">I", size))
 
     def set(self, **pairs: int) -> None:
-        """`HEADER_TABLE_SIZE=0` and the like."""
+        """Send settings, given as `HEADER_TABLE_SIZE=0` and the like."""
         self.send(SETTINGS, 0, 0, b"".join(struct.pack(">HI", globals()[name], one) for name, one in pairs.items()))
 
     # ---- reading
 
     def wait(self, condition: Callable[[], Any]) -> None:
-        """Read frames until it holds. Ended if the connection ends before."""
+        """Read frames until the condition holds. Ended if the connection ends before."""
         while not condition():
             self.read()
 
     def read(self) -> Frame:
-        """One frame, taken notice of."""
+        """Read one frame, and take note of it."""
         head = self.peer.exactly(9)
         kind, flags, stream = struct.unpack(">BBI", head[3:])
         one = Frame(kind, flags, stream & 0x7FFFFFFF, self.peer.exactly(int.from_bytes(head[:3], "big")))
@@ -230,7 +230,9 @@ class Http2:
         stream.has_ended = end
 
     def _reply(self, *frames: bytes) -> None:
-        """What a connection that is over for the other side needs no more; what it said before is still to be read."""
+        """Send what must be answered. An other side that has ended needs no answers, but what it sent before must
+        still be read.
+        """
         try:
             self.peer.send(*frames)
         except OSError:
@@ -248,7 +250,7 @@ class Http2:
         return self._next - 2
 
     def ask(self, fields: Fields, body: bytes = b"", trailers: Fields | None = None) -> Stream:
-        """The whole answer to a whole request."""
+        """Send a whole request and return its whole answer."""
         stream = self.begin(fields, end=not body and trailers is None)
         if body:
             self.data(stream.id, body, end=trailers is None)
@@ -261,7 +263,7 @@ class Http2:
         return stream
 
     def is_alive(self) -> bool:
-        """Answers a PING."""
+        """Whether the other side answers a PING."""
         before = len(self.pongs)
         self.send(PING, 0, 0, b"alive? 1")
         try:
@@ -271,7 +273,7 @@ class Http2:
         return True
 
     def end(self) -> tuple[int, int] | None:
-        """The last GOAWAY, once the other side has ended the connection."""
+        """The last GOAWAY, once the other side has ended the connection; None if there was none."""
         try:
             while True:
                 self.read()
@@ -281,7 +283,7 @@ class Http2:
     # ---- servers
 
     def next_request(self, *, whole: bool = True) -> Stream:
-        """The next stream that was opened; with its body, or at its head."""
+        """The next stream that was opened: with its body if `whole`, else as soon as its head has come."""
         stream = self.stream(self.next_id())
         self.wait(lambda: stream.is_over if whole else stream.heads)
         return stream
@@ -301,7 +303,7 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 
 class Serving:
-    """A script: an HTTP/2 app that answers every whole request by `answer(connection, stream)`."""
+    """A script: an HTTP/2 app that answers every whole request with `answer(connection, stream)`."""
 
     def __init__(self, answer: Callable[[Http2, Stream], None] | None = None, **options: Any) -> None:
         self.requests: list[Stream] = []

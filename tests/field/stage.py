@@ -1,4 +1,4 @@
-"""Stage: one way from clients to an app, and what may look different there from the direct run."""
+"""Stage: one way from clients to an app, and what may differ there from the direct run."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class Stage:
         self.way = way
         self.is_direct = way == DIRECT
         self.is_pair = way == PAIR
-        """HTTP/1 travels inside HTTP/2, which knows no case of names."""
+        """Whether both proxies are on the way: then HTTP/1 travels inside HTTP/2, where names have no case."""
         self.app: App
         self.where: Addr
         self._stack = ExitStack()
 
     def play(self, script: Script, http2: Http2Params = NO_PARAMS) -> App:
-        """Put up an app; `connect` reaches it from then on."""
+        """Start an app with this script; `connect` reaches it from then on."""
         self.app = self._stack.enter_context(App(script))
         self.where = self._stack.enter_context(self.topology.way(self.way, self.app.port, http2))
         return self.app
 
     def answers(self, answer: bytes | Callable[[Message], bytes] = OK) -> Answering:
-        """An app that answers every request so; its `requests` are kept."""
+        """Start an app that answers every request with this; its `requests` are kept."""
         script = Answering(answer)
         self.play(script)
         return script
@@ -41,7 +41,7 @@ class Stage:
         return self._stack.enter_context(Peer.connect(self.where))
 
     def connect_as_peer(self) -> Peer:
-        """As another proxy of the mesh does, for the way IN."""
+        """Connect as another proxy of the mesh does, for the way IN."""
         return self._stack.enter_context(Peer.connect(self.where, credentials(CLIENT).client_context(False)))
 
     def close(self) -> None:
@@ -51,8 +51,9 @@ class Stage:
 def seen(
     message: Message, lowers: bool = True
 ) -> tuple[bytes, list[tuple[bytes, bytes]], bytes, list[tuple[bytes, bytes]]]:
-    """A message as two runs are compared: without what proxies add (`l5d-client-id`, `date`), names in lower case, and
-    `transfer-encoding`, which moves to the end, as what it says of the framing."""
+    """A message in the form in which two runs are compared: without fields that proxies add (`l5d-client-id`, `date`),
+    with names in lower case if `lowers`, and with `transfer-encoding` at the end, because only its framing matters.
+    """
     added = (b"l5d-client-id", b"date", b"transfer-encoding")
     fields = [(name.lower() if lowers else name, value) for name, value in message.fields if name.lower() not in added]
     trailers = [(name.lower() if lowers else name, value) for name, value in message.trailers]

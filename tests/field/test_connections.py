@@ -1,4 +1,6 @@
-"""Section 3 of the field log, first half: reuse of connections, their ends, and answers that come late or early."""
+"""Section 3 of the field log, first half: connections that are used again, how they end, and answers that come late or
+early.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def resets(peer: Peer) -> None:
 
 
 def says_more(peer: Peer) -> None:
-    """As servers do that tell an idle client its time is up."""
+    """Sends bytes on an idle connection, as servers do that tell a client its time is up."""
     peer.request()
     peer.send(ok())
     sleep(0.002)
@@ -77,7 +79,9 @@ def test_a_connection_that_the_app_has_left_is_not_used_again(
 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_a_request_that_meets_a_closing_connection_goes_again_only_if_it_may(stage: Stage) -> None:
-    """Row 34, the race itself: the app hangs up on a kept connection when it sees the second request."""
+    """Row 34, the race itself: the app closes a kept connection when it sees the second request. The request is sent
+    again only if it may be sent twice.
+    """
 
     def script(peer: Peer) -> None:
         peer.request()
@@ -102,7 +106,9 @@ def test_a_request_that_meets_a_closing_connection_goes_again_only_if_it_may(sta
 )
 @pytest.mark.parametrize("size", [2, 300_000])
 def test_a_client_that_says_close_hears_close_and_is_hung_up_on(stage: Stage, option: bytes, size: int) -> None:
-    """25 connections instead of 1,000."""
+    """Row 35: a client that sends `connection: close` gets it in the answer, and the connection ends. 25 connections
+    instead of 1,000.
+    """
 
     def script(peer: Peer) -> None:
         while True:
@@ -126,7 +132,7 @@ def test_a_client_that_says_close_hears_close_and_is_hung_up_on(stage: Stage, op
     "lines", [(), (b"Connection: close",), (b"Connection: keep-alive",)], ids=["none", "close", "keep-alive"]
 )
 def test_an_http_1_0_client_is_hung_up_on(stage: Stage, lines: tuple[bytes, ...]) -> None:
-    """Row 35: nginx's default."""
+    """Row 35: an HTTP/1.0 client, nginx's default for its upstreams, is disconnected after its answer."""
     app = stage.answers()
     for _ in range(25):
         with Peer.connect(stage.where) as client:
@@ -137,7 +143,9 @@ def test_an_http_1_0_client_is_hung_up_on(stage: Stage, lines: tuple[bytes, ...]
 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_an_app_that_says_close_costs_its_client_nothing(stage: Stage) -> None:
-    """Row 35, the other side: the option is one hop's."""
+    """Row 35, the other side: an app that closes its connection costs its client nothing, because the option concerns
+    one hop.
+    """
 
     def script(peer: Peer) -> None:
         peer.request()
@@ -157,7 +165,9 @@ def test_an_app_that_says_close_costs_its_client_nothing(stage: Stage) -> None:
 @pytest.mark.parametrize("half_closes", [False, True], ids=["row37-idle", "row37-half-closed"])
 @pytest.mark.parametrize("version", [b"1.1", b"1.0"])
 def test_an_answer_that_takes_minutes_reaches_its_client(stage: Stage, half_closes: bool, version: bytes) -> None:
-    """130 seconds of the proxies' clock; the sockets wait for none of them."""
+    """Row 37: an answer that takes 130 seconds of the proxies' clock reaches its client. The sockets themselves wait
+    for none of them.
+    """
     body = bytes(range(256)) * 4096
     may_answer = Event()
 
@@ -173,7 +183,7 @@ def test_an_answer_that_takes_minutes_reaches_its_client(stage: Stage, half_clos
     if half_closes:
         client.half_close()
     if half_closes and stage.is_pair:
-        # A stream of HTTP/2 cannot say that its client only says no more: the client is taken to have left.
+        # A stream of HTTP/2 cannot express that its client only ends its sending side: the client is taken to have left.
         assert client.rest() == b""
         may_answer.set()
         return
@@ -189,7 +199,7 @@ def test_an_answer_that_takes_minutes_reaches_its_client(stage: Stage, half_clos
 
 
 def test_a_body_that_rests_for_minutes_goes_on(stage: Stage) -> None:
-    """Row 37, in the middle of both bodies."""
+    """Row 37: a pause of minutes in the middle of either body breaks nothing off."""
     has_passed = Event()
 
     def script(peer: Peer) -> None:
@@ -212,7 +222,7 @@ def test_a_body_that_rests_for_minutes_goes_on(stage: Stage) -> None:
 
 
 def test_pipelined_requests_of_a_half_closed_client_are_all_answered(stage: Stage) -> None:
-    """Row 37."""
+    """Row 37: a client that has ended its sending side still gets all answers to its pipelined requests."""
     stage.answers(lambda request: ok(request.target))
     client = stage.connect()
     client.send(get(b"/1"), post(b"x", target=b"/2"), get(b"/3"))
@@ -236,7 +246,7 @@ def says_continue(peer: Peer) -> None:
 
 
 def test_an_expectation_is_met_by_the_app_alone(stage: Stage) -> None:
-    """Row 38: C waits for 100 before it sends, and nobody else says it."""
+    """Row 38: the client waits for the 100 before it sends its body, and only the app sends one."""
     stage.play(says_continue)
     client = stage.connect()
     client.send(get(b"/", EXPECT, b"Content-Length: %d" % len(BIG), method=b"PUT"))
@@ -277,7 +287,9 @@ def test_a_final_answer_without_100_ends_the_exchange_and_its_connection(stage: 
 def test_an_app_that_ignores_the_expectation_gets_the_body_when_its_client_stops_waiting(
     stage: Stage, body: str
 ) -> None:
-    """Row 38; the client waits 50 ms instead of a second."""
+    """Row 38: a client that waits no longer for the 100 sends its body, which reaches an app that ignores the
+    expectation. It waits 50 ms instead of a second.
+    """
     app = stage.answers()
     client = stage.connect()
     line = b"Content-Length: 5" if body == "length" else b"Transfer-Encoding: chunked"
@@ -296,7 +308,7 @@ HINTS = [
 
 
 def test_every_informational_answer_comes_as_it_was_sent_and_in_order(stage: Stage) -> None:
-    """Row 38: each 1xx as it comes, before the final answer exists."""
+    """Row 38: each 1xx reaches the client as it was sent and in order, before the final answer exists."""
     heads = [b"HTTP/1.1 %b\r\n%b\r\n\r\n" % one for one in HINTS]
     goes_on = Event()
 
@@ -320,7 +332,7 @@ def test_every_informational_answer_comes_as_it_was_sent_and_in_order(stage: Sta
 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_an_http_1_0_client_hears_no_1xx(stage: Stage) -> None:
-    """Row 38: RFC 9110 section 15.2."""
+    """Row 38: an HTTP/1.0 client gets no 1xx (RFC 9110 section 15.2)."""
     stage.answers(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + ok())
     client = stage.connect()
     got = client.ask(get().replace(b"HTTP/1.1", b"HTTP/1.0"))
@@ -330,7 +342,7 @@ def test_an_http_1_0_client_hears_no_1xx(stage: Stage) -> None:
 # ---- row 40
 
 UPLOAD = b"GET /smuggled HTTP/1.1\r\nHost: app.ns\r\n\r\n" * 600_000
-"""24 MB instead of 50: more than all the sockets' buffers on the way hold."""
+"""24 MB instead of 50: more than all socket buffers on the way can hold."""
 REFUSED = ok(b"too big", status=b"413 Content Too Large")
 
 
@@ -376,7 +388,7 @@ def test_an_early_answer_reaches_a_client_that_still_uploads(stage: Stage, scrip
         try:
             client.sock.sendall(get(b"/", *lines, method=b"POST"))
             if form == "expect":
-                sleep(0.02)  # told nothing, it goes on
+                sleep(0.02)  # it got no answer, so it goes on
             client.sock.sendall(body)
         except OSError:
             pass
@@ -417,7 +429,7 @@ def test_a_short_rest_of_an_upload_is_drained_and_the_connection_serves_on(stage
 
 
 def test_pipelined_requests_are_answered_in_order(stage: Stage) -> None:
-    """Row 49: the first is slow."""
+    """Row 49: pipelined requests are answered in their order, although the first one is slow."""
 
     def script(peer: Peer) -> None:
         while True:
@@ -434,7 +446,7 @@ def test_pipelined_requests_are_answered_in_order(stage: Stage) -> None:
 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_a_pipelined_request_is_not_sent_before_its_turn(stage: Stage) -> None:
-    """Row 49: neither may the one behind one that is not safe be."""
+    """Row 49: a pipelined request is not sent before the one in front of it is answered, if that one is not safe."""
     may_answer = Event()
     seen: list[bytes] = []
 
@@ -474,7 +486,7 @@ def test_garbage_behind_requests_is_refused_after_their_answers(stage: Stage, ga
 
 
 def test_requests_in_pieces_and_pipelined_at_once(stage: Stage) -> None:
-    """Row 49: the cut of the stream means nothing."""
+    """Row 49: how the stream of pipelined requests is cut into segments changes nothing."""
     stage.answers(lambda request: ok(request.target + request.body))
     wanted = [
         (get(b"/%d" % n), b"/%d" % n) if n % 3 else (post(b"b%d" % n, target=b"/%d" % n), b"/%db%d" % (n, n))
@@ -492,7 +504,7 @@ def test_requests_in_pieces_and_pipelined_at_once(stage: Stage) -> None:
 
 
 def test_nothing_of_these_connections_is_left(stage: Stage) -> None:
-    """Rows 34 to 49: those who left are gone."""
+    """Rows 34 to 49: of the clients and apps that left, no connection and no task remains."""
     stage.answers()
     with Peer.connect(stage.where) as client:
         client.ask(get())  # the proxies' own HTTP/2 connection, if there is one, stays

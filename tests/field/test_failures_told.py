@@ -1,4 +1,6 @@
-"""What is said about failures (rows B23 to B26): the status, the reason and the limit reach whoever needs them, in every way."""
+"""How failures are reported (rows B23 to B26): the status, the reason and the limit reach those who need them, in
+every way.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ IN_HTTP_2 = pytest.mark.parametrize("stage", [OUT, IN, PAIR], indirect=True)
 
 
 def status_of(stream: Stream) -> tuple[int, str]:
-    """The gRPC status that its trailers carry."""
+    """The gRPC status in the stream's trailers."""
     trailers = dict(stream.trailers)
     return int(trailers.get(b"grpc-status", b"-1")), trailers.get(b"grpc-message", b"").decode()
 
@@ -45,7 +47,7 @@ def answering(trailers: Fields) -> Serving:
 
 
 def told(stage: Stage, reason: Reason) -> str:
-    """A stranger at an inbound port gets the status and no more."""
+    """The reason as the client gets it: a client without an identity at an inbound port gets only the status."""
     return "" if stage.way == IN else reason.value
 
 

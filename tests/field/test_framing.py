@@ -152,7 +152,7 @@ def test_both_framings_never_pass(stage: Stage, case: str) -> None:
 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_a_response_with_both_framings_is_read_by_its_coding_and_its_connection_is_not_used_again(stage: Stage) -> None:
-    """Row 5, the other way."""
+    """Row 5, for responses: Transfer-Encoding decides, and the app's connection is not used again."""
     stage.answers(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(b"hello"))
     client = stage.connect()
     for _ in range(2):
@@ -180,7 +180,7 @@ def test_a_response_without_a_body_ends_with_its_head_whatever_its_framing_says(
     began = monotonic()
     for _ in range(3):
         assert client.ask(get(method=method), method).status == int(answer[9:12])
-    # Where an app says that a 204 has a body, nobody knows whether it sends one: its connection is not used again.
+    # If an app announces a body for a 204, it is unknown whether it sends one: its connection is not used again.
     assert len(stage.app.connections) == (3 if case.startswith("204") and not stage.is_direct else 1)
     assert monotonic() - began < 5
     assert client.state() == "open"
@@ -220,7 +220,7 @@ def test_a_tunnel_opens_whatever_framing_its_acceptance_claims(stage: Stage, cas
 
 
 def test_a_refused_tunnel_is_an_answer_like_any_other(stage: Stage) -> None:
-    """Row 8: the connection goes on as HTTP."""
+    """Row 8: an app that refuses a tunnel gives an ordinary answer, and the connection goes on as HTTP."""
     stage.answers(ok(b"who are you", b"Proxy-Authenticate: Basic", status=b"407 Proxy Authentication Required"))
     client = stage.connect()
     for _ in range(2):
@@ -248,12 +248,16 @@ NORMALIZED = {
     "absolute-query-only": b"http://app.ns/?q",
     "absolute-upper": b"http://App.NS/Path",
 }
-"""As HTTP/2 between proxies can carry it: `:path` is never empty, the scheme is in lower case (RFC 3986 section 6.2)."""
+"""Targets in the form that HTTP/2 between proxies can carry: `:path` is never empty, the scheme is in lower case (RFC
+3986 section 6.2).
+"""
 
 
 @pytest.mark.parametrize("case", TARGETS, ids=lambda one: f"row10-{one}")
 def test_the_form_of_the_target_and_host_stay_as_the_client_chose(stage: Stage, case: str) -> None:
-    """But for a Host that contradicts the target: it follows it (RFC 9112 section 3.2.2)."""
+    """The form of target and Host is kept, except for a Host that contradicts the target: it is replaced by the
+    target's (RFC 9112 section 3.2.2).
+    """
     method, target, host = TARGETS[case]
     app = stage.answers()
     client = stage.connect()

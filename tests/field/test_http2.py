@@ -38,7 +38,7 @@ from tests.kit.wire import DEADLINE_S, Ended, Peer
 
 
 def polite(stage: Stage, is_over: Event, took: list[float]) -> None:
-    """Another client's unary calls, a hundred a second."""
+    """Another client, which makes a hundred unary calls a second while the test runs."""
     client = Http2(stage.connect())
     while not is_over.is_set():
         began = perf_counter()
@@ -48,7 +48,9 @@ def polite(stage: Stage, is_over: Event, took: list[float]) -> None:
 
 
 def flood(stage: Stage, batches: list[bytes], fault: str) -> tuple[int, int] | None:
-    """Send batch after batch, a polite client beside, until the proxy ends it for this fault; the GOAWAY."""
+    """Send batch after batch, with a polite client beside it, until the proxy ends the connection for this fault.
+    Returns the GOAWAY.
+    """
     side = IN if stage.way == IN else OUT
     before = stage.topology.metric(side, "sponson_connection_faults_total", f'reason="{fault}"')
     is_over, took = Event(), list[float]()
@@ -79,7 +81,7 @@ def flood(stage: Stage, batches: list[bytes], fault: str) -> tuple[int, int] | N
 
 
 def answers_cheaply(peer: Peer) -> None:
-    """An app that an attack does not slow down: every HEADERS is answered unread."""
+    """An app that an attack does not slow down: it answers every HEADERS frame without reading it."""
     peer.exactly(24)
     peer.send(frame(SETTINGS, 0, 0))
     while True:
@@ -110,7 +112,9 @@ RAPID: dict[str, Callable[[int, bytes], bytes]] = {
 @pytest.mark.parametrize("case", RAPID, ids=lambda one: f"row50-{one}")
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_streams_that_are_opened_only_to_be_ended(stage: Stage, case: str) -> None:
-    """At most 6,000 pairs instead of 20,000, 200 a write; the polite client shares the proxies' connections."""
+    """Row 50: streams that are opened only to be ended do not hurt a polite client that shares the proxies'
+    connections. At most 6,000 pairs instead of 20,000, 200 in one write.
+    """
 
     stage.play(answers_cheaply)
     block = bytes.fromhex("828684") + b"\x41\x06app.ns"
@@ -131,7 +135,9 @@ CONTINUED = {
 @pytest.mark.parametrize("case", CONTINUED, ids=lambda one: f"row52-{one}")
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_a_header_block_without_an_end(stage: Stage, case: str) -> None:
-    """1,000 frames of 16 kB at most, 10,000 empty ones."""
+    """Row 52: a header block that does not end costs its client the connection. At most 1,000 frames of 16 kB, or
+    10,000 empty ones.
+    """
     stage.play(answers_cheaply)
     end = flood(stage, [frame(HEADERS, END_STREAM, 1, bytes.fromhex("828684")), *CONTINUED[case]], "header_flood")
     assert end is not None and end[1] == ENHANCE_YOUR_CALM
@@ -140,7 +146,7 @@ def test_a_header_block_without_an_end(stage: Stage, case: str) -> None:
 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_a_header_block_of_the_app_without_an_end(stage: Stage) -> None:
-    """Row 52, from the other side: its requests fail, and nothing more."""
+    """Row 52, from the app's side: a header block that does not end fails the app's requests, and nothing else."""
 
     def script(peer: Peer) -> None:
         app = Http2(peer, False)
@@ -166,8 +172,10 @@ def test_a_header_block_of_the_app_without_an_end(stage: Stage) -> None:
 @pytest.mark.parametrize("kind", ["indexed", "literal-names", "huffman"], ids=lambda one: f"row53-{one}")
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_a_header_list_that_is_much_longer_decoded(stage: Stage, kind: str) -> None:
-    """16 kB of references to a 4 kB entry would be 64 MB. A list of few fields gets 431 or a reset, and the connection serves
-    on; one of thousands ends the connection, as decoding it to its end is work in itself. Both at once."""
+    """Row 53: 16 kB of references to an entry of 4 kB would be 64 MB. A list of few fields gets 431 or a reset, and
+    the connection goes on; one of thousands of fields ends the connection, because even decoding it is work. Both
+    kinds are sent together.
+    """
     app = Serving()
     stage.play(app)
     client = Http2(stage.connect())
@@ -214,7 +222,9 @@ def integer(value: int) -> bytes:
 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_every_stream_ends_exactly_once(stage: Stage) -> None:
-    """Row 58: 1,500 calls instead of 200,000, 5 % cancelled at three points; then idle, then on."""
+    """Row 58: every stream ends exactly once. 1,500 calls instead of 200,000, 5 % of them cancelled at three points;
+    then idle, then more calls.
+    """
 
     def answer(connection: Http2, stream: Stream) -> None:
         if stream.get(b":path") != b"/never":
@@ -250,7 +260,7 @@ def test_every_stream_ends_exactly_once(stage: Stage) -> None:
 
 @pytest.mark.parametrize("ending", ["close", "reset"], ids=lambda one: f"row59-{one}")
 def test_when_the_client_goes_the_app_hears_it_on_every_stream(stage: Stage, ending: str) -> None:
-    """40 server-streaming calls instead of 100."""
+    """Row 59: when a client leaves, the app is informed on every stream. 40 server-streaming calls instead of 100."""
     has_begun = Event()
     codes: list[int | None] = []
     ended = Event()
@@ -284,7 +294,9 @@ def test_when_the_client_goes_the_app_hears_it_on_every_stream(stage: Stage, end
 
 @pytest.mark.parametrize("way", PROXIED, ids=lambda one: f"row61-{one}")
 def test_draining_loses_no_call(way: str) -> None:
-    """SIGTERM's part of a proxy: the first GOAWAY promises everything, the second names the last; what runs ends."""
+    """Row 61, what SIGTERM does in a proxy: the first GOAWAY still accepts every stream, the second names the last
+    one, and running calls end normally.
+    """
     topology = Topology()
     stage = Stage(topology, way)
     may_answer = Event()
@@ -309,7 +321,7 @@ def test_draining_loses_no_call(way: str) -> None:
         while not client.goaways:
             one = client.read()
             if one.kind == GOAWAY and len(client.goaways) == 1:
-                late = client.begin(request(b"/late"))  # promised still
+                late = client.begin(request(b"/late"))  # the first GOAWAY still accepts it
         assert client.goaways == [(0x7FFFFFFF, NO_ERROR)] and late is not None
         may_answer.set()
         assert [bytes(client.finish(one).body) for one in streams] == [b"whole"] * 20
@@ -326,7 +338,9 @@ def test_draining_loses_no_call(way: str) -> None:
 
 @pytest.mark.parametrize("stage", [*PROXIED], indirect=True)
 def test_an_app_that_goes_away_gracefully_costs_no_call(stage: Stage) -> None:
-    """Row 61: a GOAWAY after every 20 requests, answers later; 200 calls, ten at a time."""
+    """Row 61: an app that goes away gracefully costs no call. It sends a GOAWAY after every 20 requests and answers
+    later; 200 calls, ten at a time.
+    """
 
     def script(peer: Peer) -> None:
         app = Http2(peer, False)
@@ -358,7 +372,9 @@ def test_an_app_that_goes_away_gracefully_costs_no_call(stage: Stage) -> None:
 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_streams_above_a_goaway_are_done_elsewhere_or_said_to_be_refused(stage: Stage) -> None:
-    """Row 62: the app names the first of three, and comes back on the same port."""
+    """Row 62: streams above the number in a GOAWAY are sent elsewhere, or reported as refused. The app names the first
+    of three streams, and comes back on the same port.
+    """
 
     def script(peer: Peer) -> None:
         app = Http2(peer, False)
@@ -385,7 +401,7 @@ def test_streams_above_a_goaway_are_done_elsewhere_or_said_to_be_refused(stage: 
 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_a_restarted_app_is_connected_to_again(stage: Stage) -> None:
-    """Row 62: closed, reset, and after GOAWAY with an error."""
+    """Row 62: an app that was restarted is connected to again, after a close, a reset, and a GOAWAY with an error."""
     endings = iter(("close", "reset", "calm"))
 
     def script(peer: Peer) -> None:
@@ -415,7 +431,7 @@ def test_a_restarted_app_is_connected_to_again(stage: Stage) -> None:
 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_nobody_is_pinged_unasked(stage: Stage) -> None:
-    """Row 64: two minutes idle."""
+    """Row 64: two minutes of silence on an idle connection bring no PING unless it is configured."""
     app = Serving()
     stage.play(app)
     client = Http2(stage.connect())
@@ -435,7 +451,9 @@ def test_nobody_is_pinged_unasked(stage: Stage) -> None:
 
 @pytest.mark.parametrize("stage", [OUT], indirect=True)
 def test_any_frame_is_a_sign_of_life_and_silence_ends_a_connection(stage: Stage) -> None:
-    """Rows 58 and 64: a ping each 10 s of silence as discovery configures it, 3 s for anything to come."""
+    """Rows 58 and 64: with keepalive as discovery configures it (a PING after 10 s of silence, 3 s for anything to
+    come), any frame shows that the peer lives, and silence ends the connection.
+    """
     answers = Event()
     params = Http2Params(keep_alive_interval_s=10, keep_alive_timeout_s=3, keeps_alive_while_idle=True)
 
@@ -495,7 +513,7 @@ def test_big_heads_pass_as_they_do_without_a_mesh(stage: Stage, size: int, field
 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_a_head_beyond_the_limit_is_431_on_both_versions(stage: Stage) -> None:
-    """Row 65: never a reset, and on HTTP/2 the connection serves on."""
+    """Row 65: a head beyond the limit gets 431 on both versions, never a reset, and on HTTP/2 the connection goes on."""
     app = stage.answers()
     client = stage.connect()
     client.send(get(b"/", b"X: " + b"v" * 70_000))
@@ -515,7 +533,9 @@ def test_a_head_beyond_the_limit_is_431_on_both_versions(stage: Stage) -> None:
 @pytest.mark.parametrize("sizes", [[0], [0, 4096], [65536], [100, 0, 65536, 4096]], ids=lambda one: f"row67-{one}")
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_changes_of_the_header_table_size_are_obeyed(stage: Stage, sizes: list[int]) -> None:
-    """Both the app and the client change theirs in the middle, with headers that vary."""
+    """Row 67: changes of the header table size are obeyed. App and client both change theirs in the middle, with
+    headers that vary.
+    """
     left = list(sizes)
 
     def answer(connection: Http2, stream: Stream) -> None:
@@ -537,7 +557,7 @@ def test_changes_of_the_header_table_size_are_obeyed(stage: Stage, sizes: list[i
 
 
 def resize(connection: Http2, size: int) -> None:
-    """Announce it, and hold the other side to it from its acknowledgement on."""
+    """Announce a table size, and hold the other side to it once it has acknowledged it."""
     decoder = connection.decoder
     decoder.max_allowed_table_size = max(size, decoder.header_table.maxsize)
     connection.set(HEADER_TABLE_SIZE=size)

@@ -30,7 +30,7 @@ from tests.kit.topology import IN, OUT, PAIR, PROXIED
 from tests.kit.wire import DEADLINE_S, Peer
 
 CARRIED = (b"l5d-orig-proto", b"HTTP/1.1")
-"""What makes an HTTP/2 request one for an HTTP/1 app, at the inbound side."""
+"""The field that marks an HTTP/2 request as one for an HTTP/1 app, at the inbound side."""
 MEGABYTE = bytes(range(256)) * 4096
 
 # ---- row 4, over HTTP/2
@@ -69,7 +69,9 @@ def test_the_end_of_a_connection_is_the_end_of_a_stream_and_a_reset_is_none(
 
 @pytest.mark.parametrize("reads_on", [True, False], ids=["row40-h2-resets", "row40-h2-stops"])
 def test_an_early_answer_over_http_2(stage: Stage, reads_on: bool) -> None:
-    """2 MB instead of 50: 413 after 64 kB, then RST_STREAM NO_ERROR; the connection serves on."""
+    """Row 40 over HTTP/2: an early answer, 413 after 64 kB and then RST_STREAM NO_ERROR, arrives whole, and the
+    connection goes on. 2 MB instead of 50.
+    """
 
     def script(peer: Peer) -> None:
         app = Http2(peer, False, gives_credit=reads_on)
@@ -101,7 +103,9 @@ def test_an_early_answer_over_http_2(stage: Stage, reads_on: bool) -> None:
 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_what_is_thrown_away_gives_its_credit_back(stage: Stage) -> None:
-    """Row 55: 150 downloads of 64 kB cancelled after a frame, instead of 500; then 3 MB on the connection that they shared."""
+    """Row 55: discarded data gives its credit back. 150 downloads of 64 kB are cancelled after a frame, instead of
+    500; then 3 MB come over the connection that they shared.
+    """
 
     def answer(connection: Http2, stream: Stream) -> None:
         size = int(stream.get(b":path")[1:])  # type: ignore[index]
@@ -121,7 +125,7 @@ def test_what_is_thrown_away_gives_its_credit_back(stage: Stage) -> None:
 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_uploads_that_nobody_takes_give_their_credit_back(stage: Stage) -> None:
-    """Row 55, the other way: the app resets each upload."""
+    """Row 55, the other way: uploads that the app resets give their credit back."""
 
     def script(peer: Peer) -> None:
         app = Http2(peer, False)
@@ -146,7 +150,9 @@ def test_uploads_that_nobody_takes_give_their_credit_back(stage: Stage) -> None:
 
 
 def test_uploads_share_a_window_that_comes_only_when_it_is_used_up(stage: Stage) -> None:
-    """Row 56: 60 uploads of 10 kB at once instead of 200; the app credits a connection's window only when all of it is spent."""
+    """Row 56: uploads share a window that the app renews only when all of it is used up. 60 uploads of 10 kB at once
+    instead of 200.
+    """
     sizes: list[int] = []
 
     def script(peer: Peer) -> None:
@@ -178,7 +184,9 @@ def test_uploads_share_a_window_that_comes_only_when_it_is_used_up(stage: Stage)
 
 
 def test_an_idle_stream_does_not_hold_a_window_that_another_needs(stage: Stage) -> None:
-    """Row 56: two streams that depend on each other."""
+    """Row 56: an idle stream does not keep the connection's window from another one, although the two depend on each
+    other.
+    """
 
     def script(peer: Peer) -> None:
         app = Http2(peer, False)
@@ -202,7 +210,9 @@ def test_an_idle_stream_does_not_hold_a_window_that_another_needs(stage: Stage) 
 
 
 def test_a_client_that_does_not_read_one_stream_still_gets_the_others(stage: Stage) -> None:
-    """Row 56, downloads: the connection's window is ours to size."""
+    """Row 56, downloads: a client that does not read one stream still gets the others, because we choose the
+    connection's window.
+    """
 
     def answer(connection: Http2, stream: Stream) -> None:
         connection.answer(stream, MEGABYTE[:40_000])
@@ -226,7 +236,7 @@ def test_a_client_that_does_not_read_one_stream_still_gets_the_others(stage: Sta
 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_windows_beyond_their_limit_are_a_fault(stage: Stage) -> None:
-    """Row 71: of a stream, that stream's; of the connection, the connection's."""
+    """Row 71: a window beyond its limit is a fault; a stream's ends that stream, the connection's ends the connection."""
     stage.play(Serving(lambda connection, stream: None))
     client = Http2(stage.connect())
     stream = client.begin(request())
@@ -249,7 +259,9 @@ def test_an_initial_window_beyond_the_limit_is_a_fault(stage: Stage, value: int)
 
 
 def test_windows_may_become_negative(stage: Stage) -> None:
-    """Row 71: the client shrinks them with a body under way; not a byte more comes until they are positive again."""
+    """Row 71: a client that shrinks its windows during a body makes them negative, and gets not a byte until they are
+    positive again.
+    """
     stage.play(Serving(lambda connection, stream: connection.answer(stream, MEGABYTE[:200_000])))
     client = Http2(stage.connect(), gives_credit=False, settings={INITIAL_WINDOW_SIZE: 50_000})
     client.credit(0, 1 << 24)
@@ -271,7 +283,9 @@ def test_windows_may_become_negative(stage: Stage) -> None:
 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_the_time_that_a_body_takes_grows_with_its_size(stage: Stage) -> None:
-    """Row 73: 2 MB and 16 MB in frames of 16 kB instead of 50 MB; the delay of a network is left out."""
+    """Row 73: the time that a body takes grows with its size, not faster. 2 MB and 16 MB in frames of 16 kB instead of
+    50 MB, without the delay of a network.
+    """
     sizes = {b"/2": MEGABYTE * 2, b"/16": MEGABYTE * 16}
     stage.play(Serving(lambda connection, stream: connection.answer(stream, sizes[stream.get(b":path") or b""])))
     client = Http2(stage.connect())
@@ -340,7 +354,9 @@ def refused(stage: Stage, app: Answering | Serving, client: Http2, fields: Field
 @pytest.mark.parametrize("case", [*ODD_FIELDS, *ODD_PSEUDO], ids=lambda one: f"row68-{one}")
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_what_http_1_could_not_carry_never_gets_that_far(stage: Stage, case: str) -> None:
-    """To an HTTP/2 app in every way, and to an HTTP/1 app behind the inbound side."""
+    """What HTTP/1 could not carry is refused: on the way to an HTTP/2 app everywhere, and to an HTTP/1 app behind the
+    inbound side.
+    """
     good = request(b"/good")
     bad = (
         [*good, ODD_FIELDS[case]]
@@ -378,7 +394,7 @@ def test_a_body_that_is_not_of_its_length_never_reaches_an_app_as_whole(stage: S
 
 @pytest.mark.parametrize("stage", [IN], indirect=True)
 def test_crumbs_of_a_cookie_are_one_field_for_an_http_1_app(stage: Stage) -> None:
-    """Row 70."""
+    """Row 70: for an HTTP/1 app the pieces of a cookie become one field."""
     app = stage.answers()
     client = Http2(stage.connect_as_peer())
     client.ask(request(b"/", (b"cookie", b"a=1"), (b"x", b"y"), (b"cookie", b"b=2"), CARRIED))
@@ -413,7 +429,7 @@ def test_a_malformed_order_of_fields_is_refused(stage: Stage, case: str) -> None
 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_host_alone_and_host_that_agrees_pass(stage: Stage) -> None:
-    """Row 70."""
+    """Row 70: Host without `:authority`, and a Host that equals it, are accepted."""
     serving = Serving()
     stage.play(serving)
     client = Http2(stage.connect())
@@ -439,7 +455,9 @@ def speaks_both(peer: Peer) -> None:
 @pytest.mark.parametrize("stage", [IN, OUT, PAIR], indirect=True)
 @pytest.mark.parametrize("cut", [0, 1, 3, 10, 23], ids=lambda one: f"row82-cut-{one}")
 def test_http_2_is_known_by_its_preface_in_turn_with_http_1_on_one_port(stage: Stage, cut: int) -> None:
-    """In the clear, and over mTLS in the pair; with the preface in two segments as well."""
+    """Row 82: HTTP/2 is detected by its preface on a port that also gets HTTP/1: in the clear, over mTLS in the pair,
+    and with the preface in two segments.
+    """
     app = stage.play(speaks_both)
     for _ in range(2):
         raw = stage.connect()
@@ -456,7 +474,7 @@ def test_http_2_is_known_by_its_preface_in_turn_with_http_1_on_one_port(stage: S
 
 
 class Rest:
-    """A Peer whose preface has left already."""
+    """A Peer whose preface has been sent."""
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
@@ -471,7 +489,9 @@ class Rest:
 
 @pytest.mark.parametrize("stage", [IN], indirect=True)
 def test_the_mark_of_a_carried_request_is_taken_off_and_only_its_own_request_is_http_1(stage: Stage) -> None:
-    """Row 82: marked and unmarked streams on one connection."""
+    """Row 82: the mark of a carried request is removed, and only the marked request is HTTP/1; marked and unmarked
+    streams share one connection.
+    """
     app = stage.play(speaks_both)
     client = Http2(stage.connect_as_peer())
     for _ in range(2):

@@ -15,7 +15,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n"
 
 
 def waits_for_the_end(peer: Peer) -> None:
-    """A handler that works for as long as its client is there."""
+    """A handler that works as long as its client is there."""
     peer.request()
     peer.rest()
 
@@ -43,7 +43,7 @@ def test_an_app_hears_that_its_client_has_left(stage: Stage, script: object, end
 
 @pytest.mark.parametrize("stage", [DIRECT, OUT, "in"], indirect=True)
 def test_a_client_that_only_says_no_more_gets_its_answer(stage: Stage) -> None:
-    """Where every hop is HTTP/1, which can say so."""
+    """A client that ends only its sending side gets its answer wherever every hop is HTTP/1, which can express that."""
 
     def answers_behind_the_end(peer: Peer) -> None:
         peer.request()
@@ -76,7 +76,9 @@ def test_the_connection_between_two_proxies_outlives_a_client_that_leaves(stage:
 def test_a_connection_that_the_app_closed_in_the_same_turn_is_not_used(
     stage: Stage, method: bytes, body: bytes
 ) -> None:
-    """The app's end and the next request are in the kernel before the loop looks again."""
+    """The app's end and the next request have reached the kernel before the loop looks again: the request must not use
+    that connection.
+    """
 
     def once(peer: Peer) -> None:
         with suppress(Ended):
@@ -89,7 +91,7 @@ def test_a_connection_that_the_app_closed_in_the_same_turn_is_not_used(
     assert client.ask(request).body == b"done"
 
     def both_at_once() -> None:
-        """In the loop's thread, which can read neither meanwhile."""
+        """Called in the loop's thread, which can read neither meanwhile."""
         until(lambda: stage.app.connections[-1].has_left, "the app has closed")
         client.send(request)
 

@@ -1,6 +1,6 @@
-"""Servers that speak first on ports of which nobody has said what they speak (MariaDB on 4406, SMTP on 2525).
+"""Servers that speak first on ports without a declared protocol (MariaDB on 4406, SMTP on 2525).
 
-Detection waits for an hour here, so that only the dialling of silent clients' servers can be what lets a greeting through.
+Detection waits for an hour here, so that only dialling for silent clients can let a greeting through.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def undetected(stage: Stage, side: str) -> float:
 
 @pytest.mark.parametrize("stage", [IN], indirect=True)
 def test_a_greeting_comes_to_a_peer_of_the_mesh(stage: Stage) -> None:
-    """Behind TLS the wait for the first bytes is another than before it."""
+    """A peer of the mesh gets the greeting too: behind TLS another wait for first bytes applies than before it."""
     stage.play(greets)
     client = stage.connect_as_peer()
     assert client.until(b"\r\n") == GREETING
@@ -78,7 +78,9 @@ def answers_or_hears_nothing(peer: Peer) -> None:
 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_an_http_client_that_was_slow_is_served_as_http(stage: Stage) -> None:
-    """On another connection than the one that was dialled for its silence, on which nothing was ever said."""
+    """A slow HTTP client is served as HTTP, over another connection than the one that was dialled during its silence
+    and that carried nothing.
+    """
     app = stage.play(answers_or_hears_nothing)
     client = stage.connect()
     until(lambda: app.connections, "the silence was long enough")
@@ -134,7 +136,9 @@ def test_a_server_that_ends_without_a_word_has_decided_nothing(stage: Stage) -> 
 
 @pytest.mark.parametrize("stage", [OUT, IN], indirect=True)
 def test_a_client_that_stalls_within_a_request_is_given_to_the_server_as_it_speaks(stage: Stage) -> None:
-    """One byte of HTTP, then nothing: it was not silent, and what it said is passed on as before."""
+    """A client that sends one byte of HTTP and then stalls was not silent: what it sent is passed to the server as
+    before.
+    """
     app = stage.play(listens)
     client = stage.connect()
     client.send(b"G")
@@ -155,7 +159,9 @@ def test_a_client_that_leaves_takes_the_dialled_connection_along(stage: Stage) -
 
 @pytest.mark.parametrize("stage", [IN], indirect=True)
 def test_a_peer_of_the_mesh_that_was_slow_is_still_known(stage: Stage) -> None:
-    """Its ClientHello comes when the app has been dialled already, for a client that nobody knew."""
+    """The ClientHello of a slow peer comes after the app was dialled for it as an unknown client: the peer's identity
+    counts all the same.
+    """
     app = stage.play(answers_or_hears_nothing)
     with Peer.connect(stage.where) as plain:
         until(lambda: app.connections, "the silence was long enough")

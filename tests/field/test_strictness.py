@@ -21,11 +21,13 @@ from tests.kit.topology import IN, OUT, PAIR, PROXIED, until
 from tests.kit.wire import FIN, Peer
 
 FIRST_HOPS = (OUT, IN, PAIR)
-"""What is refused, the first proxy refuses: HTTP/1 inside mTLS would say nothing new."""
+"""The ways for refused input. The first proxy refuses it, so HTTP/1 inside mTLS would show nothing new."""
 
 
 def is_sniffed_as_opaque(payload: bytes) -> bool:
-    """The first line is not an HTTP/1 request line: as first bytes it is no HTTP at all."""
+    """Whether the first line is not an HTTP/1 request line: as the first bytes of a connection this is not taken for
+    HTTP.
+    """
     return re.match(rb"[A-Z]+ [\x21-\x7e\x80-\xff]+ HTTP/1\.[01]\r\n", payload) is None
 
 
@@ -326,7 +328,9 @@ ANSWERED = [
 
 
 def test_case_order_and_duplicates_of_fields_stay(stage: Stage) -> None:
-    """Row 31. Inside HTTP/2 between proxies names are in lower case; order and duplicates stay there too."""
+    """Row 31: names keep their case, order and duplicates. Inside HTTP/2 between proxies names are in lower case;
+    order and duplicates are kept there too.
+    """
     app = stage.answers(ok(b"ok", *ANSWERED))
     client = stage.connect()
     for _ in range(2):
@@ -348,7 +352,9 @@ def test_case_order_and_duplicates_of_fields_stay(stage: Stage) -> None:
 
 @pytest.mark.parametrize("stage", [OUT, IN, PAIR], indirect=True)
 def test_a_request_costs_the_same_whatever_its_host(stage: Stage) -> None:
-    """Row 32, with 40 connections per Host instead of 1,000: medians, and a class of cost, not a figure."""
+    """Row 32: a request costs the same whatever its Host is. 40 connections per Host instead of 1,000; medians are
+    compared by order of magnitude.
+    """
     app: Answering = stage.answers()
     took: dict[bytes, list[float]] = {}
     hosts = [b"app.ns", b"127.0.0.1", b"", b"unknown.example", b"Unknown-%d.example"]

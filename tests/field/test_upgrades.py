@@ -24,7 +24,7 @@ LOOKALIKE = (
 
 
 def echoes(peer: Peer) -> None:
-    """Accepts an upgrade, speaks first, then sends back what it hears."""
+    """Accepts an upgrade, sends first, then sends back what it receives."""
     peer.until(b"\r\n\r\n")
     peer.send(SWITCHING + LOOKALIKE)
     while data := peer.some():
@@ -35,7 +35,9 @@ def echoes(peer: Peer) -> None:
 
 
 def test_a_websocket_opens_and_carries_anything_both_ways(stage: Stage) -> None:
-    """Rows 41 and 43: bytes glued to the 101, bytes that look like HTTP, half-close."""
+    """Rows 41 and 43: a WebSocket opens and carries bytes in the same segment as the 101, bytes that look like HTTP,
+    and a half-close.
+    """
     stage.play(echoes)
     client = stage.connect()
     got = client.ask(WEBSOCKET)
@@ -51,7 +53,7 @@ def test_a_websocket_opens_and_carries_anything_both_ways(stage: Stage) -> None:
 
 
 def test_bytes_glued_to_the_request_for_an_upgrade_reach_the_app(stage: Stage) -> None:
-    """Row 43: an eager client."""
+    """Row 43: bytes that an eager client sends directly behind its request for an upgrade reach the app."""
     stage.play(echoes)
     client = stage.connect()
     client.send(WEBSOCKET + LOOKALIKE)
@@ -60,7 +62,7 @@ def test_bytes_glued_to_the_request_for_an_upgrade_reach_the_app(stage: Stage) -
 
 
 def test_an_upgrade_behind_other_requests_of_its_connection(stage: Stage) -> None:
-    """Row 41."""
+    """Row 41: an upgrade may follow other requests on its connection."""
 
     def script(peer: Peer) -> None:
         while True:
@@ -81,7 +83,7 @@ def test_an_upgrade_behind_other_requests_of_its_connection(stage: Stage) -> Non
 
 
 def test_a_refused_upgrade_is_an_answer_and_the_connection_stays_http(stage: Stage) -> None:
-    """Row 41: 426, 200 and 400 leave no tunnel."""
+    """Row 41: an upgrade that is refused with 426, 200 or 400 leaves no tunnel, and the connection stays HTTP."""
     answers = [b"426 Upgrade Required", b"200 OK", b"400 Bad Request"]
     app = stage.answers(lambda _: ok(b"no", status=answers[(len(app.requests) - 1) % 3]))
     client = stage.connect()
@@ -92,7 +94,7 @@ def test_a_refused_upgrade_is_an_answer_and_the_connection_stays_http(stage: Sta
 
 
 def test_a_tunnel_counts_as_open_until_either_side_ends(stage: Stage) -> None:
-    """Row 41: it leaves the pool, and nothing of it stays."""
+    """Row 41: a tunnel counts as open until either side ends; it leaves the pool, and nothing of it remains."""
     stage.play(echoes)
     resting = stage.topology.connections
     clients = [stage.connect() for _ in range(3)]
@@ -129,7 +131,7 @@ def test_any_protocol_may_be_switched_to(stage: Stage, name: bytes) -> None:
 
 
 def both(peer: Peer) -> None:
-    """A port for prior-knowledge HTTP/2 and for upgrades from HTTP/1."""
+    """An app on a port for prior-knowledge HTTP/2 and for upgrades from HTTP/1."""
     first = peer.sock.recv(3, 2)  # MSG_PEEK
     if first == b"PRI":
         Serving()(peer)
@@ -138,7 +140,7 @@ def both(peer: Peer) -> None:
 
 
 def test_a_port_for_http_2_and_for_websockets(stage: Stage) -> None:
-    """Row 44: in turn, by what each connection says."""
+    """Row 44: HTTP/2 and WebSockets on one port, in turn; each connection is served by what it speaks."""
     stage.play(both)
     for _ in range(3):
         assert Http2(stage.connect()).ask(request()).body == b"ok"
@@ -155,7 +157,7 @@ EXTENDED: Fields = [
 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_extended_connect_toward_an_app_that_takes_it(stage: Stage) -> None:
-    """Row 44."""
+    """Row 44: extended CONNECT reaches an app that has announced it."""
 
     def script(peer: Peer) -> None:
         app = Http2(peer, False, settings={ENABLE_CONNECT_PROTOCOL: 1})
@@ -177,7 +179,9 @@ def test_extended_connect_toward_an_app_that_takes_it(stage: Stage) -> None:
 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_extended_connect_toward_an_app_that_never_announced_it(stage: Stage) -> None:
-    """Row 44: refused, by an answer or a reset; the app never sees it and the connection serves on."""
+    """Row 44: extended CONNECT toward an app that never announced it is refused, by an answer or a reset. The app
+    never sees it, and the connection goes on.
+    """
     app = Serving()
     stage.play(app)
     client = Http2(stage.connect())
@@ -199,7 +203,7 @@ HOP_NAMES = (b"x-a", b"keep-alive", b"proxy-connection", b"upgrade")
 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_hop_by_hop_fields_of_requests_stay_on_their_hop(stage: Stage) -> None:
-    """Row 46."""
+    """Row 46: hop-by-hop fields of requests do not pass the proxy."""
     app = stage.answers()
     client = stage.connect()
     got = client.ask(get(b"/", *HOPS))
@@ -212,7 +216,7 @@ def test_hop_by_hop_fields_of_requests_stay_on_their_hop(stage: Stage) -> None:
 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_an_upgrade_takes_only_its_own_fields_along(stage: Stage) -> None:
-    """Row 46, beside row 41: what else Connection names stays here."""
+    """Rows 46 and 41: an upgrade takes only its own fields along; what else Connection names stays on its hop."""
     app = stage.answers()
     client = stage.connect()
     client.ask(
@@ -233,7 +237,7 @@ def test_an_upgrade_takes_only_its_own_fields_along(stage: Stage) -> None:
 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_hop_by_hop_fields_of_answers_stay_on_their_hop(stage: Stage) -> None:
-    """Row 46."""
+    """Row 46: hop-by-hop fields of answers do not pass the proxy."""
     stage.answers(
         ok(
             b"ok",
@@ -325,7 +329,7 @@ def test_trailers_pass_both_ways_and_never_become_headers(stage: Stage, body: by
 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_trailers_of_framing_routing_and_trust_are_dropped(stage: Stage) -> None:
-    """Row 47: and the rest of them stays."""
+    """Row 47: trailers about framing, routing and trust are dropped, and all others are kept."""
     sent = chunks(b"hello", trailers=DROPPED + TRAILERS)
     app = stage.answers(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + sent)
     got = stage.connect().ask(get(b"/", b"Transfer-Encoding: chunked", method=b"POST") + sent)
@@ -346,7 +350,7 @@ def test_trailers_over_http_2(stage: Stage, lines: Fields) -> None:
 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_trailers_of_trust_are_dropped_from_http_2_as_well(stage: Stage) -> None:
-    """Row 47."""
+    """Row 47: trailers about trust are dropped from HTTP/2 too."""
     sent = [
         (b"authorization", b"Basic x"),
         *KEPT,
@@ -363,7 +367,9 @@ def test_trailers_of_trust_are_dropped_from_http_2_as_well(stage: Stage) -> None
 @pytest.mark.parametrize("lines", [[], [(b"content-length", b"5")]], ids=["row47-no-length", "row47-length"])
 @pytest.mark.parametrize("stage", [IN], indirect=True)
 def test_trailers_from_http_2_to_http_1_and_back(stage: Stage, lines: Fields) -> None:
-    """As a peer's proxy carries them. With a length there is no place for the request's in HTTP/1: dropped, not merged."""
+    """Row 47: trailers between HTTP/2 and HTTP/1, as a peer's proxy carries them. HTTP/1 with a length has no place
+    for a request's trailers: they are dropped, not merged into the head.
+    """
     app = stage.answers(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(b"world", trailers=TRAILERS))
     client = Http2(stage.connect_as_peer())
     for _ in range(2):
@@ -377,7 +383,7 @@ def test_trailers_from_http_2_to_http_1_and_back(stage: Stage, lines: Fields) ->
 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_a_101_that_nobody_asked_for_is_no_tunnel(stage: Stage) -> None:
-    """Row 43."""
+    """Row 43: a 101 without a request for it does not open a tunnel."""
     stage.answers(SWITCHING + ok(b"smuggled"))
     client = stage.connect()
     assert client.ask(get()).status == 502
