@@ -32,16 +32,20 @@ OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 
 class App:
-    """What the workload runs: keeps what each of its connections said, and answers each whole HTTP/1 head, or each chunk."""
+    """What the workload runs: it keeps what each of its connections sent, and answers each whole HTTP/1 head, or each
+    chunk.
+    """
 
     def __init__(self) -> None:
         self.saw: list[bytes] = []
-        """One entry per connection."""
+        """What was received, one entry per connection."""
         self.has_eof: list[bool] = []
         self.greeting = b""
-        """Said first, as some servers do."""
+        """Sent first, as some servers do."""
         self.answer: Callable[[bytes], bytes | None] = lambda said: OK if said.endswith(b"\r\n\r\n") else None
-        """To what one connection has said since the last answer; None waits for more, `close` and `reset` end it."""
+        """The answer to what a connection has sent since the last one. None waits for more; `close` and `reset` end
+        the connection.
+        """
         self.port = 0
         self._server: asyncio.Server | None = None
 
@@ -87,7 +91,7 @@ class App:
 
 
 class Workload:
-    """`policy` is what the control plane says of every port; None leaves the default of the environment."""
+    """`policy` is the control plane's policy for every port; with None the environment's default stays."""
 
     def __init__(
         self, ticking: Ticking, policy: ServerPolicy | None = None, onward: FindOnward | None = None, **env: str | None
@@ -100,7 +104,7 @@ class Workload:
         self.policy = policy
         self.watches: dict[int, Watch[ServerPolicy]] = {}
         self.original: Addr | OSError | None = None
-        """Where the next clients wanted to go; None: to the app."""
+        """The original destination of the next clients; None stands for the app's address."""
         self.app = App()
         self.find_profile: FindProfile = lambda name: Watch(Absent("there is none"))
         lookups = Lookups(self._watch, self._destination, onward, lambda name: self.find_profile(name))
@@ -134,7 +138,7 @@ class Workload:
         return Client(*await asyncio.open_connection(*self.listener.addr))
 
     async def connect_tls(self, peer: str | None = PEER, name: str = NAME, offers_header: bool = False) -> Client:
-        """Mesh TLS as this peer (None: without a certificate of its own)."""
+        """Connect by mesh TLS as this peer; None stands for a client without a certificate."""
         own = credentials(peer or "nobody", is_certified=peer is not None)
         return await self.connect_as(own, name, offers_header)
 
@@ -151,7 +155,7 @@ class Workload:
     # ---- numbers
 
     def metric(self, name: str, *needles: str) -> float:
-        """The sum of a family's samples whose labels have all of these."""
+        """The sum of a family's samples that have all of these labels."""
         found = 0.0
         for line in self.registry.render().decode().splitlines():
             if line.startswith((f"{name} ", f"{name}{{")) and all(one in line for one in needles):

@@ -1,4 +1,4 @@
-"""Where a connection goes: by its original destination, or nowhere; and the errors that are counted on the way."""
+"""Where an accepted connection goes: to its original destination, or nowhere; and which errors are counted on the way."""
 
 from __future__ import annotations
 

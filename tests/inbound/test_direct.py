@@ -1,4 +1,4 @@
-"""Peers that connect to the proxy's own port, and what they say in the transport header."""
+"""Peers that connect to the proxy's own port and name another one in the transport header."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Draining the inbound side: who is idle ends at once, what is under way is finished, whoever has just come is heard out."""
+"""Draining the inbound side: idle connections end at once, running requests finish, and a client that has just come is
+served.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ GET = get(host=b"web")
 
 
 class Held:
-    """An app that answers when it may."""
+    """An app that answers when the test lets it."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()

@@ -1,4 +1,6 @@
-"""A thousand hostile connections to the app's port, by every protocol that a policy may give it: all are in the books."""
+"""A thousand hostile connections to the app's port, for every protocol that a policy may give it: the counters account
+for all of them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inbound side's numbers after traffic, as linkerd2-proxy's own tests ask for them."""
+"""The inbound side's metrics after traffic, with the same queries as linkerd2-proxy's own tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Row B30: through a transport header no peer reaches this proxy's own outbound or control port, nor becomes local at its admin port."""
+"""Row B30: through a transport header no peer reaches this proxy's own outbound or control port, nor counts as local
+at its admin port.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ LIVE = b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 class Silent:
-    """core.log.Logging, as far as it is asked here."""
+    """core.log.Logging, as far as these tests need it."""
 
     is_off = False
     filter = "warn"
@@ -32,7 +34,7 @@ class Silent:
 
 
 class AdminPort:
-    """The admin listener of a workload; `asked` counts who could shut it down."""
+    """The admin listener of a workload; `asked` counts requests of clients that may shut it down."""
 
     def __init__(self, workload: Workload) -> None:
         self.asked = 0
@@ -127,7 +129,9 @@ def test_opaque_bytes_do_not_reach_the_admin_port() -> None:
 
 
 def test_a_connection_that_this_proxy_made_is_not_local_at_the_admin_port() -> None:
-    """Should one come there after all: by its local end it is known as ours, a client on this machine as none."""
+    """If such a connection reaches the admin port after all, its local end shows that this proxy made it, so it does
+    not count as a client on this machine.
+    """
 
     async def story(ticking: Ticking) -> None:
         async with Workload(ticking) as workload:
@@ -147,7 +151,9 @@ def test_a_connection_that_this_proxy_made_is_not_local_at_the_admin_port() -> N
 
 
 def test_a_connection_to_the_app_that_comes_back_is_not_accepted() -> None:
-    """As when a redirect rule does not leave out the proxy's own connections."""
+    """A connection to the app that comes back to the inbound port is not accepted. That happens if a redirect rule
+    does not exempt the proxy's own connections.
+    """
 
     async def story(ticking: Ticking) -> None:
         async with Workload(ticking) as workload:

@@ -1,4 +1,4 @@
-"""Policy on requests and on forwarded connections, and how it changes under them."""
+"""Policy for requests and for forwarded connections, and how its changes take effect on them."""
 
 from __future__ import annotations
 
@@ -108,7 +108,9 @@ OTHER_SPELLINGS = [*ADMIN, b"/public/%2e%2e/secret", b"/public/../../etc"]
 @pytest.mark.parametrize("path", OTHER_SPELLINGS)
 @pytest.mark.parametrize("is_http2", [False, True])
 def test_a_path_that_the_app_may_read_as_a_forbidden_one_is_forbidden(path: bytes, is_http2: bool) -> None:
-    """B12, the path: policy matches it as it is written, and asks what else an app could make of it."""
+    """B12, for paths: policy matches the path as it is written, and also every other path that an app could read it
+    as.
+    """
 
     async def story(ticking: Ticking) -> None:
         admin = route("admin", HttpMatch(PathMatch(prefix="/admin")), ONLY_EMOJI)
@@ -191,7 +193,9 @@ def test_a_filter_answers_and_the_app_hears_nothing(filter_: Filter, answer: byt
 
 
 def test_a_redirection_of_a_carried_request_is_not_marked_as_the_apps() -> None:
-    """It is decided before the request is taken for HTTP/1, as every other answer of the policy is."""
+    """The redirection is decided before the request is taken for HTTP/1, like every other answer of the policy, so it
+    must not carry the mark of an app's response.
+    """
 
     async def story(ticking: Ticking) -> None:
         filters = (Redirect(host="example.org"),)
@@ -214,7 +218,7 @@ def test_a_redirection_of_a_carried_request_is_not_marked_as_the_apps() -> None:
     ],
 )
 def test_the_log_says_which_filter_answered(filter_: Filter, said: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The client only hears of an error of ours."""
+    """The log names the filter that answered; the client only learns that the error is ours."""
 
     async def story(ticking: Ticking) -> None:
         exact = HttpMatch(PathMatch(exact="/x"))
@@ -509,7 +513,9 @@ def test_whoever_tries_every_port_has_few_of_them_watched() -> None:
 
 
 def test_a_policy_that_cannot_be_asked_for_again_is_kept() -> None:
-    """The default would hold for the port otherwise, which may let in whom the policy did not."""
+    """While the control plane is away, a policy that is not in use is kept. The default would replace it otherwise,
+    and may let in clients that the policy refuses.
+    """
     ticking = Ticking()
     watches: list[Watch[ServerPolicy]] = []
     initial = default_policy("all-unauthenticated", (), 10.0)

@@ -1,4 +1,6 @@
-"""ServiceProfiles on the inbound side: which requests are looked up, what is counted, and how long that may hold them up."""
+"""ServiceProfiles on the inbound side: which requests are looked up, what is counted, and how long a lookup may delay
+requests.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def request(canonical: str = NAME, method: str = "GET") -> bytes:
 
 
 class Asked:
-    """A destination service that the test answers for."""
+    """A destination service whose answers the test sets."""
 
     def __init__(self, answer: Answer = None) -> None:
         self.answer = answer

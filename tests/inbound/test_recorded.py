@@ -1,6 +1,7 @@
-"""What linkerd2-proxy's inbound side said to its peers (tests/data/inbound-to-peer.json), said by ours.
+"""What linkerd2-proxy's inbound side sent to its peers (tests/data/inbound-to-peer.json), compared with what ours sends.
 
-Meant to differ: an app that closes or speaks no HTTP is 502 with its reason, and the client's connection stays.
+An intended difference: an app that closes or does not speak HTTP gives 502 with its reason, and the client's
+connection stays.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ def test_a_request_over_mesh_tls(case: str) -> None:
 
 @pytest.mark.parametrize("case", ["no-client-certificate", "plain"])
 def test_a_client_without_identity_is_not_believed_to_carry_http_1(case: str) -> None:
-    """Better on purpose: linkerd2-proxy believes anybody's mark, here the request stays what it is, HTTP/2."""
+    """Better on purpose: linkerd2-proxy believes the mark of any client. Here the request of a client without an
+    identity stays HTTP/2.
+    """
 
     async def story(ticking: Ticking) -> None:
         async with Workload(ticking) as workload:

@@ -1,4 +1,4 @@
-"""What clients hear when the app fails, by who they are and what they speak."""
+"""What clients get when the app fails, depending on their identity and on what they speak."""
 
 from __future__ import annotations
 
@@ -115,7 +115,9 @@ def test_an_http2_app_that_is_away(is_meshed: bool, is_grpc: bool) -> None:
 
 @pytest.mark.parametrize("answer", [b"close", b"reset", b"hello, not HTTP\r\n\r\n"])
 def test_an_app_that_breaks_off(answer: bytes) -> None:
-    """The recording says 500 `unexpected error` for two of these; the reason and an open connection serve better."""
+    """The recording has 500 `unexpected error` for two of these; here the client gets the reason, and its connection
+    stays open.
+    """
 
     async def story(ticking: Ticking) -> None:
         async with Workload(ticking) as workload:
@@ -188,7 +190,9 @@ def test_grpc_trailers_decide_the_class() -> None:
 
 @pytest.mark.parametrize("peer", [PEER, None, ""])
 def test_an_app_cannot_say_what_only_proxies_say(peer: str | None) -> None:
-    """A peer's proxy would close its client's connection, or take the answer for one of ours."""
+    """An app's response may not carry the marks of a proxy: a peer's proxy would close its client's connection, or
+    take the answer for one of ours.
+    """
     forged = b"HTTP/1.1 503 No\r\nL5d-Proxy-Error: forged\r\nl5d-proxy-connection: close\r\nl5d-other: kept\r\ncontent-length: 0\r\n\r\n"
 
     async def story(ticking: Ticking) -> None:

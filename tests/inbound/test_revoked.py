@@ -1,4 +1,4 @@
-"""Clients whose certificate has been revoked: refused when they come, and ended where they are connected already."""
+"""Clients with a revoked certificate are refused when they connect, and disconnected if they are connected already."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ GET = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
 
 
 def test_a_revoked_client_is_ended_and_not_let_in_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Another client of the same name, whose certificate is newer, is served meanwhile."""
+    """A revoked client is disconnected and refused afterwards; another client of the same name with a newer
+    certificate is served.
+    """
     file = tmp_path / "crl.pem"
     file.write_text(revocation_list(the_ca()))
 

@@ -1,4 +1,4 @@
-"""inbound_http_* and inbound_grpc_*: what is counted of requests by the route that permitted them."""
+"""inbound_http_* and inbound_grpc_*: what is counted for requests by the route that permitted them."""
 
 from __future__ import annotations
 

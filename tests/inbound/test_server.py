@@ -1,4 +1,4 @@
-"""Detection by policy: which bytes become HTTP, which are forwarded, which are refused."""
+"""Detection by policy: which first bytes are served as HTTP, which are forwarded, which are refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RESULTS = ("not_http", "http/1", "http/2", "read_timeout", "error")
 
 
 def policy(protocol: str) -> ServerPolicy:
-    """As the control plane would say it of `testsrv`; everyone on loopback may."""
+    """The policy that the control plane would send for `testsrv`; it permits everyone on loopback."""
     has_routes = protocol not in (OPAQUE, TLS)
     route = ServerRoute(default_meta("default"), (), (LOCALHOST,), (ServerRule(()),))
     return ServerPolicy(
@@ -33,7 +33,7 @@ def policy(protocol: str) -> ServerPolicy:
 
 
 def results(workload: Workload) -> dict[str, float]:
-    """The series that there are, by result."""
+    """The series that exist, by result."""
     name = "inbound_tcp_detect_http_results_total"
     return {
         result: workload.metric(name, f'result="{result}"')
