@@ -1,4 +1,4 @@
-"""Where a connection was going: what the kernel does not know costs that connection only."""
+"""Where a connection was going: if the kernel does not know, only that connection ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLIENT = Addr("127.0.0.1", 5)
 
 
 class Unknown:
-    """An accepted socket whose original destination the kernel does not tell."""
+    """An accepted socket for which the kernel has no original destination."""
 
     def __init__(self, number: int) -> None:
         self.is_closed = False

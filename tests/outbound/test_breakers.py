@@ -1,4 +1,6 @@
-"""Breakers of a service's endpoints, through whole exchanges: failfast, other endpoints, changed policies, endpoints that go."""
+"""Breakers of a service's endpoints, through whole exchanges: failfast, other endpoints, changed policies, endpoints
+that are removed.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ FAILFAST_S = 0.3
 
 
 def broken(service: Service, *addrs: Addr) -> Service:
-    """These endpoints answer 500; all of the service if none is named."""
+    """A service of which these endpoints answer 500; all of them if none is named."""
     for addr in addrs or tuple(service.endpoints.value.endpoints):
         service.said[addr] = http1_answer(500, "Connection: close")
     return service
@@ -114,7 +116,7 @@ def test_grpc_codes_lower_the_rate(monkeypatch: pytest.MonkeyPatch, code: int) -
     ids=["200", "404", "OK", "NOT_FOUND", "OK-in-503", "503", "UNAVAILABLE", "RESOURCE_EXHAUSTED", "429"],
 )
 def test_what_a_probe_says(monkeypatch: pytest.MonkeyPatch, request_: bytes, answer: bytes, opens: bool) -> None:
-    """A gRPC call's status decides, whatever status of HTTP it came with: the classifier has accepted that 503."""
+    """How a probe's answer decides. For a gRPC call its gRPC status counts, whatever HTTP status came with it."""
     service = broken(Service(monkeypatch, [A], unified()))
     service.ask()
     assert service.ready == 0
@@ -150,7 +152,9 @@ def test_a_connection_that_breaks_is_a_failure_and_a_client_that_goes_is_none(mo
 
 
 def test_a_connection_that_was_closed_as_it_was_used_again_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its request goes over another one; only if that breaks too has the endpoint failed."""
+    """A connection that its peer closed just as a request was sent over it is not a failure: the request goes over
+    another connection, and only if that one breaks too has the endpoint failed.
+    """
     service = Service(monkeypatch, [A], ConsecutiveFailures(1, BACKOFF))
     first = service.begin()
     codec = service.open.pop()[1]
@@ -181,7 +185,9 @@ def test_a_probe_whose_client_goes_leaves_the_next_one_to_probe(monkeypatch: pyt
 def test_requests_that_wait_while_the_gate_is_shut_are_served_as_the_probe_allows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One of them is the probe; the others stay in line until it has told, and nobody is lost."""
+    """Of the requests that wait while the gate is shut, one is the probe. The others stay in the queue until it has
+    ended, and none is lost.
+    """
     service = Service(monkeypatch, [A], ConsecutiveFailures(1, Backoff(0.1, 1.0, 0.0)))
     running = [service.begin() for _ in range(3)]
     service.answer(http1_answer(500))
@@ -203,7 +209,9 @@ FOUR_WAYS = [None, ConsecutiveFailures(2, BACKOFF), ConsecutiveFailures(5, Backo
 def test_a_changed_policy_counts_at_once_and_costs_no_request(
     monkeypatch: pytest.MonkeyPatch, now: FailureAccrual | None
 ) -> None:
-    """While the gate is shut and one waits behind it: it opens, and who waits is served by the connections that are there."""
+    """A policy that changes while the gate is shut and a request waits: the gate opens, and the request is served over
+    the connections that exist.
+    """
     service = Service(monkeypatch, [A], ConsecutiveFailures(1, BACKOFF))
     running = service.begin()
     failing = service.begin()
@@ -297,14 +305,16 @@ def test_a_shut_breaker_is_named_where_its_requests_fail(monkeypatch: pytest.Mon
 
 
 def of_page(service: Service, name: str, first: str = "") -> float:
-    """The value of the one series of a balancer's family whose labels begin like this."""
+    """The value of the one series of a balancer's family whose labels begin like these."""
     start = f"outbound_http_balancer_{name}{{{first}"
     (line,) = [line for line in service.metrics().splitlines() if line.startswith(start)]
     return float(line.rpartition(" ")[2])
 
 
 def test_a_balancers_numbers_are_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In Linkerd's labels, with what breakers take out as pending; and they end with the balancer."""
+    """A balancer's numbers are exported with Linkerd's labels, endpoints that a breaker keeps out count as pending,
+    and the series end with the balancer.
+    """
     service = broken(Service(monkeypatch, [A, B], ConsecutiveFailures(1, BACKOFF)), A)
     service.said[B] = http1_answer(200)
     while A not in service.asked:

@@ -1,4 +1,4 @@
-"""Endpoints that refuse, break off or fail fast beside one that works: row B18 of what broke the first build."""
+"""Endpoints that refuse, break off or fail fast beside one that works: row B18 of the table in docs/testing.md."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ POST = b"POST /a HTTP/1.1\r\nHost: web\r\nContent-Length: 5\r\n\r\nhello"
 
 
 async def ask(network: Network, request: bytes) -> int:
-    """The status of the answer, on a connection of its own."""
+    """The status of the answer to a request on a connection of its own."""
     reader, writer = await asyncio.open_connection(sock=network.redirect(DST))
     writer.write(request)
     line = await asyncio.wait_for(reader.readline(), 10)
@@ -126,7 +126,9 @@ async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 @pytest.mark.parametrize(("bad", "most"), [(closes, 3), (resets, 3), (fails_fast, 45)])
 def test_an_endpoint_that_fails_faster_than_another_answers_does_not_draw_the_requests(bad: Any, most: int) -> None:
-    """One that breaks off is taken for slow; one that only answers 5xx keeps the share of an endpoint nobody knows."""
+    """An endpoint that breaks off counts as slow; one that answers 5xx gets no more requests than a new endpoint
+    would.
+    """
 
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)
@@ -171,7 +173,9 @@ def begin_opaque(network: Network, *addrs: Addr) -> None:
 
 
 def test_no_opaque_connection_is_lost_to_an_endpoint_that_refuses() -> None:
-    """What its client said before anybody was connected to, and that it ended, reaches the one that takes it: all of it, once."""
+    """What a client of an opaque connection sent before there was a connection to an endpoint, and its end, reach the
+    endpoint that accepts the connection, whole and once.
+    """
 
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)

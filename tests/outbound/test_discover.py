@@ -1,4 +1,6 @@
-"""Discovery: one question for all connections of a destination, its idle end and revival, which policy holds."""
+"""Discovery: one lookup for all connections of a destination, its idle timeout and renewed use, and which policy
+applies.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Which of a rule's backends are chosen, by weight and readiness, seen from a client (policy/test_distribution.py has the choice itself)."""
+"""Which of a rule's backends are chosen, by weight and readiness, seen from a client (policy/test_distribution.py
+tests the choice itself).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ def random_of(**weights: int) -> Distribution:
 
 
 class Backends:
-    """One backend per letter; those in capitals have no endpoint, and are known to be not ready."""
+    """One backend per letter; those with a capital letter have no endpoint and are known to be not ready."""
 
     def __init__(self, ticking: Ticking) -> None:
         self.ticking = ticking
@@ -45,7 +47,7 @@ class Backends:
             assert (await waiting).startswith(b"HTTP/1.1 504 ")
 
     async def drawn(self, distribution: Distribution, count: int) -> dict[str, int]:
-        """How often each backend answered; `503` if none was taken."""
+        """How often each backend answered; `503` counts requests for which there was none."""
         self.policy.set(one_rule((), distribution))
         found: dict[str, int] = {}
         for _ in range(count):

@@ -1,6 +1,6 @@
-"""Egress networks: what manifests say of traffic that leaves the cluster, as the proxy does it.
+"""Egress networks: what manifests state about traffic that leaves the cluster, carried out by the proxy.
 
-The data path knows no egress networks: the policies that the control plane makes of them are executed like any other.
+The data path knows nothing of egress networks: it carries out the control plane's policies for them like any others.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ PARENT = "group: policy.linkerd.io, kind: EgressNetwork, name: all, namespace: c
 
 
 def egress(directory: Path, target: Addr, word: str, routes: str = "") -> ClientPolicy:
-    """What is told about an address of an egress network with this traffic policy; without one, the controller's fallback
-    (tests/data/control-plane). The test's servers are on loopback."""
+    """The policy for an address of an egress network with this traffic policy; without one, the controller's fallback
+    (tests/data/control-plane). The test's servers are on loopback.
+    """
     if not word:
         return forward_policy(default_meta("egress-fallback"), target, EndpointMeta())
     manifests = services() + egress_network(word, "{cidr: 127.0.0.0/8}") + routes
@@ -55,7 +56,9 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 @pytest.mark.parametrize("word", ["Allow", ""])
 def test_what_is_allowed_goes_where_it_wanted_to_go_as_it_is(word: str, tmp_path: Path) -> None:
-    """Without an egress network the control plane's fallback says the same."""
+    """Permitted traffic is forwarded unchanged to where it was going. Without an egress network the control plane's
+    fallback does the same.
+    """
 
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)

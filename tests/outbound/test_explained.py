@@ -1,4 +1,4 @@
-"""What an answer of the proxy's own says in its body, and troubles, the memory behind it."""
+"""What the body of an answer by the proxy explains, and Troubles, which remembers the errors behind it."""
 
 from __future__ import annotations
 

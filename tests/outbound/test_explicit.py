@@ -1,4 +1,6 @@
-"""Explicit outbound over real sockets: absolute-form, Host, CONNECT; who may go where, and what refusals say."""
+"""Explicit outbound over real sockets: absolute-form, Host, CONNECT; which client may go where, and what a refusal
+contains.
+"""
 
 from __future__ import annotations
 

@@ -29,11 +29,11 @@ CONNECT_ERROR = 10
 
 
 class Echo:
-    """A server whose protocol is nobody's business: it says what it hears in capitals, and bye at the end."""
+    """A server with a protocol of its own: it sends what it receives in capitals, and `bye` at the end."""
 
     def __init__(self) -> None:
         self.heard: list[bytes] = []
-        """By connection."""
+        """What was received, by connection."""
         self.ended: list[bool] = []
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -53,7 +53,7 @@ class Echo:
 
 
 class Scene:
-    """An explicit port, an opaque service, an HTTP one, and one that the mesh does not have."""
+    """An explicit port, an opaque service, an HTTP service, and a name that the mesh does not have."""
 
     def __init__(self, ticking: Ticking) -> None:
         self.network = Network(ticking)
@@ -78,14 +78,14 @@ class Scene:
 
 
 async def answer(reader: asyncio.StreamReader) -> bytes:
-    """One response whose body says its length."""
+    """One response with a content-length and its body."""
     head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
     length = next((int(one[15:]) for one in head.split(b"\r\n") if one.lower().startswith(b"content-length:")), 0)
     return head + await asyncio.wait_for(reader.readexactly(length), 10)
 
 
 async def echoes(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """The rest of a tunnel: both ends of it, one after the other."""
+    """Check that the rest of a tunnel works: data and end in both directions, one after the other."""
     writer.write(b"more")
     assert await asyncio.wait_for(reader.readexactly(4), 10) == b"MORE"
     writer.write_eof()
@@ -115,7 +115,9 @@ def test_row_b20_connect_after_requests(before: int, early: bytes) -> None:
 
 
 def test_row_b20_a_pipelined_connect_waits_for_its_turn() -> None:
-    """It stands behind a request whose answer is still being made, and has bytes of the tunnel behind it."""
+    """Row B20: a pipelined CONNECT waits behind a request whose answer is still being made, and bytes of the tunnel
+    wait behind it.
+    """
 
     async def story(ticking: Ticking) -> None:
         go_on = asyncio.Event()
@@ -164,7 +166,9 @@ def test_row_b20_after_a_refusal_comes_another_request() -> None:
 
 
 def test_bytes_behind_a_refused_connect_are_no_request() -> None:
-    """They were meant for a tunnel: whoever chose them may not be who speaks to us (row B10)."""
+    """Bytes behind a refused CONNECT were meant for a tunnel and must not be read as a request: the one who chose them
+    may not be the client itself (row B10).
+    """
 
     async def story(ticking: Ticking) -> None:
         scene = await Scene(ticking).start()
@@ -217,7 +221,7 @@ web = http2_app(lambda fields: ([(":status", "200")], b"one"))
 
 
 class Tunnels:
-    """An HTTP/2 client of the explicit port, by the h2 library."""
+    """A client of the explicit port that speaks HTTP/2, by the h2 library."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.http2 = Http2Client()
@@ -484,7 +488,9 @@ def test_at_shutdown_what_runs_inside_finishes_and_what_is_idle_ends(is_idle: bo
 
 
 def test_a_client_that_never_ends_its_half_is_not_kept_for_ever() -> None:
-    """The answer inside has closed its connection, which is the stream: the client has until LINGER_S to end it too."""
+    """When the answer inside a tunnel has closed its connection, which is the stream, the client must end its half too
+    within LINGER_S.
+    """
 
     async def story(ticking: Ticking) -> None:
         scene = await Scene(ticking).start()

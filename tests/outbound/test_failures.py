@@ -1,6 +1,7 @@
-"""Each failure as the reference has it: status, gRPC code, what becomes of the connection; and one word for it everywhere.
+"""Each failure as docs/linkerd/outbound.md, section 10, has it: the status, the gRPC code, and whether the connection
+stays; and its name is the same everywhere.
 
-The table is read from docs/linkerd/outbound.md, section 10; the words from a failing proxy's answers, log and metrics.
+The table is read from that document; the names come from the answers, the log and the metrics of a failing proxy.
 """
 
 from __future__ import annotations
@@ -101,21 +102,23 @@ def test_inbound_failures_are_the_references(cause: str) -> None:
 
 
 def test_what_the_endpoints_side_says() -> None:
-    """An I/O error is 502, a connect that takes too long 504, both take the connection along."""
+    """Failures on the endpoint's side: an I/O error is a 502, a connect that takes too long a 504, and both end the
+    client's connection.
+    """
     for reason in (Reason.CONNECT_FAILED, Reason.PEER_CLOSED, Reason.CONNECTION_RESET):
         assert failure_of(reason)[:3] == (502, grpc.UNAVAILABLE, True)
     assert failure_of(Reason.CONNECT_TIMEOUT)[:3] == (504, grpc.DEADLINE_EXCEEDED, True)
 
 
-# ---- one word
+# ---- one name for each failure
 
 
 class Case(NamedTuple):
     policy: Callable[[], ClientPolicy]
     said: str
-    """What follows `logical service …: ` or stands alone."""
+    """The text that follows `logical service …: `, or that stands alone."""
     label: str
-    """Of outbound_http_errors_total; empty if it is not counted there."""
+    """The label in outbound_http_errors_total; empty if the failure is not counted there."""
     status: int
     code: int
     path: str = "/a"
@@ -193,7 +196,7 @@ def test_a_failure_is_called_the_same_in_answer_message_log_and_metric(
 
 
 SHED = f"logical service {DST}: route default.http: service unavailable"
-"""What follows once the gate is shut."""
+"""The text of the next answers, once the gate is shut."""
 
 
 async def failed(ticking: Ticking, network: Network, case: Case, more: list[tuple[str, str]]) -> dict[str, str]:
@@ -236,7 +239,9 @@ def test_a_route_with_retries_sheds_what_no_endpoint_was_ready_for(
 @pytest.mark.parametrize("kind", ["application/grpc", "application/grpc+proto", "application/grpc+json"])
 @pytest.mark.parametrize("web", ["", "-web"])
 def test_a_call_of_any_type_of_grpc_is_told_by_its_status(kind: str, web: str) -> None:
-    """Row 74: a bare 503 would be Unknown to it."""
+    """Row 74: a gRPC call of any content type gets its failure as a gRPC status, because a bare 503 would read as
+    Unknown.
+    """
     kind = kind.replace("grpc", f"grpc{web}")
 
     async def story(ticking: Ticking) -> None:
@@ -270,7 +275,9 @@ def test_an_endpoint_that_refuses_is_named() -> None:
 
 
 def test_a_server_cannot_say_what_only_proxies_say() -> None:
-    """Without a proxy before it: its marks are taken out, and an answer of ours is known by them."""
+    """The marks of a proxy are removed from the answer of a server without a proxy, so that only our own answers have
+    them.
+    """
     forged = b"HTTP/1.1 502 Bad\r\nl5d-proxy-error: forged\r\nl5d-proxy-connection: close\r\ncontent-length: 0\r\n\r\n"
 
     async def story(ticking: Ticking) -> None:

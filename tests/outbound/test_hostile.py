@@ -1,4 +1,6 @@
-"""A thousand hostile connections of an app, by every protocol that their destination may have: all are in the books."""
+"""A thousand hostile connections of an app, for every protocol that their destination may have: the counters account
+for all of them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ WEB = "web.ns.svc.cluster.local:80"
 
 
 async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Reads to the end, and answers what looks like a request."""
+    """Reads to the end, and answers if that looks like a request."""
     try:
         while data := await reader.read(65536):
             if data.endswith(b"\r\n\r\n"):

@@ -1,4 +1,4 @@
-"""HTTP through the outbound proxy, as redirected connections: detection, balancing, failures and their texts, counters."""
+"""HTTP through the outbound proxy on redirected connections: detection, balancing, failures and their texts, counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""HTTP/2 clients and carried HTTP/1 against a peer that the test plays frame by frame, as recorded of the real proxy."""
+"""HTTP/2 clients and carried HTTP/1 against a peer that the test plays frame by frame, compared with recordings of the
+real proxy.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Ingress mode: where `l5d-dst-override` sends each request, what happens without it, and what is no HTTP."""
+"""Ingress mode: where `l5d-dst-override` sends each request, what happens without it, and what happens to bytes that
+are not HTTP.
+"""
 
 from __future__ import annotations
 
@@ -161,7 +163,7 @@ def test_a_request_waits_for_its_destination_and_for_no_longer_than_its_client()
         _, writer = await asyncio.open_connection(sock=network.redirect(DST))
         writer.write(get("l5d-dst-override: never.ns.svc.cluster.local"))
         await until(lambda: ("policy", "never.ns.svc.cluster.local:80") in network.fake.asked)
-        writer.transport.abort()  # a FIN, which may also be a client that only says no more
+        writer.transport.abort()  # not a FIN, after which a client may still read
         ticking.pass_time(limits.DISCOVERY_S + 1)
         await until(lambda: not len(network.drain), "the connection is over")
         network.close()

@@ -1,4 +1,6 @@
-"""An endpoint's load and numbers through whole exchanges, on list wires: when it is let go of, however an exchange ends."""
+"""An endpoint's load and numbers through whole exchanges, on list wires: when the load ends, however the exchange
+ends.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
 
 
 class Story:
-    """One client, one router, one endpoint; what it dials are lists."""
+    """One client, one router, one endpoint; what they dial are list wires."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ticking = Ticking()
@@ -67,7 +69,7 @@ class Story:
 
     @property
     def client(self) -> Any:
-        """Of the connection that was dialled last, which is made by now."""
+        """The client codec of the connection that was dialled last, which is open by now."""
         while self._connecting:
             self._connecting.pop()()
         return self.dialled[-1].codec
@@ -83,8 +85,9 @@ def ended(status: str, classification: str, error: str = "") -> str:
 @pytest.mark.acceptance("P2C-05")
 @pytest.mark.parametrize("way", ["data", "empty", "dropped", "broken"])
 def test_when_the_load_lets_go_and_when_it_is_known_how_it_ended(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
-    """The load at the first data, at once of an empty body, when the client goes, or when the body breaks; what is decided by the
-    end of the stream (whether it was a success) not before that."""
+    """The load ends with the first data, at once for an empty body, when the client leaves, or when the body breaks
+    off. Whether it was a success is decided by the end of the stream, and not before.
+    """
     story = Story(monkeypatch)
     story.server.feed(GET)
     load = story.endpoint.load

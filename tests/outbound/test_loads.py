@@ -1,4 +1,4 @@
-"""How a balancer's policy, this proxy's configuration and an annotation decide what its endpoints are compared by."""
+"""How a balancer's policy, this proxy's configuration and an annotation decide by what its endpoints are compared."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PATH = "web.ns.svc.cluster.local:80"
 
 
 def made(balance: Balance, **changes: Any) -> tuple[type, type]:
-    """The load and the picker."""
+    """The kinds of the load and of the picker."""
     found = balancing(balance, replace(config(), **changes))
     return type(found.load_of_endpoint(0.0)), type(found.picker())
 
@@ -101,7 +101,9 @@ def test_least_request_shares_out_what_is_not_answered(monkeypatch: pytest.Monke
 
 @pytest.mark.acceptance("P2C-07")
 def test_penalties(caplog: pytest.LogCaptureFixture) -> None:
-    """The fields of the message; and of opaque connections, which know none: said only if it would have meant something."""
+    """The fields of the message are converted. Opaque connections have no penalties; that is logged only if a penalty
+    would have had an effect.
+    """
     said = message()
     load = said.balancer.penalty_peak_ewma
     load.default_rtt.nanos, load.decay.seconds, load.penalty.seconds, load.max_retry_after.seconds = (

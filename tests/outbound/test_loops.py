@@ -25,7 +25,9 @@ GET = b"GET / HTTP/1.1\r\nHost: %b:%d\r\nConnection: close\r\n\r\n"
 
 
 class Counting:
-    """A listener of the proxy that it was not told of, as a rule, a proxy before it or another address would make one."""
+    """A listener of the proxy that it does not know of, as a redirect rule, another proxy or another address can lead
+    to.
+    """
 
     def __init__(self, network: Network) -> None:
         self.accepted = 0
@@ -89,7 +91,9 @@ def test_the_unspecified_address_is_refused_like_loopback_where_loopback_is(ip: 
 
 @pytest.mark.parametrize("way", ["http", "connect", "http2", "redirected"])
 def test_a_connection_that_this_proxy_made_is_not_accepted_again(way: str) -> None:
-    """Nothing about the address says that it is ours; the connection itself does."""
+    """The address does not show that the connection comes from this proxy; the connection itself does, and it is not
+    accepted.
+    """
 
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)

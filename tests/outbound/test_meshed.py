@@ -1,4 +1,6 @@
-"""Meshed endpoints over real TLS: identity, transport header, HTTP/1 inside HTTP/2, tunnels beside it, a killed replica."""
+"""Meshed endpoints over real TLS: identity, transport header, HTTP/1 inside HTTP/2, tunnels beside it, a replica that
+is killed.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ SERVER_ID = "web.ns.serviceaccount.identity.linkerd.cluster.local"
 CLIENT_ID = "client.ns.serviceaccount.identity.linkerd.cluster.local"
 GET = b"GET /x HTTP/1.1\r\nHost: web.ns.svc.cluster.local\r\nConnection: close\r\n\r\n"
 APP = Addr("127.0.0.9", 8080)
-"""What the app of a meshed peer listens on: only its proxy is ever dialled."""
+"""The address on which the app of a meshed peer listens; only its proxy is ever dialled."""
 
 
 def identity(name: str = SERVER_ID, **more: Any) -> EndpointMeta:
@@ -36,7 +38,7 @@ def identity(name: str = SERVER_ID, **more: Any) -> EndpointMeta:
 
 
 class Speaker(Codec):
-    """Says a word at once and repeats what it hears."""
+    """Sends a word at once, and then what it receives."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -95,7 +97,7 @@ def test_an_upgrade_takes_a_connection_of_its_own_beside_http_2() -> None:
         heads: list[bytes] = []
 
         class First(Codec):
-            """HTTP/2 or, for a tunnel, plain HTTP/1 bytes."""
+            """Serves HTTP/2 or, for a tunnel, plain HTTP/1 bytes."""
 
             def __init__(self, wire: Wire) -> None:
                 self._wire = wire
@@ -204,7 +206,7 @@ def test_the_transport_header_says_http_1() -> None:
 
 
 async def opaque_by(ticking: Ticking, meta: EndpointMeta, peer_kind: bool) -> tuple[MeshedPeer, bytes]:
-    """One opaque connection to an endpoint 127.0.0.1:4321 whose peer is a MeshedPeer on another port."""
+    """One opaque connection to the endpoint 127.0.0.1:4321, whose proxy is a MeshedPeer on another port."""
     network = Network(ticking)
     peer = MeshedPeer(network, SERVER_ID, Speaker, is_direct=peer_kind)
     if meta.opaque_transport_port:
@@ -317,7 +319,9 @@ def test_a_dead_endpoint_is_connected_to_again_and_requests_wait_for_it() -> Non
 
 
 async def kept_open(ticking: Ticking, policy: ClientPolicy, meta: EndpointMeta) -> tuple[bytes, bool]:
-    """What the client of a peer that answers 502 and `l5d-proxy-connection: close` gets, and whether it is hung up on."""
+    """What a client gets when the peer answers 502 with `l5d-proxy-connection: close`, and whether its connection is
+    closed.
+    """
     network = Network(ticking)
     fields = ((b"l5d-proxy-connection", b"close"), (b"l5d-proxy-error", b"why"))
     stage = Answering("no", 502, fields)

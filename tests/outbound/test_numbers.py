@@ -1,4 +1,4 @@
-"""outbound_http_route_* and outbound_grpc_route_*: what is counted of requests by route and by backend."""
+"""outbound_http_route_* and outbound_grpc_route_*: what is counted for requests by route and by backend."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def web_network(ticking: Ticking, policy: ClientPolicy | None = None, **ch
 
 
 def break_off(writer: asyncio.StreamWriter) -> None:
-    """With a reset: an end would only be passed on."""
+    """End the connection by a reset, because a FIN would only be passed on."""
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
 

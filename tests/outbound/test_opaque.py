@@ -1,4 +1,4 @@
-"""Opaque connections: detection, endpoints as they come and go, failfast, half-close, refusals; TLS by its SNI."""
+"""Opaque connections: detection, endpoints that come and go, failfast, half-close, refusals; TLS by its SNI."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ DST = Addr("10.43.0.9", 5432)
 
 
 def naming(name: bytes) -> Callable[..., Any]:
-    """A server that says its name, then repeats what it hears in upper case until the client has ended."""
+    """A server that sends its name, and then what it receives in upper case, until the client has ended."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(name)
@@ -331,7 +331,7 @@ def test_connections_are_shared_out_by_weight_and_an_update_keeps_the_backends_t
 
 
 def test_a_balancers_numbers_are_on_the_page() -> None:
-    """Labelled by the profile's name, since that is the logical one, and counted for each connection."""
+    """The balancer's labels have the profile's name, which is the logical one, and each connection is counted."""
 
     async def story(ticking: Ticking) -> None:
         network = Network(ticking, DESTINATION_PROFILE_NETWORKS="10.0.0.0/8")
@@ -420,7 +420,7 @@ def test_how_well_a_server_name_fits_a_route() -> None:
 @pytest.mark.acceptance("TLSR-03")
 def test_which_tls_route() -> None:
     def taken(routes: list[StreamRoute], sni: str) -> str:
-        """The name of the route; empty if there is none."""
+        """The name of the route that is taken; empty if there is none."""
         nowhere: Chooser[Any] = compile_distribution(Distribution(EMPTY), lambda one: one)
         numbers = TlsRouteNumbers(Registry(lambda: 0.0), SERVICE, default_meta("tls"), False)
         found = route_of_sni([Route(route, "", nowhere, numbers) for route in routes], sni)

@@ -1,4 +1,4 @@
-"""Where the outbound side makes no connection: its own listeners, by every address that is its own."""
+"""The outbound side makes no connection to its own listeners, by whichever of the workload's addresses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.kit.network import Network
 from tests.kit.sockets import Ticking, run
 
 OURS = ("192.0.2.7", "2001:db8::7")
-"""Addresses of the workload itself, none of them loopback."""
+"""Addresses of the workload itself; none is on loopback."""
 
 
 @pytest.mark.parametrize("ip", OURS)

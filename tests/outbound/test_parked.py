@@ -1,4 +1,4 @@
-"""Exchanges that wait for an endpoint: what each of 100,000 costs, how many may, and what the next one hears."""
+"""Exchanges that wait for an endpoint: what each of 100,000 costs, how many may wait, and what the next one gets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from tests.kit.service import Service
 
 COUNT = 100_000
 BYTES_EACH = 2048
-"""Of an exchange that waits: itself, its attempt, its place in the queue and what it is woken by; a head is its stream's."""
+"""The memory of a waiting exchange: itself, its attempt, its place in the queue, and its callback. A head belongs to
+its stream.
+"""
 
 
 class Quiet(ServerEnd):

@@ -1,4 +1,4 @@
-"""Penalties for failures, through whole exchanges and by the heads that ask for them."""
+"""Penalties for failures, through whole exchanges, and the response heads that ask for them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ POLICY = PenaltyLoad(default_rtt_s=0.1, decay_s=10.0, penalty_s=5.0, max_retry_a
 
 
 class Story:
-    """One endpoint with penalties, and one request that it has."""
+    """One endpoint with penalties, and one request to it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.service = Service(monkeypatch, [A], load=POLICY)

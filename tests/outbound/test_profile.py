@@ -1,4 +1,6 @@
-"""ServiceProfiles through the outbound proxy: which route, which target, how long, and what is counted."""
+"""ServiceProfiles through the outbound proxy: which route and which target a request takes, its timeout, and what is
+counted.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ def route(name: str = "all", condition: Any = EVERYTHING, **given: Any) -> Profi
 
 
 class Profiled(Network):
-    """A service whose profile the test sets, its apex and two leaves."""
+    """A service whose profile the test sets: its apex and two leaves."""
 
     def __init__(self, ticking: Ticking, **changes: str | None) -> None:
         super().__init__(ticking, DESTINATION_PROFILE_NETWORKS="10.0.0.0/8", **changes)
@@ -57,24 +59,26 @@ class Profiled(Network):
         self.profile.set(Profile(NAME, routes=routes, overrides=overrides, **given))
 
     async def serve(self, name: str = NAME, serve: Serve | None = None) -> list[bytes]:
-        """One endpoint of this name, which answers with the name unless told otherwise; the requests that it gets."""
+        """Start one endpoint of this name, which answers with the name unless another answer is given. Returns the
+        requests that it gets.
+        """
         seen: list[bytes] = []
         where = await self.server(serve or http_server(name, seen))
         self.fake.names[name] = Watch(reset({where: EndpointMeta()}))
         return seen
 
     async def client(self) -> Client:
-        """One connection that is kept until the test is over."""
+        """A client connection that is kept until the test is over."""
         reader, writer = await asyncio.open_connection(sock=self.redirect(DST))
         self.closes(writer.close)
         return Client(reader, writer)
 
     async def get(self) -> bytes:
-        """On a connection of its own."""
+        """The answer to a GET on a connection of its own."""
         return await ask(self, DST, GET)
 
     async def get_after(self, seconds: float) -> bytes:
-        """The same, where the answer comes when so much time has passed since the request was routed."""
+        """The same with an answer that comes this long after the request was routed."""
         routed = self.routed
         asked = asyncio.create_task(self.get())
         await until(lambda: self.routed > routed)
@@ -83,11 +87,11 @@ class Profiled(Network):
 
     @property
     def routed(self) -> int:
-        """Requests that took a route of the profile."""
+        """How many requests took a route of the profile."""
         return sum(int(line.rpartition(" ")[2]) for line in self.lines("route_request_total"))
 
     async def bytes(self) -> bytes:
-        """What an opaque connection hears."""
+        """What a client of an opaque connection receives."""
         reader, writer = await asyncio.open_connection(sock=self.redirect(DST))
         writer.write_eof()
         answer = await asyncio.wait_for(reader.read(), 10)
@@ -95,7 +99,7 @@ class Profiled(Network):
         return answer
 
     def line(self, family: str, *needles: str) -> str:
-        """The value, as it is written, of the only sample of this family with these labels."""
+        """The value, as it is printed, of the only sample of this family with these labels."""
         (found,) = [
             line
             for line in self.metrics().splitlines()
@@ -108,7 +112,7 @@ class Profiled(Network):
 
 
 def saying(text: bytes) -> Serve:
-    """A server that speaks first."""
+    """A server that sends this text first."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(text)

@@ -1,4 +1,4 @@
-"""Retries out of a ServiceProfile's budget, over both versions of HTTP, from a client to the servers that fail."""
+"""Retries that a ServiceProfile's budget permits, over both versions of HTTP, from a client to the servers that fail."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ NO_BUDGET = 'skipped="no_budget"'
 
 
 class Alternating:
-    """An app whose every other answer, from the first on, is a 533."""
+    """An app that answers 533 to every second request, beginning with the first."""
 
     def __init__(self, network: Profiled, version: str, first_body: bytes = b"failed") -> None:
         self.requests: list[bytes] = []
-        """The bodies."""
+        """The bodies of the requests."""
         self.network = network
         self.version = version
         self._first_body = first_body
@@ -126,7 +126,7 @@ class Asked:
 async def ask(
     network: Profiled, version: str, target: str = "/0.5", method: str = "GET", body: Sequence[bytes] = (), **more: Any
 ) -> Asked:
-    """One request on a connection of its own; `body` in its pieces, without a length if `more["streams"]`."""
+    """One request on a connection of its own; `body` is given in its pieces, and has no length if `more["streams"]`."""
     whole, streams = b"".join(body), more.get("streams", False)
     reader, writer = await asyncio.open_connection(sock=network.redirect(DST))
     try:
@@ -291,7 +291,9 @@ def test_a_body_that_turns_out_to_be_over_the_limit_is_sent_once_and_whole(versi
 @pytest.mark.acceptance("PROF-10")
 @both
 def test_without_a_budget_nothing_is_retried(version: str) -> None:
-    """Nor with one that the conversion leaves out: PROF-11 to 13, tests/control/test_convert_profile.py."""
+    """Nothing is retried without a budget, or with one that the conversion left out (PROF-11 to 13,
+    tests/control/test_convert_profile.py).
+    """
 
     async def play(network: Profiled, app: Alternating) -> None:
         assert (await ask(network, version)).status == 533

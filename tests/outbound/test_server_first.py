@@ -1,4 +1,6 @@
-"""Silent clients whose servers are dialled: what they can make the proxy hold, and what failures they do not hear of."""
+"""Silent clients whose servers are dialled: how much they can make the proxy hold, and which failures are kept from
+them.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,9 @@ def forbidden() -> tuple[ClientPolicy, Resolution[EndpointMeta]]:
 
 @pytest.mark.parametrize(("what", "status"), [(refusing, b"502"), (nobody, b"50"), (forbidden, b"502")])
 def test_a_client_that_was_slow_hears_in_http_that_its_server_cannot_be_had(what: Any, status: bytes) -> None:
-    """The dial that its silence brought about has failed, or bytes may not pass: it is still waited for."""
+    """The dial that a client's silence caused has failed, or its bytes may not be forwarded. The proxy still waits for
+    the client, which then gets an HTTP error.
+    """
 
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)

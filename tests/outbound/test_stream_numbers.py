@@ -1,4 +1,4 @@
-"""outbound_tcp_route_* and outbound_tls_route_*: opaque connections by their route, and how they ended."""
+"""outbound_tcp_route_* and outbound_tls_route_*: opaque connections counted by their route, and by how they ended."""
 
 from __future__ import annotations
 

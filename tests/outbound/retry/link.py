@@ -1,6 +1,6 @@
 """RetryLink: one client, the proxy's codecs of any two versions, a rule with retries, and endpoints that it dials.
 
-As tests.http.link, whose peers are used; `answer_next` plays the endpoint that was asked last.
+It uses the peers of tests.http.link; `answer_next` plays the endpoint that was asked last.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def whole(data: bytes) -> list[bytes]:
 
 
 class Soon:
-    """A loop that knows nothing but `call_soon`."""
+    """A loop that has nothing but `call_soon`."""
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[], None]] = []
@@ -69,7 +69,7 @@ class Soon:
 
 
 class Endpoint:
-    """The target of its attempts; also their Place."""
+    """The target of its attempts, and their Place."""
 
     def __init__(self, link: RetryLink, name: str) -> None:
         self.context = f"endpoint {name}"
@@ -92,7 +92,7 @@ class Endpoint:
 
 
 class RetryLink:
-    """A Stage, and the rule's own stage behind the retries."""
+    """A Stage in front of the rule's own stage with its retries."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class RetryLink:
         self.context = RetryContext(self.reactor, self.in_flight)
         self.registry = Registry(self.clock)
         self.retries = self.context
-        """What a stage takes of a runtime, beside `registry`: a ClientRule in place of a policy has a TryingStage."""
+        """Stands for the parts of a runtime that a stage uses, beside `registry`."""
         self._stage: TryingStage | None = None
         self.policy: RetryPolicy | None = None
         if isinstance(policy, ClientRule):
@@ -137,7 +137,7 @@ class RetryLink:
         wire.codec = server(wire, self, self.clock, wheel=self.wheel)
         self.near: Any = ENDS[near](wire, cut, True)
 
-    # ---- the proxy's
+    # ---- used by the proxy
 
     def dispatch(self, exchange: Exchange) -> None:
         observer = FakeObserver()
@@ -167,11 +167,11 @@ class RetryLink:
         self.fars.append(ENDS[self.way[1]](wire, self._cut, False))
         return codec
 
-    # ---- the test's
+    # ---- used by tests
 
     @property
     def far(self) -> Any:
-        """The connection that carries the attempt, or the one that carried the last."""
+        """The connection of the running attempt, or of the last one."""
         client: Any = self.exchange.client
         if isinstance(client, Replay):
             client = client.client
@@ -199,7 +199,7 @@ class RetryLink:
     def ask(
         self, body: bytes = b"", trailers: list[tuple[bytes, bytes]] | None = None, method: bytes = b"POST"
     ) -> None:
-        """A whole request; with a body its length is not announced."""
+        """Send a whole request; a body's length is not announced."""
         self.near.request(method, None if body or trailers else 0)
         if body or trailers:
             if body:
@@ -208,14 +208,14 @@ class RetryLink:
         self.settle()
 
     def call(self, *fields: tuple[bytes, bytes]) -> None:
-        """A gRPC request (HTTP/2), all of it."""
+        """Send a whole gRPC request (HTTP/2)."""
         self.near.request(b"POST", None, (b"content-type", b"application/grpc"), (b"te", b"trailers"), *fields)
         self.near.send(b"\0\0\0\0\0")
         self.near.finish()
         self.settle()
 
     def answer(self, status: int, body: bytes = b"", trailers: list[tuple[bytes, bytes]] | None = None) -> None:
-        """Of the endpoint that was asked last, whole."""
+        """Send a whole answer from the endpoint that was asked last."""
         far = self.far
         far.respond(status, None if trailers else len(body))
         if body:
@@ -225,7 +225,7 @@ class RetryLink:
         self.settle()
 
     def armed(self) -> list[object]:
-        """The timers that are left, but for those of pools and of the client's connection."""
+        """The timers that are still armed, without those of pools and of the client's connection."""
         owners = (Tries, Deadlines, Aside)
         timers = [timer for bucket in self.wheel._buckets.values() for timer in bucket]
         return [one for one in timers if isinstance(getattr(one._callback, "__self__", None), owners)]
@@ -234,7 +234,9 @@ class RetryLink:
         return self.registry.counter(f"outbound_http_route_retry_{name}_total", (*ROUTE.labels, ("hostname", ""))).value
 
     def check(self) -> None:
-        """Whatever happened: each exchange ended and was told once, and nothing of it is left behind."""
+        """What must be true at the end of every test: each exchange ended and reported that once, and nothing of it is
+        left.
+        """
         self.advance(5)
         for exchange, observer in zip(self.exchanges, self.observers, strict=True):
             assert exchange.reason is not None, f"{exchange!r} goes on"
@@ -259,5 +261,5 @@ def retry(
 
 
 def rule(allows: bool, timeouts: Timeouts | None = None) -> ClientRule:
-    """One without retries of its own; `allows` requests to ask for some."""
+    """A rule without retries of its own; with `allows` its requests may ask for some."""
     return ClientRule((), (), Distribution(EMPTY), timeouts or Timeouts(), None, allows)

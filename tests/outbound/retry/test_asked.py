@@ -1,4 +1,4 @@
-"""What a request's own l5d-* fields change about its retries and timeouts, and where they are not listened to."""
+"""What a request's own l5d-* fields change about its retries and timeouts, and where they are ignored."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def policy(protocol: str, allows: bool, retry: Retry | None = None, timeouts: Ti
 
 
 class App:
-    """Answers in turn what its script says; None: not before the test is over."""
+    """Answers in turn as its script states; for None it does not answer until the test is over."""
 
     def __init__(self, *script: bytes | None) -> None:
         self.script = list(script)

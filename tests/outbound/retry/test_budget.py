@@ -1,4 +1,6 @@
-"""The budget that all routes of a ServiceProfile share: its arithmetic, how it forgets, and that it is never overdrawn."""
+"""The budget that all routes of a ServiceProfile share: its arithmetic, how deposits expire, and that it is never
+overdrawn.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def taken(budget: Budget, now: float, asked: int = 1000) -> int:
 
 
 def test_the_example_of_the_reference() -> None:
-    """One retry without any deposit; each ten requests of the last second buy one more."""
+    """The example of docs/linkerd/service-profiles.md: one retry without any deposit, and one more for each ten
+    requests of the last second.
+    """
     budget = Budget(1.0, 0.1, 1, 0.0)
     assert taken(budget, 0.0) == 1
     for _ in range(10):
@@ -87,7 +91,7 @@ def test_over_all_time_retries_are_bounded_by_requests_and_reserve(
         else:
             budget.deposit(now)
             deposits += 1
-    # What is spent is forgotten with the slot that it was spent in, so that the reserve counts once for each ttl.
+    # A withdrawal expires with the slot in which it was made, so that the reserve is available once in each ttl.
     assert retries <= deposits * worth + per_s * ttl_s * (1 + now / (ttl_s * 0.9))
 
 
@@ -95,7 +99,9 @@ def test_over_all_time_retries_are_bounded_by_requests_and_reserve(
 
 
 class Budgeted:
-    """As a ServiceProfile's: what is left of the budget decides, and each that is not retried pays in. The rest is a route's."""
+    """A RetryPolicy with a ServiceProfile's budget: a retry takes from it, a request that is not retried adds to it.
+    The rest is as in a route's policy.
+    """
 
     def __init__(self, route: RouteRetries, clock: Clock, budget: Budget) -> None:
         self._route = route
@@ -152,7 +158,7 @@ def asked_by(link: RetryLink, count: int) -> list[FakeServer]:
 
 
 def pass_time(link: RetryLink, seconds: float) -> None:
-    """As `link.advance`, while the endpoints do not look."""
+    """`link.advance`, while the endpoints read nothing."""
     link.clock.now += seconds
     link.wheel.advance(link.clock.now)
     while link.reactor.loop.turn():

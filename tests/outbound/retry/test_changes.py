@@ -1,4 +1,6 @@
-"""What changes during a backoff: the policy and its backends, the endpoints, the client's side of the connection."""
+"""Changes during the backoff of a retry: of the policy and its backends, the endpoints, the client's side of the
+connection.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ RETRY = Retry(3, 65536, ((500, 599),), backoff=Backoff(1.0, 1.0, 0.0))
 
 
 async def during_backoff(network: Network, *apps: App) -> asyncio.Task[bytes]:
-    """A request whose first attempt has failed."""
+    """A request that waits in its backoff: its first attempt has failed."""
     asking = asyncio.create_task(ask(network))
     await until(lambda: 'response_total{direction="outbound"' in network.metrics())
     assert network.outbound.runtime.in_flight.count == 1 and sum(len(app.requests) for app in apps) == 1

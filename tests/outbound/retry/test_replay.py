@@ -1,4 +1,4 @@
-"""The copy of a request's body: what each attempt is sent, what is kept and for how long, and the limits of it."""
+"""The copy of a request's body: what each attempt is sent, what is kept and for how long, and the limits of both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Way = tuple[str, str]
 
 
 class Body:
-    """A body that comes in pieces, and the attempts that get it."""
+    """A body that comes in pieces, and the attempts that are sent it."""
 
     def __init__(self, most_bytes: int = 65536) -> None:
         self.room = Room()
@@ -89,7 +89,7 @@ def test_any_number_of_attempts_get_all_of_it_wherever_those_before_them_ended()
 
 @pytest.mark.acceptance("REPLAY-06")
 def test_an_empty_body_is_at_its_end_from_the_beginning() -> None:
-    """It is said with the head of each attempt, and no copy of it is made."""
+    """An empty body ends with the head of each attempt, and no copy of it is made."""
     for way in WAYS:
         link = RetryLink(*way, retry())
         link.ask()
@@ -191,7 +191,7 @@ def test_a_body_that_was_held_before_the_first_attempt_is_copied_too() -> None:
             return replay
 
         def request_sent(self) -> None:
-            """Nobody waits for it."""
+            """Nothing to do: these tests have no timeouts."""
 
     exchange.tries = Copying()  # type: ignore[assignment]
     first, second = FakeClient(), FakeClient()
@@ -208,7 +208,9 @@ def test_a_body_that_was_held_before_the_first_attempt_is_copied_too() -> None:
 @given(st.data())
 @settings(deadline=None, max_examples=60)
 def test_however_attempts_fail_the_last_gets_the_whole_request_and_the_client_one_response(data: st.DataObject) -> None:
-    """Pieces at random; attempts that break off after any piece or answer 503 when all of it was sent; then one that answers."""
+    """However attempts fail, the last one gets the whole request, and the client gets one response. Pieces are random;
+    attempts break off after any piece, or answer 503 once all of it was sent; then one answers.
+    """
     near, far = data.draw(st.sampled_from(WAYS))
     pieces = data.draw(st.lists(st.binary(min_size=1, max_size=3000), max_size=6))
     trailers = data.draw(st.sampled_from([None, [(b"x-sum", b"7")]]))

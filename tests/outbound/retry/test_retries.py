@@ -1,4 +1,6 @@
-"""Retries by a route's policy: what is sent again, how often, and what the client gets, of clients and endpoints of each version."""
+"""Retries by a route's policy: what is sent again, how often, and what the client gets, for clients and endpoints of
+each version.
+"""
 
 from __future__ import annotations
 
@@ -505,7 +507,7 @@ def test_an_upgrade_that_was_granted_is_not_asked_for_again_whatever_the_route_r
 
 
 class Backends(RetryLink):
-    """Two backends of a rule; the first has no endpoint: who is sent there waits in vain."""
+    """A rule with two backends. The first has no endpoint, so requests that it gets wait in vain."""
 
     def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
         if self.asked or self.waited:

@@ -1,4 +1,6 @@
-"""Timeouts of a route: when each runs, and what the client gets of it, of clients and endpoints of each version."""
+"""Timeouts of a route: when each runs, and what the client gets when one expires, for clients and endpoints of each
+version.
+"""
 
 from __future__ import annotations
 
