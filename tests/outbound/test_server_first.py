@@ -45,7 +45,7 @@ def test_silent_clients_make_a_bounded_number_of_connections() -> None:
         ticking.pass_time(0.3)
         await until(lambda: len(taken) == limits.EARLY_DIALS)
         assert len(network.outbound.runtime.early) == limits.EARLY_DIALS
-        # The others have their turn when these have had theirs; the number stays.
+        # The others are dialled when these have had their time; the number stays.
         ticking.pass_time(limits.EARLY_S)
         await until(lambda: len(taken) == CLIENTS)
         assert len(network.outbound.runtime.early) == limits.EARLY_DIALS
