@@ -10,16 +10,16 @@ and statuses in guide.py. What ends a command is turned into a status by guard.p
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import signal
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 
 from proxy import __version__
 from proxy.cli.commands import COMMANDS as COMMANDS
 from proxy.cli.commands import HELP as HELP
-from proxy.cli.commands import Command
+from proxy.cli.commands import Command, loaded
 from proxy.cli.commands import module_of as module_of
 
 
@@ -40,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         signal.signal(
             signal.SIGINT, signal.SIG_IGN
         )  # it is ending: Ctrl-C in the interpreter's own end would show a traceback
+        gc.freeze()  # that end collects again and again, and would walk all modules each time
     raise SystemExit(status)
 
 
@@ -51,7 +52,7 @@ def _run(given: Sequence[str]) -> int:
         from proxy.tls.openssl import order_cipher_suites
 
         order_cipher_suites()  # before anything imports ssl
-    command: Command = import_module(module_of([chosen]))
+    command: Command = loaded(module_of([chosen]))
     parser = parser_of(chosen, command.__doc__, given)
     command.add_arguments(parser)
     asked = parser.parse_args(given[1:])

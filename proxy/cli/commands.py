@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import gc
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from keyword import iskeyword
+from types import ModuleType
 from typing import Final, Protocol
 
 COMMANDS: Final = {
@@ -34,3 +37,15 @@ def module_of(words: Sequence[str]) -> str:
     """Of a command, or of an action of one. `await` is a word of Python's, and a module's name has no hyphen."""
     names = [word.replace("-", "_") for word in words]
     return ".".join(("proxy.cli", *(f"{name}_" if iskeyword(name) else name for name in names)))
+
+
+def loaded(module: str) -> ModuleType:
+    """Import it with the garbage collector off: what modules make lives as long as the process, and dozens of collections would
+    walk it."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return import_module(module)
+    finally:
+        if was_enabled:
+            gc.enable()

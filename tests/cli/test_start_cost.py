@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import proxy
+from proxy.cli.commands import loaded
 
 HEAVY = {
     "asyncio",
@@ -50,3 +52,16 @@ def test_they_import_nothing_that_a_sidecar_needs(module: str) -> None:
         "proxy.redirect",
         *(name for name in of_ours if name.startswith("proxy.redirect.")),
     }
+
+
+def test_a_command_is_imported_with_the_collector_off_and_it_is_on_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "fine_command.py").write_text("import gc\nWAS_ON = gc.isenabled()\n")
+    (tmp_path / "broken_command.py").write_text("import nothing_of_that_name\n")
+    assert gc.isenabled()
+    assert loaded("fine_command").WAS_ON is False
+    with pytest.raises(ImportError):
+        loaded("broken_command")
+    assert gc.isenabled()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from importlib import import_module
 from typing import Final
 
+from proxy.cli.commands import loaded
 from proxy.cli.parsers import parser_of
 
 ACTIONS: Final = {
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    action = import_module(f"proxy.cli.mesh.{arguments.action}")
+    action = loaded(f"proxy.cli.mesh.{arguments.action}")
     parser = parser_of(f"mesh {arguments.action}", action.__doc__, arguments.rest)
     action.add_arguments(parser)
     asked = parser.parse_args(arguments.rest)
