@@ -1,4 +1,6 @@
-"""The two topologies that most of these items are told for: one inbound proxy, and a pair with HTTP/2 between."""
+"""The two topologies that most of these items apply to: one inbound proxy, and a pair of proxies with HTTP/2 between
+them.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _SERVICE = Service("test", "disco", ports=(ServicePort("main", 80, 80),))
 
 
 class Discovered(Network):
-    """`endpoints` is the destination service: say updates to it."""
+    """An outbound proxy with a controller; updates are sent to `endpoints`, the destination service."""
 
     def __init__(self, ticking: Ticking, controller: Controller, **changes: str | None) -> None:
         target = f"127.0.0.1:{controller.port}"
@@ -40,7 +40,7 @@ class Discovered(Network):
         controller.on(services.GET_PROFILE, self._profile)
         controller.on(services.OUTBOUND_WATCH, self._policy)
         self.target = DST
-        """Where clients want to go."""
+        """Where clients connect to."""
         self.profiles: list[str] = []
         self._plane = ControlPlane(ticking.reactor, self.config, self.credentials, make_key_and_csr(NAME))
         self.lookups = self._lookups
@@ -63,21 +63,21 @@ class Discovered(Network):
         return self._once(service_policy(View(EMPTY), Target(_SERVICE, 80, None), ""), request, context)
 
     def _once(self, message: Any, request: Any, context: Any) -> Any:
-        """One message, and the stream stays."""
+        """Send one message, and keep the stream open."""
         feed = Feed()
         messages = feed(request, context)
         yield message
         yield from messages
 
     async def stream(self, count: int) -> None:
-        """Endpoints have been asked for so often."""
+        """The stream of endpoints, once the proxy has asked for them this many times."""
         await until(lambda: self.endpoints.opened >= count, f"stream {count} of endpoints is opened")
 
 
 def add(
     *servers: Addr, of_each: dict[str, str] | None = None, of_set: dict[str, str] | None = None
 ) -> destination_pb2.Update:
-    """With labels of each address, and of all of them."""
+    """An update that adds addresses, with the labels of each address and those of the set."""
     addrs = [
         destination_pb2.WeightedAddr(addr=address_message(one), weight=1, metric_labels=of_each or {})
         for one in servers
@@ -92,7 +92,7 @@ def none(exists: bool) -> destination_pb2.Update:
 def run_with_controller(
     story: Callable[[Ticking, Controller], Coroutine[Any, Any, None]], *, is_started: bool = True
 ) -> None:
-    """A story in real time beside a controller; one that is not started has a port that nobody listens on yet."""
+    """Run a test in real time beside a controller. One that is not started has a port on which nothing listens yet."""
     controller = Controller()
     controller.start()
     if not is_started:

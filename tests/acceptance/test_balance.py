@@ -1,4 +1,4 @@
-"""Readiness, queue, failfast and load of a balancer: through the whole outbound side, and by its parts."""
+"""Readiness, queue, failfast and load of a balancer, tested through the whole outbound side and by its parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WEB = "web.ns.svc.cluster.local:80"
 DST = Addr("10.43.0.7", 80)
 GET = b"GET / HTTP/1.1\r\nHost: web\r\n\r\n"
 FAILFAST_S = 0.3
-"""What the test kit's configuration says."""
+"""The failfast timeout in the test kit's configuration."""
 
 
 def status(answer: bytes) -> int:
@@ -29,7 +29,7 @@ def status(answer: bytes) -> int:
 
 
 class Queue:
-    """A service whose endpoints the test brings and takes away; nobody is there yet."""
+    """A service whose endpoints the test adds and removes; it begins without any."""
 
     def __init__(self, ticking: Ticking, **changes: str) -> None:
         self.network = Network(ticking, **changes)
@@ -45,7 +45,7 @@ class Queue:
         return status(await ask(self.network, DST, GET))
 
     async def waits(self, count: int) -> list[asyncio.Task[int]]:
-        """Requests that have reached the line."""
+        """Requests that have reached the queue."""
         tasks = [asyncio.create_task(self.ask()) for _ in range(count)]
         await until(lambda: self.length == count, f"{count} requests wait")
         return tasks
@@ -59,7 +59,7 @@ class Queue:
 
 @pytest.mark.acceptance("GATE-03")
 def test_failfast() -> None:
-    """Within the timeout requests wait; then they fail, as does at once whoever comes, until an endpoint is there."""
+    """Requests wait within the timeout and then fail; after it new ones fail at once, until an endpoint is there."""
 
     async def story(ticking: Ticking) -> None:
         queue = Queue(ticking)
@@ -80,7 +80,9 @@ def test_failfast() -> None:
 
 @pytest.mark.acceptance("ODISC-04")
 def test_what_stands_behind_a_destination_is_made_once() -> None:
-    """When the first connection speaks, for all that speak meanwhile and later; whether it is ready is its own to say."""
+    """What serves a destination is made once, when the first connection speaks, for all others that speak meanwhile
+    and later. Whether it is ready is decided there.
+    """
 
     async def story(ticking: Ticking) -> None:
         queue = Queue(ticking)
@@ -98,7 +100,7 @@ def test_what_stands_behind_a_destination_is_made_once() -> None:
 
 @pytest.mark.acceptance("GATE-04")
 def test_load_shed() -> None:
-    """A queue of three: the one that is being worked on, and a line of two."""
+    """A queue that takes three requests: the one that is being dispatched, and two that wait."""
 
     async def story(ticking: Ticking) -> None:
         queue = Queue(ticking, OUTBOUND_HTTP_QUEUE_CAPACITY="2")
@@ -134,14 +136,14 @@ class Endpoint:
         self.is_closed = False
 
     def start(self, readiness: Any) -> None:
-        """The test says when it is ready."""
+        """The endpoint becomes ready when the test lets it."""
 
     def close(self) -> None:
         self.is_closed = True
 
 
 class OneAtATime:
-    """Whose balancer it is: an endpoint that was given a call is pending until it proves ready again."""
+    """The owner of a balancer whose endpoints take one call and are then pending until they report ready again."""
 
     def __init__(self) -> None:
         self.resolution: Watch[Resolution[str]] = Watch(Resolution())

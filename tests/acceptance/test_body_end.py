@@ -1,4 +1,6 @@
-"""When an exchange is over: what counts, classifies and lets go of it hears of its end once, and not before."""
+"""When an exchange is over: whatever counts or classifies it, or releases its endpoint, learns of the end once, and
+not before it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from tests.kit.streams import FakeClient, FakeObserver, FakeServer, FakeStage, r
 
 
 class Story:
-    """A request that has ended, attached to a client stream; `told` is what its observer has heard."""
+    """A request that has ended and is attached to a client stream; `told` has the calls that its observer got."""
 
     def __init__(self) -> None:
         observer = FakeObserver()
@@ -56,7 +58,7 @@ class TestEnd:
 
     @pytest.mark.parametrize("sizes", [[], [5], [5, 5]])
     def test_that_comes_alone_counts_too(self, sizes: list[int]) -> None:
-        """A body that does not say with its last bytes that they are: HTTP/2's empty last frame, the last chunk, FIN."""
+        """An end that comes without data counts too: HTTP/2's empty last frame, the last chunk, FIN."""
         story = Story()
         story.exchange.response_head(response_head(), False)
         for size in sizes:

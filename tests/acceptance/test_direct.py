@@ -1,4 +1,4 @@
-"""Opaque transport: the endpoint's proxy is dialled on its own port, and a transport header says where to."""
+"""Opaque transport: the port of the endpoint's proxy is dialled, and a transport header names the app's port."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONNECTIONS = "inbound_tcp_transport_header_connections_total"
 
 
 async def called(ticking: Ticking, hint: str, skips_detection: bool, session: str) -> bytes:
-    """What an app saw that was reached through both proxies; the header's session protocol must be `session`."""
+    """What an app received that was reached through both proxies; the header's session protocol must be `session`."""
     network = Network(ticking)
     seen: list[bytes] = []
     app = await network.server(http_server("hello", seen))
@@ -51,7 +51,7 @@ def test_with_an_http_2_hint() -> None:
 
 @pytest.mark.acceptance("DIRECT-02")
 def test_with_an_opaque_hint() -> None:
-    """The peer's policy says not to look at the port's bytes, and the header does not say what they are."""
+    """The peer's policy says that the port's bytes are not to be detected, and the header does not name a protocol."""
 
     async def story(ticking: Ticking) -> None:
         request = await called(ticking, HINT_OPAQUE, True, "")

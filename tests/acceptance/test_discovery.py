@@ -22,12 +22,12 @@ BODIES = {"/": b"hello", "/bye": b"bye", "/recon": b"nect"}
 
 
 def answer(request: Message) -> bytes:
-    """By path."""
+    """The answer to a request, by its path."""
     return ok1(BODIES[request.target.decode().removeprefix(f"http://{HOST}")])
 
 
 class Client:
-    """`get` makes one request on a connection of its own: status and body."""
+    """`get` makes one request on a connection of its own and returns status and body."""
 
     def __init__(self, app: Serve, get: Callable[[Discovered, str], Coroutine[Any, Any, tuple[int, bytes]]]) -> None:
         self.app = app
@@ -148,7 +148,9 @@ def test_endpoints_outlive_a_stream_and_not_what_the_next_one_says(client: Clien
     ],
 )
 def test_without_endpoints_requests_fail_fast(client: Client, said: destination_pb2.Update | None) -> None:
-    """And never go to the address that the client asked for, though somebody listens there."""
+    """Without endpoints requests fail fast. They never go to the address that the client connected to, though
+    something listens there.
+    """
 
     async def story(ticking: Ticking, controller: Controller) -> None:
         network = Discovered(ticking, controller)

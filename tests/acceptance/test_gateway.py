@@ -149,7 +149,9 @@ def test_a_request_that_has_been_here_is_a_loop(forwarded: str) -> None:
 
 
 def test_a_client_with_the_gateways_own_identity_is_a_loop() -> None:
-    """Two gateways of one trust domain have the same identity: between them a request would go round for ever."""
+    """Two gateways of one trust domain have the same identity: between them a request would go round for ever, so a
+    client with the gateway's own identity is refused.
+    """
 
     async def story(ticking: Ticking) -> None:
         async with Gateway(ticking) as gateway:
@@ -297,7 +299,7 @@ def test_a_failure_behind_the_gateway_is_told_to_the_peer() -> None:
 
 
 def towards(gateway: Gateway, target: str = DST) -> EndpointMeta:
-    """What another cluster's control plane says of the endpoint of a mirrored service."""
+    """What another cluster's control plane reports about the endpoint of a mirrored service."""
     port = gateway.inbound.listener.addr.port
     return EndpointMeta(
         tls=TlsIdentity(NAME, NAME), hint=HINT_H2, opaque_transport_port=port, authority_override=target
@@ -309,7 +311,7 @@ APP_WANTS = Addr("10.43.0.77", 80)
 
 
 def test_a_peers_outbound_side_reaches_a_service_of_another_cluster() -> None:
-    """From one app to the other: its proxy, the gateway's two sides."""
+    """A request from one app to another: through its proxy and the two sides of the gateway."""
 
     async def story(ticking: Ticking) -> None:
         async with Gateway(ticking) as gateway:
@@ -334,7 +336,9 @@ def test_a_peers_outbound_side_reaches_a_service_of_another_cluster() -> None:
 
 
 def test_a_gateway_whose_service_is_behind_itself_does_not_go_round() -> None:
-    """Two gateways of one mesh that each take the other for the way: here they are one and the same."""
+    """Two gateways of one mesh, each of which takes the other for the way to a service; here both are the same
+    gateway. The request must not go round.
+    """
 
     async def story(ticking: Ticking) -> None:
         async with Gateway(ticking) as gateway:

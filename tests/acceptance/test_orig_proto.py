@@ -30,7 +30,7 @@ HINTED = EndpointMeta(hint=HINT_H2)
 
 
 def calls(network: Network, server: Addr, meta: EndpointMeta) -> None:
-    """DST is the service that this one endpoint serves."""
+    """Serve DST, a service with this one endpoint."""
     network.fake.policies[DST] = Watch(balance_policy())
     network.name(WEB, server, meta=meta)
     network.start()
@@ -97,7 +97,9 @@ def test_http_2_stays_http_2(meta: EndpointMeta) -> None:
 
 @pytest.mark.acceptance("ORIG-06")
 def test_an_upgrade_to_a_hinted_endpoint_goes_over_http_1() -> None:
-    """It takes an HTTP/1 connection of its own: the endpoint's other connection speaks HTTP/2 from its first byte."""
+    """An upgrade takes an HTTP/1 connection of its own, because the endpoint's other connection speaks HTTP/2 from its
+    first byte.
+    """
 
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)
@@ -170,8 +172,9 @@ class Named:
 @pytest.mark.acceptance("ORIG-08", "ORIG-09")
 @pytest.mark.parametrize("context", ["", "endpoint 10.0.0.1:80", "logical web:80: endpoint 10.0.0.1:80"])
 def test_a_reset_is_found_under_whatever_it_happened_in(context: str) -> None:
-    """Linkerd walks a chain of errors; here the names around a failure are the exchange's context, and the failure
-    itself is its reason and its code: both are found however many names there are, and the answer tells them."""
+    """Linkerd walks a chain of errors. Here the names around a failure are the exchange's context, and the failure
+    itself is its reason and its code: both are found however many names there are, and the answer has them.
+    """
 
     def failed(reason: Reason, code: int = 0) -> tuple[bytes, Exchange]:
         server = FakeServer()

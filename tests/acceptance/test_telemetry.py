@@ -1,4 +1,4 @@
-"""Numbers of the outbound side and of the admin port, as linkerd2-proxy's own tests ask for them."""
+"""Metrics of the outbound side and of the admin port, with the same queries as linkerd2-proxy's own tests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def lines(network: Network, name: str, *needles: str) -> list[str]:
 
 
 def metric(network: Network, name: str, *needles: str) -> float:
-    """The sum of a family's samples whose labels have all of these."""
+    """The sum of a family's samples that have all of these labels."""
     return sum(float(line.rpartition(" ")[2]) for line in lines(network, name, *needles))
 
 
@@ -40,7 +40,7 @@ async def connect(network: Network) -> Client:
 
 
 def calls(network: Network, server: Addr) -> tuple[str, ...]:
-    """DST is the service that this one server serves; the labels of its endpoint."""
+    """Serve DST, a service with this one server. Returns the labels of its endpoint."""
     network.fake.policies[DST] = Watch(balance_policy())
     network.name(WEB, server)
     network.start()
@@ -87,7 +87,7 @@ def test_classes_by_status(status: int) -> None:
 
 
 class Held:
-    """An app whose answers come when time has passed."""
+    """An app that answers once time has passed."""
 
     def __init__(self, ticking: Ticking) -> None:
         self._ticking = ticking
@@ -259,7 +259,7 @@ def test_http_connections_to_an_endpoint_are_shared() -> None:
 
 
 async def one_exchange(network: Network) -> Client:
-    """A connection that has said HELLO and heard BYE."""
+    """A connection that has sent HELLO and received BYE."""
     client = await connect(network)
     client.write(HELLO)
     assert await client.read(len(BYE)) == BYE
@@ -313,7 +313,7 @@ def test_forwarded_connections() -> None:
 
 @pytest.fixture(scope="module")
 def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sidecar]:
-    """One that nobody has asked anything yet, and that has no certificate: its admin port answers already."""
+    """A sidecar without a certificate that has had no request yet; its admin port answers already."""
     control = ControlPlane()
     control.start()
     try:

@@ -1,6 +1,6 @@
-"""HTTP/1 that must not notice the proxies, through one inbound proxy and through a pair with an HTTP/2 hint.
+"""HTTP/1 whose peers must not notice the proxies: through one inbound proxy, and through a pair with an HTTP/2 hint.
 
-Client and app are plain sockets and a reader of their own; the bytes decide.
+Client and app are plain sockets with a reader of their own, and their bytes are compared.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def test_http_1_0_with_a_host_stays_http_1_0(stage: Stage) -> None:
 
 @pytest.mark.acceptance("TRANS-14")
 def test_an_absolute_target_goes_on_as_it_came_and_host_follows_it(stage: Stage) -> None:
-    """Better on purpose: linkerd2-proxy leaves a Host that says another server than the target."""
+    """Better on purpose: linkerd2-proxy leaves a Host as it is that names another server than the target."""
     app = stage.answers()
     target = b"http://%b/" % HOST
     got = stage.connect().ask(get(target, host=b"foo.bar"))
@@ -67,7 +67,7 @@ def test_an_absolute_target_goes_on_as_it_came_and_host_follows_it(stage: Stage)
 
 
 def talks(answer: bytes) -> tuple[list[Message], Script]:
-    """A script: answers the head with `answer`, then one line of the tunnel with another, until its end."""
+    """A script that answers the head with `answer`, then one line of the tunnel with another line, until its end."""
     heads: list[Message] = []
 
     def script(peer: Peer) -> None:
@@ -81,7 +81,7 @@ def talks(answer: bytes) -> tuple[list[Message], Script]:
 
 
 def talk(client: Peer) -> None:
-    """The client's half of it; the end travels both ways."""
+    """The client's half of that tunnel; the end passes both ways."""
     client.send(b"hi all\n")
     assert client.until(b"\n") == b"welcome!\n"
     client.half_close()
@@ -137,7 +137,7 @@ BAD_TARGETS = [b"/origin-form", b"/", b"http://test/bar", b"http://test", b"*"]
 
 
 def refused(stage: Stage, request: bytes) -> bytes:
-    """The start line of what a bad request gets; no app hears of it."""
+    """The start line that answers a bad request; no app receives it."""
     app = stage.answers()
     got = stage.connect().ask(request)
     assert got.status == 400 and not app.requests and not stage.app.connections
@@ -238,7 +238,7 @@ def test_a_body_that_the_end_of_the_connection_ends(stage: Stage, version: bytes
 @pytest.mark.acceptance("TRANS-30")
 @pytest.mark.parametrize("stage", [PAIR], indirect=True)
 def test_an_app_that_accepts_nobody(stage: Stage) -> None:
-    """Bound and never listening: the connection of the app's proxy is refused."""
+    """The app's port is bound and never listens, so the connection of the app's proxy is refused."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         with stage.topology.way(PAIR, bound.getsockname()[1]) as where, Peer.connect(where) as client:

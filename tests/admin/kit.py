@@ -29,7 +29,7 @@ class Log:
 
 
 class StepQueue:
-    """A step queue that the test takes, or that are taken when a request has been read."""
+    """A step queue whose steps are taken by the test, or as soon as a request has been read."""
 
     def __init__(self) -> None:
         self.asked: list[Steps] = []
@@ -58,14 +58,14 @@ class AdminServer:
         self.admin = Admin(self.readiness, self.scrapes, self.log, env or {}, shut_down)
 
     def http1(self, request: bytes, peer: Addr = LOCAL) -> bytes:
-        """All that the server wrote to a connection on which only this came."""
+        """All that the server wrote to a connection on which it received only this."""
         wire = ListWire()
         H1Server(wire, AdminStage(self.admin, peer.is_loopback), Clock()).feed(request)
         self.steps.take_all()
         return wire.take()
 
     def ask(self, line: str, *fields: str, body: bytes = b"", peer: Addr = LOCAL) -> tuple[int, dict[str, str], bytes]:
-        """`GET /path` in HTTP/1: status, fields but date, body."""
+        """`GET /path` over HTTP/1: status, fields without the date, body."""
         head = "\r\n".join((f"{line} HTTP/1.1", "host: localhost:4191", *fields))
         length = f"content-length: {len(body)}\r\n" if body else ""
         answer = self.http1(f"{head}\r\n{length}\r\n".encode("latin-1") + body, peer)
@@ -76,7 +76,7 @@ class AdminServer:
         return int(status.split()[1]), found, rest
 
     def http2(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-        """Status and body by way of an independent HTTP/2 client."""
+        """Status and body over an independent HTTP/2 client."""
         wire = ListWire()
         server = H2Server(wire, AdminStage(self.admin, True), Clock())
         client = Http2Client()

@@ -1,4 +1,6 @@
-"""The metrics page in pieces: others get their turn, a client that does not read costs nothing, and too many wait."""
+"""The metrics page in pieces: other work gets its turns, a client that does not read costs nothing, and surplus
+scrapes wait.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ LAST = b"0\r\n\r\n"
 
 
 class Long(AdminServer):
-    """Its page has as many pieces as the test says, and counts those that were made."""
+    """A server with a page of as many pieces as the test sets; it counts those that were made."""
 
     def __init__(self, pieces: int) -> None:
         super().__init__()
@@ -95,7 +97,7 @@ def test_pieces_are_zipped_as_one_stream() -> None:
 
 
 class Noisy(Long):
-    """Its page cannot be made shorter."""
+    """A server with a page that compression cannot shorten."""
 
     def __init__(self, pieces: int) -> None:
         super().__init__(pieces)

@@ -1,4 +1,4 @@
-"""What the admin port answers, against the recordings and the rules of each endpoint."""
+"""What the admin port answers, compared with the recordings and with the rules of each endpoint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECORDED = json.loads((DATA / "admin.json").read_text())
 
 
 def as_recorded(answer: bytes) -> str:
-    """In the recording's form: line ends, and no date that differs."""
+    """An answer in the recording's form: with its line ends, and without a date that differs."""
     head, _, body = answer.partition(b"\r\n\r\n")
     text = re.sub(r"(?m)^date: .*$", "date: DATE", head.decode().replace("\r\n", "\n"))
     return f"{text}\n\n{body.decode()}"
@@ -192,7 +192,7 @@ def test_metrics_are_plain_for_who_does_not() -> None:
     ],
 )
 def test_a_no_to_gzip_is_heard(accept: str) -> None:
-    """Row B28."""
+    """Row B28: a client that refuses gzip gets no gzip."""
     status, fields, body = AdminServer().ask("GET /metrics", f"accept-encoding: {accept}")
     assert (status, fields, body) == (200, {"content-type": "text/plain", "content-length": "6"}, b"# EOF\n")
 
@@ -207,7 +207,7 @@ def test_a_yes_to_gzip_is_heard(accept: str) -> None:
 @pytest.mark.parametrize("path", ["/live", "/ready", "/metrics", "/live?x"])
 @pytest.mark.parametrize("method", ["TRACE", "DELETE", "POST", "PUT", "OPTIONS", "get", "BREW"])
 def test_pages_are_only_read(method: str, path: str) -> None:
-    """Row B28."""
+    """Row B28: pages can only be read; other methods are refused."""
     status, fields, body = AdminServer().ask(f"{method} {path}")
     assert (status, fields, body) == (405, {"allow": "GET, HEAD", "content-length": "0"}, b"")
 
@@ -234,7 +234,9 @@ def test_pages_are_only_read(method: str, path: str) -> None:
     ],
 )
 def test_a_web_page_changes_nothing(host: str, origin: str | None, is_done: bool) -> None:
-    """Row B31: any page can make a browser on this machine send such a request, and rebinding gives it a name of its own."""
+    """Row B31: any web page can make a browser on this machine send such a request, and by DNS rebinding under a name
+    of its own. It must change nothing.
+    """
     told: list[bool] = []
 
     def shut_down() -> bool:

@@ -1,4 +1,4 @@
-"""The .proto files and the code made from them are the wire contract, no more and no less."""
+"""The .proto files, and the code made from them, are exactly the wire contract (tests/data/wire-contract.json)."""
 
 from __future__ import annotations
 
@@ -110,7 +110,9 @@ def test_the_table_of_methods_is_the_contracts() -> None:
 
 
 def test_generated_code_is_that_of_the_proto_files(tmp_path: Path) -> None:
-    """By descriptor, so that another release of the generator does not fail it; `make api` mends it."""
+    """The comparison is by descriptor, so that another release of the generator does not fail it; `make api` updates
+    the code.
+    """
     whole = tmp_path / "all"
     generate.compile_protos(f"--descriptor_set_out={whole}")
     files = descriptor_pb2.FileDescriptorSet.FromString(whole.read_bytes()).file
@@ -120,7 +122,7 @@ def test_generated_code_is_that_of_the_proto_files(tmp_path: Path) -> None:
 
 
 def without_json_names(file: descriptor_pb2.FileDescriptorProto) -> descriptor_pb2.FileDescriptorProto:
-    """protoc writes them into a descriptor set, and not into generated code."""
+    """The file without JSON names, which protoc writes into a descriptor set but not into generated code."""
 
     def clear(message: descriptor_pb2.DescriptorProto) -> None:
         for field in message.field:

@@ -1,6 +1,6 @@
-"""Where a type is known it is written: `Any` on the data path has its reason beside it.
+"""A type that is known is written down: each `Any` on the data path has its reason beside it.
 
-`Any` is also what makes a compiled module slow: it spreads to all that is computed from it.
+`Any` is also what makes a compiled module slow, because it spreads to everything that is computed from it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def without_reason(source: str) -> list[int]:
             text = token.string
             for nothing in _SAYS_NOTHING:
                 if text.startswith(nothing):
-                    text = text.partition("  ")[2]  # what follows a word to a tool, if anything does
+                    text = text.partition("  ")[2]  # what follows a comment for a tool, if anything does
             if text.strip("# "):
                 (said if token.line[: token.start[1]].strip() else above).add(token.start[0])
         elif (
@@ -71,7 +71,9 @@ def f(one: Any) -> None:
 
 
 def test_no_named_tuple_has_a_field_that_mypyc_cannot_make() -> None:
-    """`object` and other builtins that mypyc does not know as such are looked up when the compiled module is imported: KeyError."""
+    """`object` and other builtins that mypyc has no type for are looked up when the compiled module is imported, which
+    fails with KeyError.
+    """
     found = [
         f"{path.relative_to(ROOT)}: {made.name}.{field.target.id}"
         for path in (ROOT / "proxy").rglob("*.py")

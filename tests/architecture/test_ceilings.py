@@ -36,7 +36,7 @@ def walk(
 
 
 def breaches(text: str, where: str) -> Iterator[tuple[str, str]]:
-    """What a source file is too large in, and how to say so."""
+    """The parts of a source file that are too large, each with an error text."""
     lines = text.count("\n")
     if lines > FILE_LINES:
         yield where, f"{where}: {lines} lines, {FILE_LINES} at most"
@@ -75,7 +75,7 @@ def test_every_exception_is_still_needed() -> None:
 
 
 def test_each_ceiling_is_seen_when_it_is_passed() -> None:
-    """One line more, or one parameter more, than there may be."""
+    """Each ceiling reports a file with one line more, or one parameter more, than is allowed."""
     method = ["    def long(self, a, b, c, d, e, f):", *["        a()"] * (FUNCTION_LINES - 1)]
     assert not list(breaches("\n".join(["class Fits:", *method]) + "\n", "x.py"))
     assert [key for key, _ in breaches("\n".join(["class A:", *method, "        a()"]), "x.py")] == ["x.py:A.long"]

@@ -1,4 +1,4 @@
-"""No module of ours imports itself through others: not at run time, and not for types alone either."""
+"""No module of ours imports itself through others, neither at run time nor for types alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def circle(graph: Mapping[str, Iterable[str]]) -> list[str]:
-    """The modules of one circle, each imported by the next; nothing if there is none."""
+    """The modules of one circle, each imported by the next; empty if there is no circle."""
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -23,7 +23,7 @@ def circle(graph: Mapping[str, Iterable[str]]) -> list[str]:
 
 
 def imports() -> dict[str, set[str]]:
-    """Each module of the product, and the modules of the product that it names in an import, wherever it does."""
+    """The modules of the product that each module of the product imports, wherever in its source."""
     paths = {name_of(path): path for path in (ROOT / "proxy").rglob("*.py")}
     return {name: imported(ast.parse(path.read_text()), name, paths) for name, path in paths.items()}
 
@@ -34,7 +34,9 @@ def name_of(path: Path) -> str:
 
 
 def imported(tree: ast.AST, name: str, known: Iterable[str]) -> set[str]:
-    """`from package import name` means the module of that name, if there is one, and the package's own file if not."""
+    """The modules that `from package import name` may refer to: the module of that name, if there is one; otherwise
+    the package's own file.
+    """
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module is not None:

@@ -1,4 +1,4 @@
-"""What a docstring or comment cites of docs/linkerd exists: the file, and the section by its number."""
+"""What a docstring or comment cites from docs/linkerd exists: the file, and the section by its number."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def sections_of(file: str) -> set[str]:
 
 
 def faults(text: str) -> list[str]:
-    """What the text cites and docs/linkerd does not have."""
+    """Citations in the text that docs/linkerd does not have."""
     found = []
     for file, section in cited(text):
         if not (NOTES / file).is_file():

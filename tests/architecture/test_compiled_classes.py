@@ -1,7 +1,8 @@
-"""Which classes of the compiled build others may inherit from. mypy does not see it: it fails only where both builds meet.
+"""Which classes of the compiled build others may inherit from. mypy does not check that; it fails only when compiled
+and interpreted classes meet.
 
-mypyc lets an interpreted class inherit from a compiled one only if that says `allow_interpreted_subclasses`, and never from a
-compiled trait.
+mypyc lets an interpreted class inherit from a compiled one only if that has `allow_interpreted_subclasses`, and
+never from a compiled trait.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 _NOT_NATIVE = {"Protocol", "NamedTuple", "Exception", "ValueError", "OSError", "Generic"}
-"""Bases of classes that mypyc makes ordinary Python classes of, or says nothing about."""
+"""Bases of classes that mypyc compiles to ordinary Python classes, or that it does not restrict."""
 
 
 class Found(NamedTuple):

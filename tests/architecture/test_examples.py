@@ -1,4 +1,4 @@
-"""The manifests that the documents tell a newcomer to use."""
+"""The manifests that the documents give to a newcomer are valid."""
 
 from __future__ import annotations
 

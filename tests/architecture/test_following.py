@@ -1,4 +1,6 @@
-"""The page that follows requests through the code says what is called, and in which order."""
+"""The page of docs/architecture.md that follows requests through the code names the calls that are made, in their
+order.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ def test_every_function_of_the_drawings_is_there() -> None:
 
 @contextmanager
 def traced(topology: Topology) -> Iterator[list[Call]]:
-    """What of the product is called in the loop's thread meanwhile."""
+    """The product's functions that are called in the loop's thread meanwhile."""
     calls: list[Call] = []
     package = f"{ROOT / 'proxy'}/"
 
@@ -102,7 +104,7 @@ def connect(where: Any) -> socket.socket:
 
 
 def ask(sock: socket.socket, body: bytes = b"") -> None:
-    """With a path of its own: heads that came before are not read again."""
+    """Send a request with a path of its own, because heads that came before are not read again."""
     length = b"Content-Length: %d\r\n" % len(body) if body else b""
     sock.sendall(b"GET /%b HTTP/1.1\r\nHost: svc\r\n%b\r\n%b" % (uuid4().hex.encode(), length, body))
     read_until(sock, b"ok")
@@ -126,7 +128,7 @@ def repeated(topology: Topology) -> list[Call]:
 
 
 class Failing:
-    """An app that answers 503 to every other request."""
+    """An app that answers 503 to every second request."""
 
     def __init__(self) -> None:
         self.requests = 0

@@ -1,4 +1,6 @@
-"""Rules that no linter knows: every module says what it is for, and hot packages make no tasks, queues or timers per request."""
+"""Rules that no linter has: every module has a docstring, and hot packages make no tasks, queues or timers per
+request.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def test_hot_packages_make_no_task_queue_or_timer(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
 def test_expressions_of_others_are_compiled_by_policy_pattern_only(path: Path) -> None:
-    """Python's engine backtracks: it may only see expressions that a module states when it is imported."""
+    """Python's regex engine backtracks, so it may only get expressions that a module compiles when it is imported."""
     tree = ast.parse(path.read_text())
     for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.Lambda)):
         for node in ast.walk(function):
@@ -48,7 +50,7 @@ def test_expressions_of_others_are_compiled_by_policy_pattern_only(path: Path) -
 
 
 def untyped_lines(text: str) -> list[int]:
-    """Where `Any` is said, but for its import, and no comment in the line says why."""
+    """The lines with an `Any`, except its import, that have no comment with the reason."""
     said: set[int] = set()
     excused: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):

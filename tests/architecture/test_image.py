@@ -1,4 +1,6 @@
-"""What the image promises to whoever runs it, where no image builder is at hand: user, ports, command, and what it is built from."""
+"""What the image promises to its users, checked without an image builder: user, ports, command, and what it is built
+from.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ def test_every_locked_package_has_its_hashes(file: str) -> None:
 
 
 def test_what_the_project_needs_is_locked() -> None:
-    """`make lock` after a change of the dependencies."""
+    """The lock files fit the project's dependencies; `make lock` updates them after a change."""
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     locked = dict(LOCKED.findall((ROOT / "requirements.lock").read_text()))
     for requirement in wanted:

@@ -1,4 +1,4 @@
-"""The tests that docs/testing.md names exist, and each row of what broke the first build has one."""
+"""The tests that docs/testing.md names exist, and each row of its table names one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
 ROWS = [*(f"B{number}" for number in range(1, 35)), "B45", "B46", "B55"]
-"""Of the sections about work and memory, readings, ends, failures, who may, and one about controllers that say nothing."""
+"""The rows: those about work and memory, readings, ends, failures and permissions, and three more."""
 
 _NAMED = re.compile(r"`([\w/]*test_\w+\.py)?(?:::(test_\w+…?))?`|`(test_\w+…?)`")
 _ROW = re.compile(r"^\| (B\d+) \| [^|]+ \| ([^|]+) \|$", re.MULTILINE)
@@ -18,13 +18,15 @@ _ROW = re.compile(r"^\| (B\d+) \| [^|]+ \| ([^|]+) \|$", re.MULTILINE)
 
 class Named(NamedTuple):
     file: str
-    """The end of its path; empty for any file."""
+    """The end of its path; empty if any file will do."""
     test: str
-    """Empty for a whole file; `…` at the end stands for more of the name."""
+    """Empty for a whole file; a `…` at the end stands for the rest of the name."""
 
 
 def named(text: str) -> list[Named]:
-    """In order. A test without a file before its `::` is in the file that was named last."""
+    """The tests that the text names, in order. One without a file in front of its `::` is in the file that was named
+    last.
+    """
     found: list[Named] = []
     file = ""
     for path, test, alone in _NAMED.findall(text):

@@ -1,4 +1,4 @@
-"""A copy of the package in which a change is made, file by file, and tried."""
+"""A copy of the package in which a change is made, file by file, and then tried."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ class Exercise:
         """The copy is made in this directory."""
         self._directory: Final = directory
         self.files: Final[set[str]] = set()
-        """Those that were changed, as `proxy/policy/route.py`."""
+        """The files that were changed, as `proxy/policy/route.py`."""
         shutil.copytree(ROOT / "proxy", directory / "proxy", ignore=shutil.ignore_patterns("__pycache__"))
 
     def add(self, file: str, text: str) -> None:
-        """A new file."""
+        """Add a new file."""
         path = self._directory / file
         assert not path.exists(), f"{file} is there already: this exercise is to be written anew"
         path.write_text(text)
         self._changed(file)
 
     def put(self, file: str, before: str, text: str) -> None:
-        """Write text in front of a line that the file has once, and no other line; the test says so if it has changed."""
+        """Write text in front of a line that occurs once in the file. If it does not, the test fails with that
+        message.
+        """
         path = self._directory / file
         lines = path.read_text().splitlines(keepends=True)
         places = [place for place, line in enumerate(lines) if line.strip() == before.strip()]
@@ -39,7 +41,7 @@ class Exercise:
         self._changed(file)
 
     def replace(self, file: str, old: str, new: str) -> None:
-        """Write new text instead of one that the file has once."""
+        """Replace a text that occurs once in the file."""
         path = self._directory / file
         before = path.read_text()
         assert before.count(old) == 1, (
@@ -49,14 +51,14 @@ class Exercise:
         self._changed(file)
 
     def run(self, story: str) -> str:
-        """What a program prints that runs on the changed package and may use the tests' kit."""
+        """What a program prints that runs on the changed package; it may use the tests' kit."""
         check = f"import proxy; assert proxy.__file__.startswith({str(self._directory)!r}), proxy.__file__\n"
         done = self._python("-c", check + story)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     def type_errors(self, file: str) -> list[str]:
-        """What the type checker says of the file."""
+        """The type checker's errors in the file."""
         done = self._python("-m", "mypy", "--strict", "--no-error-summary", "--follow-imports=silent", file)
         assert done.returncode in (0, 1), done.stdout + done.stderr
         return done.stdout.splitlines()

@@ -1,4 +1,4 @@
-"""A balancing policy more: failures, which looks at nothing but how often an endpoint has failed."""
+"""Adds a balancing policy, `failures`, which goes only by how often an endpoint has failed."""
 
 from __future__ import annotations
 

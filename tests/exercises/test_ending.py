@@ -1,4 +1,4 @@
-"""A reason of ending: what it says to clients of HTTP and of gRPC, and over HTTP/2."""
+"""Adds a reason of ending, with its answers to clients of HTTP and of gRPC and its code over HTTP/2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A label of request_total and its kin that depends on each request: its method, on the inbound side."""
+"""Adds a label to request_total and its kin that depends on each request: its method, on the inbound side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A second observer of requests: one that writes down each, as an access log would, from the facts of the exchange."""
+"""Adds a second observer of requests, which writes each down, as an access log would, from the facts of the exchange."""
 
 from __future__ import annotations
 

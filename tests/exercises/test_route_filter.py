@@ -1,4 +1,4 @@
-"""A filter of routes more: one that gives the request another path."""
+"""Adds a filter of routes that gives the request another path."""
 
 from __future__ import annotations
 

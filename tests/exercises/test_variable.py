@@ -1,4 +1,4 @@
-"""A variable of the environment: whether the app is told who its client is."""
+"""Adds a variable of the environment, which decides whether the app learns who its client is."""
 
 from __future__ import annotations
 
