@@ -1,4 +1,4 @@
-"""The balancer: endpoints by resolution, readiness, the line, refusals; and the updates as values."""
+"""The balancer: endpoints that follow the resolution, readiness, the queue, refusals; and resolutions as values."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_closing_cancels_the_question_and_closes_the_endpoints() -> None:
 
 @pytest.mark.acceptance("P2C-02")
 def test_updates_by_what_they_said() -> None:
-    """Sizes, metadata and counts, by the wire's operations; what changes nothing is not counted."""
+    """Updates change sizes, metadata and counts according to their kind; one that changes nothing is not counted."""
     story = Story()
     now: Resolution[str] = Resolution()
     sizes = []

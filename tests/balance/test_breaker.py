@@ -1,4 +1,4 @@
-"""Breakers by themselves: at a gate that writes down what it is told, on a wheel that the test turns."""
+"""Breakers by themselves, at a gate that records its calls, on a wheel that the test advances."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Balancer:
 
 
 class Story:
-    """One endpoint that is ready itself."""
+    """One endpoint, which is ready itself, with its gate and its breaker."""
 
     def __init__(self, judge: Judge, backoff: Backoff = BACKOFF) -> None:
         self.now = 1000.0
@@ -46,7 +46,7 @@ class Story:
 
     @property
     def is_open(self) -> bool:
-        """Work may be given to it, as much as there is."""
+        """Whether the endpoint may be given any amount of work."""
         return self.balancer.is_ready and not self.breaker.is_probing
 
     @property
@@ -58,7 +58,7 @@ class Story:
         self.wheel.advance(self.now)
 
     def begin(self) -> int:
-        """A piece of work, given to the endpoint as its balancer would."""
+        """Give a piece of work to the endpoint, as its balancer would."""
         assert self.balancer.is_ready
         self._works += 1
         if self.breaker.is_probing:
@@ -234,7 +234,9 @@ def test_ten_thousand_that_are_shut_have_one_timer_each() -> None:
 
 @pytest.mark.acceptance("GATE-01")
 def test_a_gate_by_what_stands_behind_it() -> None:
-    """Shut or open before an endpoint that is ready or not; who waits for it is woken from either; limited to one at a time."""
+    """A gate that is shut or open, in front of an endpoint that is ready or not: whatever waits is woken by either
+    change, and may be limited to one piece of work at a time.
+    """
     story = consecutive(1)
     story.gate.shut(TRIPPED)
     assert not story.balancer.is_ready, "though the endpoint is ready"
@@ -262,7 +264,7 @@ def test_a_gate_by_what_stands_behind_it() -> None:
 @pytest.mark.acceptance("GATE-02")
 @pytest.mark.parametrize("gate_first", [True, False])
 def test_a_breaker_whose_balancer_has_gone_leaves_nothing_behind(gate_first: bool) -> None:
-    """In either order: no timer, and no word to the balancer."""
+    """Whichever of balancer and breaker is closed first, no timer remains, and the balancer is not called."""
     story = consecutive(1)
     story.do(FAILURE)
     for close in (story.gate.close, story.breaker.close) if gate_first else (story.breaker.close, story.gate.close):
@@ -518,7 +520,7 @@ def test_a_clock_that_jumps_costs_no_sample_and_no_fault() -> None:
 
 
 def test_a_window_gives_back_every_sample() -> None:
-    """Whatever the gaps: what it counts is what its buckets hold, and never a sample twice."""
+    """Whatever the gaps between samples, the window counts exactly what its buckets hold, and no sample twice."""
     window = Window(1.0)
     now = 5.0
     for samples in range(1, 1001):

@@ -1,4 +1,6 @@
-"""Peak-EWMA: the worked example of docs/linkerd/balancing.md, section 3.1, and that looking is an observation."""
+"""Peak-EWMA: the worked example of docs/linkerd/balancing.md, section 3.1, and that a reading counts as an
+observation.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gate holds an endpoint back that is ready; the last one is never held back for refusing a connection."""
+"""A gate holds back an endpoint that is ready; the last endpoint is not held back for refusing a connection."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from proxy.balance.gate import TRIPPED, UNREACHED, Gate
 
 
 class Choice:
-    """A Readiness that writes down which endpoints could be picked."""
+    """A Readiness that records which endpoints could be picked."""
 
     def __init__(self) -> None:
         self.ready: list[str] = []

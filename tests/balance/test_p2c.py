@@ -1,4 +1,4 @@
-"""Power of two choices: distinct draws, the less loaded one, a ready set that follows."""
+"""Power of two choices: two distinct draws, of which the less loaded is picked, and a ready set that follows changes."""
 
 from __future__ import annotations
 

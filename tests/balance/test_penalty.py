@@ -1,4 +1,4 @@
-"""The moving average that penalties are recorded in, and the load that is made of it."""
+"""The moving average in which penalties are recorded, and the load that is computed from it."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_what_was_given_up_records_its_time() -> None:
 
 
 def test_no_failure_makes_it_look_better() -> None:
-    """Ours: a connection that breaks off at once is no fast one."""
+    """Ours: a connection that breaks off at once must not make its endpoint look fast."""
     for outcome in (BROKEN, FAILED):
         one = load()
         one.begin()

@@ -1,4 +1,4 @@
-"""The line and its failfast gate, with a clerk that the test opens and shuts."""
+"""The waiting queue and its failfast gate, served by an owner that the test controls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Clerk:
         self.wheel = Wheel(TICK_S, 0.0)
         self.queue = WaitQueue(self, self.wheel, capacity, failfast_s)
         self.free = 0
-        """Endpoints that are ready."""
+        """How many endpoints are ready."""
         self.served: list[str] = []
         self.turned_away: list[str] = []
 
@@ -159,7 +159,9 @@ def test_who_waited_is_counted_by_how_long() -> None:
 
 
 def test_a_long_queue_is_let_go_in_turns() -> None:
-    """Served or turned away: no turn of the loop takes more than its share, and nobody is forgotten or told twice."""
+    """A long queue is served, or turned away, in turns: no turn of the loop takes more than its share, and no waiter
+    is forgotten or called twice.
+    """
 
     class Loop:
         def __init__(self) -> None:

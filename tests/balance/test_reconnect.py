@@ -1,4 +1,4 @@
-"""When an endpoint's connection is made again."""
+"""When the connection of an endpoint is made again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TICK_S = 0.01
 
 
 class Peer:
-    """Counts the attempts to reach it; whether they succeed is the test's to say."""
+    """Counts the attempts to connect to it; the test decides whether they succeed."""
 
     def __init__(self, backoff: Backoff) -> None:
         self.now = 0.0

@@ -1,4 +1,6 @@
-"""What goes beyond Linkerd: least request, slow start, probes, and an estimate that believes an endpoint which is fast again."""
+"""What goes beyond Linkerd: least request, slow start, probes, and an estimate that recovers when an endpoint is fast
+again.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ def test_the_share_of_one_that_has_just_come_grows() -> None:
     new = Endpoint("new", PeakEwma(0.001, 10.0, 0.0))
     picker.add(new)
     fair = 2 / 3
-    """Of picks among three by two draws, for one that always wins."""
+    """The share of picks, two draws among three endpoints, of one that always wins."""
     found = [shares(picker, now)["new"] / 4000 for now in (100.0, 102.5, 105.0, 107.5, 110.0, 200.0)]
     assert found == sorted(found)
     assert found[0] == pytest.approx(fair * 0.1, abs=0.03) and found[2] == pytest.approx(fair * 0.5, abs=0.05)

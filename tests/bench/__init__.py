@@ -1,1 +1,3 @@
-"""Tests of the bench, and micro-benchmarks of what every request passes (`pytest tests/bench --benchmark-enable`)."""
+"""Tests of the bench, and micro-benchmarks of the parts that every request passes (`pytest tests/bench
+--benchmark-enable`).
+"""

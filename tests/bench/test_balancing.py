@@ -1,4 +1,6 @@
-"""The balancing experiment: what each policy does with endpoints at 5, 50 and 500 ms and one that hangs for half a minute."""
+"""The balancing experiment: what each policy does with endpoints at 5, 50 and 500 ms, and one that hangs for half a
+minute.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Micro-benchmarks: one unit of work of each part that every request passes.
 
-In the suite each runs once and only its result is looked at; with `--benchmark-enable` each is measured. Figures of two
-runs compare on one machine only.
+In the suite each runs once, and only its result is checked; with `--benchmark-enable` each is measured. Figures of
+two runs can be compared only if they come from one machine.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ ACKNOWLEDGED = frame.SETTINGS_ACK
 
 
 class ToPool:
-    """A stage that does nothing but to open."""
+    """A stage that only opens the client stream."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -88,7 +88,7 @@ class ToPool:
 
 
 class Ids:
-    """Values for a header: always the same, or never."""
+    """Values for a header: always the same one, or always a new one."""
 
     def __init__(self, varies: bool) -> None:
         self._numbers = itertools.count() if varies else itertools.repeat(7)
@@ -104,7 +104,7 @@ class Http1:
     """An HTTP/1 server and client codec with one stage between them, on lists."""
 
     def __init__(self, behind: Callable[[Http1], Stage] | None = None) -> None:
-        """`behind`: another stage, before the one that opens."""
+        """`behind`: another stage in front of the one that opens."""
         self.clock = Clock()
         self.wheel = Wheel(0.02, self.clock.now)
         self.pool = H1Pool(self._dial, self.wheel)
@@ -132,7 +132,7 @@ def test_http1_exchange(benchmark: Measure, varies: bool) -> None:
 
 
 class Counting:
-    """Before the stage that opens: what the numbers of a request's route and backend cost it."""
+    """A stage in front of the one that opens: it measures the cost of the numbers of a request's route and backend."""
 
     def __init__(self, pair: Http1) -> None:
         self._pool = pair.pool
@@ -171,7 +171,9 @@ def _never_called(callback: Callable[[], None]) -> None:
 
 
 class Trying:
-    """A rule with retries and, or, timeouts, before the stage that opens: what it costs a request that succeeds at once."""
+    """A rule with retries, timeouts or both, in front of the stage that opens: it measures their cost for a request
+    that succeeds at once.
+    """
 
     is_ready = True
 
@@ -216,7 +218,7 @@ def test_http1_exchange_of_a_route_that_may_retry(
 
 
 def test_attempt(benchmark: Measure) -> None:
-    """Its begin and its end, with all that a target is told."""
+    """One attempt: its begin, its end, and all calls that its target gets."""
     told: list[int] = []
 
     class Target:
@@ -322,7 +324,7 @@ class Endpoint:
 @pytest.mark.parametrize("count", [1, 2, 100, 1000])
 @pytest.mark.parametrize("kind", ["p2c", "tuned"])
 def test_pick(benchmark: Measure, kind: str, count: int) -> None:
-    """The same for two endpoints as for a thousand; with a slow start and probes, too."""
+    """A pick costs the same for a thousand endpoints as for two, with a slow start and probes too."""
     endpoints = [Endpoint() for _ in range(count)]
     balancer: P2c[Endpoint] = P2c(endpoints) if kind == "p2c" else TunedP2c(30.0, 0.01, endpoints)
     times = itertools.count()
@@ -349,7 +351,7 @@ LOADS = {
 
 @pytest.mark.parametrize("kind", LOADS)
 def test_load(benchmark: Measure, kind: str) -> None:
-    """One piece of work: it begins, ends, and is looked at."""
+    """One piece of work, as a load counts it: it begins, ends, and is read."""
     load: Load = LOADS[kind]()
     times = itertools.count(1)
 
@@ -365,7 +367,7 @@ def test_load(benchmark: Measure, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["none", "consecutive", "unified", "penalty"])
 @pytest.mark.parametrize("count", [1, 1000])
 def test_attempt_of_an_endpoint(benchmark: Measure, monkeypatch: pytest.MonkeyPatch, count: int, kind: str) -> None:
-    """A whole request over HTTP/1 through router, balancer and endpoint, with what may judge its end."""
+    """A whole request over HTTP/1 through router, balancer and endpoint, with everything that may judge its end."""
     addrs = [Addr(f"10.1.{number // 250}.{number % 250}", 80) for number in range(count)]
     backoff = Backoff(1.0, 60.0, 0.0)
     accruals: dict[str, FailureAccrual] = {
@@ -394,7 +396,7 @@ def test_attempt_of_an_endpoint(benchmark: Measure, monkeypatch: pytest.MonkeyPa
 
 
 class Silent(ServerEnd):
-    """Takes everything and says nothing."""
+    """A stream that accepts everything and sends nothing."""
 
     __slots__ = ()
 
@@ -420,7 +422,7 @@ def http_route(number: int) -> ClientRoute:
 
 @pytest.mark.parametrize("count", [1, 10, 100])
 def test_route(benchmark: Measure, count: int) -> None:
-    """The same for one route as for a hundred."""
+    """Finding a route costs the same among a hundred as with one."""
     table = RouteTable([http_route(number) for number in range(count)])
     request = RequestHead(b"GET", b"http", b"web", b"/service-%d/users/7?page=2" % (count // 2), [], 0)
     found = benchmark(table.find, request)

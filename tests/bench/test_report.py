@@ -1,4 +1,4 @@
-"""What the bench makes of what it saw: ratios, comparison, plot, the object that it prints."""
+"""What the bench computes from its measurements: ratios, comparison, plot, and the object that it prints."""
 
 from __future__ import annotations
 

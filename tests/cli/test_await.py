@@ -1,4 +1,4 @@
-"""`sponson await` as Linkerd's users know linkerd-await: what it waits for, what it runs, and the exit statuses."""
+"""`sponson await`, for users who know linkerd-await: what it waits for, what it runs, and its exit statuses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUICK = ["--backoff", "20ms"]
 
 
 class Admin:
-    """An admin port that gives each path its answers in turn, the last one for ever, and keeps the requests."""
+    """An admin port that gives each path its answers in turn, the last one ever after, and keeps the requests."""
 
     def __init__(self, **answers: list[bytes]) -> None:
         self.answers = answers

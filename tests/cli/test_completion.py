@@ -1,4 +1,4 @@
-"""Completion: what bash, zsh and fish are offered at a place of the command line."""
+"""Completion: what bash, zsh and fish are offered at a position of the command line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def home(tmp_path: Path) -> dict[str, str]:
 
 
 def offered(line: str, env: dict[str, str]) -> list[str]:
-    """As argcomplete's scripts ask: the line in the environment, the answer in a file."""
+    """Asks as argcomplete's scripts do: the line is in the environment, and the answer comes in a file."""
     answer = Path(env["HOME"]) / "answer"
     asked = {
         "_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_IFS": "\n",

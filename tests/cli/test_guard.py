@@ -1,4 +1,4 @@
-"""What a person can do to a command: it ends with a sentence and a status, never with a traceback."""
+"""Whatever a person does to a command, it ends with a sentence and a status, never with a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What every command tells of itself: examples that its parser takes, statuses, help by two ways, and in colour on a terminal."""
+"""What every command shows about itself: examples that its parser accepts, exit statuses, help in two ways, and in
+colour on a terminal.
+"""
 
 from __future__ import annotations
 

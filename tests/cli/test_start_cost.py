@@ -1,4 +1,4 @@
-"""The small commands run in every pod's start: they import only what they need."""
+"""The small commands run when a pod starts, so they import only what they need."""
 
 from __future__ import annotations
 

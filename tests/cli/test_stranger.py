@@ -1,4 +1,4 @@
-"""Somebody else's package called `proxy`, and an installation that has lost files: recognised and said."""
+"""Another package called `proxy`, or an installation that has lost files, is recognised and reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ pytestmark = pytest.mark.skipif(not (ROOT / "sponson.py").exists(), reason="an i
 
 
 def run(*arguments: str, path: Path) -> subprocess.CompletedProcess[str]:
-    """With nothing else on the path but Python's own library: an editable installation would find our package anyway."""
+    """Run the command with nothing else on the path but Python's own library; an editable installation would find our
+    package anyway.
+    """
     command = [sys.executable, "-S", "-m", "sponson", *arguments]
     env = {**os.environ, "PYTHONPATH": str(path)}
     return subprocess.run(command, env=env, cwd=path, capture_output=True, text=True, check=False)

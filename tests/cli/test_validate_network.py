@@ -1,4 +1,4 @@
-"""The network validator without redirection rules (tests/redirect has it with them): what it says and how it ends."""
+"""The network validator without redirection rules (tests/redirect tests it with them): its log and its exit status."""
 
 from __future__ import annotations
 

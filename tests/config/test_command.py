@@ -1,4 +1,6 @@
-"""`sponson run` with a configuration that will not do: exit status, stderr and the log lines, as recorded."""
+"""`sponson run` with a configuration that cannot be used: exit status, stderr and log lines, compared with the
+recordings.
+"""
 
 from __future__ import annotations
 

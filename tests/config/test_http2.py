@@ -1,4 +1,4 @@
-"""The HTTP/2 variables of a listener, as its codec gets them."""
+"""The HTTP/2 variables of a listener become the settings of its codec."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The environment of every pod that Linkerd's injector made for the recording: it is read, and says what was asked for."""
+"""The environment of every pod in the recording of Linkerd's injector can be read, and configures what was asked for."""
 
 from __future__ import annotations
 

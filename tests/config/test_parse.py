@@ -1,4 +1,4 @@
-"""From a whole environment to a Config, or to one error that names everything."""
+"""A whole environment becomes a Config, or one error that names everything that is wrong."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BETTER: dict[str, str] = {
     "bad-anchors": "exit 64 with the other bad values, not 1 after start",
     "no-identity-dir": "directory, key and CSR are made",
 }
-"""Where we mean to differ from the recording."""
+"""Where our behaviour differs from the recording on purpose."""
 
 
 def refused(env: dict[str, str]) -> ConfigError:
@@ -334,7 +334,7 @@ def test_an_unreadable_attributes_file_is_only_warned_of(caplog: pytest.LogCaptu
 def test_trust_anchors_from_a_file_of_ours() -> None:
     env = environment(IDENTITY_TRUST_ANCHORS=None) | {"SPONSON_IDENTITY_TRUST_ANCHORS_FILE": str(DATA / "anchor.pem")}
     assert parse(env).identity_trust_anchors == (DATA / "anchor.pem").read_text()
-    # Beside Linkerd's variable it goes first: it can be followed while we run.
+    # It takes precedence over Linkerd's variable, because a file can be followed while the process runs.
     assert parse(env | {"LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS": "nonsense"}).identity_trust_anchors_file is not None
     env["SPONSON_IDENTITY_TRUST_ANCHORS_FILE"] = ABSENT
     assert "SPONSON_IDENTITY_TRUST_ANCHORS_FILE" in refused(env).lines[0]
@@ -393,7 +393,7 @@ def test_an_empty_token_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_nothing_reads_is_named() -> None:
-    """At start, by the worker."""
+    """The worker names, at its start, the variables that are set and have no effect."""
     assert without_effect(parse(environment())) == []
     asked = {
         "INBOUND_SERVER_HTTP2_ADAPTIVE_FLOW_CONTROL": "true",

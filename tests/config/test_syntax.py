@@ -1,4 +1,4 @@
-"""Value syntaxes, each with what Linkerd's own unit tests fix for it."""
+"""Value syntaxes, each with the cases of Linkerd's own unit tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many workers are run for what was asked and what there is."""
+"""How many workers are run for a configuration and the CPUs that there are."""
 
 from __future__ import annotations
 

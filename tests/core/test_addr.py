@@ -1,4 +1,4 @@
-"""Addresses: every spelling of one is one value, and what is none is said with its text."""
+"""Addresses: every spelling of an address is the same value, and a text that is not an address is named in the error."""
 
 from __future__ import annotations
 
@@ -51,6 +51,6 @@ def test_loopback_and_brackets() -> None:
 
 @pytest.mark.parametrize("digits", ["", "65536", "-1", "+80", "8 0", "٨٠", "1" * 10_000])
 def test_what_is_no_port(digits: str) -> None:
-    """More digits than Python reads would be a ValueError of another kind, wherever it came from."""
+    """Text that is not a port gives None. More digits than Python converts would raise a ValueError of another kind."""
     assert port_number(digits) is None
     assert port_number("65535") == 65535 and port_number("00080") == 80

@@ -1,4 +1,4 @@
-"""Backoff: the waits as Linkerd computes them."""
+"""Backoff: the waits are those that Linkerd computes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which descriptors are kept for whom, and whose connection makes room."""
+"""For which purposes descriptors are reserved, and which connection is ended to make room."""
 
 from __future__ import annotations
 

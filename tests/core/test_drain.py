@@ -1,4 +1,4 @@
-"""Drain: who is asked to end, and when all have."""
+"""Drain: which connections are asked to end, and when all have ended."""
 
 from __future__ import annotations
 

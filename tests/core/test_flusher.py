@@ -1,4 +1,4 @@
-"""Flusher: one flush per loop iteration, and one connection's fault keeps no other's output."""
+"""Flusher: one flush per loop iteration, and a fault of one connection does not hold back the output of others."""
 
 from __future__ import annotations
 

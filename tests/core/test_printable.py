@@ -1,4 +1,4 @@
-"""What a peer says cannot end a line, move a cursor or turn the reading direction (row B29)."""
+"""Text from a peer cannot end a line, move a cursor or change the reading direction (row B29)."""
 
 from __future__ import annotations
 

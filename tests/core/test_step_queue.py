@@ -1,4 +1,4 @@
-"""The line of turns: a few per loop iteration, in order, whoever asks, and never for long."""
+"""The step queue: a few steps per loop iteration, in order, whoever asks for them, and never for long."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Step:
 
 
 class Loop:
-    """Keeps what it was asked to call."""
+    """Keeps the calls that were scheduled."""
 
     def __init__(self) -> None:
         self.called: list[Any] = []

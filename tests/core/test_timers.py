@@ -28,7 +28,7 @@ class Broken:
 
 
 class Renewed:
-    """Arms itself again from within, as an idle check does."""
+    """Arms itself again in its callback, as an idle check does."""
 
     def __init__(self, wheel: Wheel) -> None:
         self.heard = 0
@@ -72,7 +72,9 @@ def test_a_timer_that_is_cancelled_does_not_fire_and_the_others_of_its_tick_do()
 
 @pytest.mark.parametrize("ends", ["fires", "is cancelled"])
 def test_a_timer_that_is_over_holds_its_callback_no_more(ends: str) -> None:
-    """Or an owner that keeps its timer, whose callback is a method of that owner, would wait for the collector."""
+    """A timer that is over releases its callback. Otherwise an owner that keeps its timer, with one of its own methods
+    as the callback, would wait for the garbage collector.
+    """
     wheel = Wheel(TICK_S, 0.0)
     target = Target()
     references = sys.getrefcount(target)
@@ -159,7 +161,7 @@ def test_a_wheel_that_is_always_turned_late_turns_at_every_second_turn() -> None
 
 @pytest.mark.parametrize("is_within", [False, True], ids=["in the turn that is left out", "while it catches up"])
 def test_what_is_armed_after_a_stall_has_all_of_its_time(is_within: bool) -> None:
-    """A process that was stopped for 14 s, and then connects anew, or tries again what failed meanwhile."""
+    """A process that was stopped for 14 s, and then connects or tries something again, has the whole time for it."""
     now = [0.0]
     wheel = Wheel(TICK_S, 0.0)
     turning = Turning(wheel, lambda: now[0])

@@ -1,4 +1,4 @@
-"""Watch: who is told of what, and when nobody is any more."""
+"""Watch: which subscribers are called with which values, and that none is called after it has unsubscribed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One mesh for the stories that only send through it: five processes are dear to start."""
+"""One mesh for all tests that only send requests through it, because five processes are expensive to start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proxy.cli.demo.mesh import DemoMesh
 
 
 class Running:
-    """A DemoMesh on a loop that runs while a story does."""
+    """A DemoMesh on a loop that runs while a test does."""
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner()

@@ -37,7 +37,7 @@ def finished(process: subprocess.Popen[str]) -> tuple[int, dict[str, Any], str]:
 
 
 def children(pid: int) -> set[int]:
-    """The processes that a process has started and that live."""
+    """The living processes that a process has started."""
     found = set()
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

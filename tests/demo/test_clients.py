@@ -1,4 +1,6 @@
-"""Clients of the demo's mesh: names that are served and names that are not, bodies of every size and framing, curl as it is."""
+"""Clients of the demo's mesh: names that are served and names that are not, bodies of every size and framing, an
+unmodified curl.
+"""
 
 from __future__ import annotations
 

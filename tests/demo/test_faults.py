@@ -1,4 +1,4 @@
-"""What a mesh survives under traffic: its control plane, a replica, a change of the manifests."""
+"""What a mesh survives under traffic: the loss of its control plane or of a replica, and a change of the manifests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEADLINE_S = 30.0
 
 @asynccontextmanager
 async def traffic() -> AsyncIterator[tuple[DemoMesh, Load]]:
-    """A mesh with requests going through it, all three replicas used."""
+    """A mesh with requests going through it; all three replicas have been used."""
     stop = asyncio.Event()
     async with DemoMesh(stop) as mesh:
         load = Load(mesh.client.outbound, AUTHORITY, RPS)
@@ -36,7 +36,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 async def more(load: Load, count: int) -> dict[str, int]:
-    """Wait for so many further successes; by which endpoint."""
+    """Wait for this many further successes. Returns how many each endpoint answered."""
     before, start = dict(load.endpoints), load.successes
     await until(lambda: load.successes >= start + count)
     return {addr: now - before.get(addr, 0) for addr, now in load.endpoints.items()}
@@ -60,9 +60,10 @@ def test_no_request_fails_while_the_control_plane_is_killed_and_started_again() 
 
 
 def test_the_other_replicas_carry_on_when_one_is_killed() -> None:
-    """Requests that were with it fail, and those that its clients send before they hear of it; after that none does.
+    """When a replica is killed, the requests that it had fail, and those that clients send before they notice; after
+    that none fails.
 
-    How many that are is a matter of how busy the machine is, so that they are not counted.
+    How many fail depends on how busy the machine is, so they are not counted.
     """
 
     async def run() -> None:

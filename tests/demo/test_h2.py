@@ -1,4 +1,4 @@
-"""The demo's HTTP/2, each end by itself."""
+"""The demo's HTTP/2 client and server, each tested alone."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def replica(delay_s: float = 0.0) -> AsyncIterator[Replica]:
 
 
 class Peer:
-    """A server that is h2 itself, and does to each request what it is told."""
+    """A server that is h2 itself, and does with each request what the test sets."""
 
     def __init__(self, act: Callable[[H2Connection, int], None], streams: int = 100) -> None:
         self.connections = 0

@@ -1,4 +1,4 @@
-"""The demo's app, load and facts, each by itself."""
+"""The demo's app, load and facts, each tested alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WEB = "web.default.svc.cluster.local"
 
 @asynccontextmanager
 async def answering(response: str) -> AsyncIterator[Addr]:
-    """A server that says the same to every connection, and closes it."""
+    """A server that sends the same to every connection, and closes it."""
 
     async def serve(reader: StreamReader, writer: StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

@@ -1,4 +1,6 @@
-"""The demo on real terminals: what a person sees at 80x24 and 50x20, while one shrinks, and what stays when one goes."""
+"""The demo on real terminals: what a person sees at 80x24 and 50x20, while one shrinks, and what remains when one
+goes.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ DEADLINE_S = 90.0
 
 
 class Seen:
-    """A terminal with a demo, and the screen that its bytes make."""
+    """A terminal with a demo, and the screen that results from its bytes."""
 
     def __init__(self, temporary: Path, *arguments: str, columns: int, lines: int) -> None:
         env = {"TMPDIR": str(temporary), "LANG": "C.UTF-8"}
@@ -52,7 +54,7 @@ def row(lines: list[str], name: str) -> str:
 
 
 def is_busy(lines: list[str]) -> bool:
-    """The live view, with traffic to each of the replicas."""
+    """Whether the live view shows traffic to each of the replicas."""
     return (
         bool(lines)
         and "Ctrl-C ends it" in lines

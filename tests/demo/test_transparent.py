@@ -1,4 +1,4 @@
-"""`sponson demo --transparent`: apps that know of no proxy, in namespaces that are gone when it ends."""
+"""`sponson demo --transparent`: apps that know nothing of a proxy, in namespaces that are gone when it ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def links() -> set[str]:
 
 
 def namespaces() -> set[str]:
-    """Of all processes."""
+    """The network namespaces of all processes."""
     found = set()
     for path in Path("/proc").glob("[0-9]*/ns/net"):
         try:

@@ -1,4 +1,4 @@
-"""What the demo shows, in terminals of several sizes."""
+"""What the demo shows in terminals of several sizes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FACTS = Facts(True, "client.id", "web.id")
 
 @pytest.fixture
 def mesh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DemoMesh:
-    """One that is not started."""
+    """A mesh that is not started."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return DemoMesh(asyncio.Event())
 

@@ -183,7 +183,9 @@ FORGERY = "x\n[     9.000000s]  INFO ThreadId(01) linkerd_app: Received shutdown
 
 
 def test_no_text_begins_a_line_of_its_own(log: Log) -> None:
-    """Row B29: status texts of controllers, names, SNI and paths came into the log as they were."""
+    """Row B29: status texts of controllers, names, SNI and paths used to reach the log as they were, and could begin a
+    line of their own.
+    """
     for is_json in (False, True):
         log.set_up(None, is_json)
         try:

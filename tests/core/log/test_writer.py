@@ -1,4 +1,4 @@
-"""A log whose reader is slow, stuck or gone: nobody waits for it, and what was lost is said."""
+"""A log whose reader is slow, stuck or gone: nothing waits for it, and lost lines are reported."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_pipe_that_nobody_reads_holds_nobody_up(pipe: tuple[int, int]) -> None
     writer = LineWriter(pipe[1])
     count = 3 * limits.LOG_BUFFER_BYTES // 100
     for _ in range(count):
-        writer.emit(record(LINE))  # would wait for ever, were it to wait
+        writer.emit(record(LINE))  # this would block for ever if it waited for the reader
     lost = writer.lost_lines
     assert count / 3 < lost < count
     assert writer._held_bytes <= limits.LOG_BUFFER_BYTES
