@@ -1,6 +1,7 @@
-"""Generated exchanges: a request as bytes or frames, and the response that the app gives to it. By seed, so that each run is the same.
+"""Generated exchanges: a request as bytes or frames, and the app's response to it. They follow from a seed, so that
+each run is the same.
 
-Everything here is well formed: what must be refused is the field log's (tests/field).
+Everything here is well formed; input that must be refused is tested in tests/field.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ _TRAILERS = [
 @dataclass
 class Body:
     form: str
-    """`none`, `zero`, `length`, `chunked`, or of responses `close`."""
+    """`none`, `zero`, `length`, `chunked`, or for responses `close`."""
     data: bytes = b""
     cuts: list[int] = field(default_factory=list)
     trailers: Fields = field(default_factory=list)
@@ -82,7 +83,7 @@ class Case:
     fields: Fields
     body: Body
     informational: list[bytes]
-    """Statuses with their phrases."""
+    """Statuses with their reason phrases."""
     status: bytes
     answer_version: bytes
     answer_fields: Fields
@@ -109,7 +110,7 @@ class Case:
         return head(lines, self.fields, self.body) + encoded(self.body)
 
     def response(self) -> bytes:
-        """As HTTP/1 bytes, informational ones included; of an answer to HEAD only the head."""
+        """As HTTP/1 bytes, with informational responses; for an answer to HEAD only the head."""
         out = b"".join(
             b"HTTP/1.1 %b\r\nX-Early: %d\r\n\r\n" % (one, index) for index, one in enumerate(self.informational)
         )
@@ -122,7 +123,7 @@ class Case:
 
     @property
     def closes(self) -> bool:
-        """The app ends its connection behind the response."""
+        """Whether the app ends its connection after the response."""
         return self.answer_body.form == "close" or self.answer_version == b"1.0"
 
 

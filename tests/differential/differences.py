@@ -1,7 +1,8 @@
-"""Every difference that a request or a response may show between a direct run and one through two proxies, with its reason.
+"""Every difference that a request or a response may show between a direct run and one through two proxies, with its
+reason.
 
-A difference is a rule that makes the mesh's view out of the direct one: what the rules do not make, is a fault.
-Rules work on parsed messages: names, values, order and bodies as they stood on the wire.
+A difference is a rule that computes the mesh's view from the direct one; whatever the rules do not produce is a
+fault. Rules work on parsed messages: names, values, order and bodies as they were on the wire.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""500 generated exchanges, direct and through two proxies: the same at app and client but for tests/differential/differences.py."""
+"""500 generated exchanges, direct and through two proxies: app and client must see the same, except for
+tests/differential/differences.py.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ BATCH = 25
 
 
 class Run:
-    """One way, one app that knows every case; `requests` is what it saw, by case."""
+    """One way, with an app that knows every case; `requests` is what it saw, by case."""
 
     def __init__(self, topology: Topology, way: str) -> None:
         self.requests: dict[int, Message] = {}
@@ -49,7 +51,7 @@ class Run:
         send(connection, stream.id, case.response_heads(), body)
 
     def exchange_2(self, case: Case) -> tuple[Stream, Stream]:
-        """What the app saw, and what the client got, over HTTP/2."""
+        """What the app saw and what the client got, over HTTP/2."""
         if self._client is None:
             self._client = Http2(self.stage.connect())
         stream = self._client.stream(self._client.next_id())
@@ -68,7 +70,7 @@ class Run:
 
 
 def send(connection: Http2, number: int, heads: list[Fields], body: Body) -> None:
-    """A whole message on this stream, its data cut as the case says."""
+    """Send a whole message on this stream, with its data cut as the case states."""
     trailers = [(name.lower(), value) for name, value in body.trailers]
     for head in heads[:-1]:
         connection.headers(number, head)
@@ -99,11 +101,13 @@ def runs() -> Iterator[tuple[Run, Run]]:
 
 
 _ADDED = (b"date", b"connection", b"te", b"l5d-client-id")
-"""Where in the head proxies put these means nothing."""
+"""Fields whose position in the head does not matter when proxies add them."""
 
 
 def view(message: Message) -> dict[str, Any]:
-    """What is compared of what a message says; `transfer-encoding` is what `framing` says, and a proxy spells its own names as it likes."""
+    """What is compared of a message. `transfer-encoding` is left to `framing`, and a proxy may spell its own names in
+    any way.
+    """
     fields = [(name, b"DATE" if name == b"date" else value) for name, value in message.fields]
     fields = [
         (name.lower() if name.lower() in _ADDED else name, value)
@@ -152,7 +156,9 @@ def test_http_2(runs: tuple[Run, Run], first: int) -> None:
 
 
 def view_2(stream: Stream) -> tuple[Any, ...]:
-    """`te` has no place of its own among the fields; a stream's number is its connection's."""
+    """As `view`, over HTTP/2. `te` may be anywhere among the fields, and the stream's number depends on its
+    connection.
+    """
     heads = [[(name, b"DATE" if name == b"date" else value) for name, value in head] for head in stream.heads]
     kept = [[one for one in head if one[0] not in _ADDED] for head in heads]
     added = [sorted(one for one in head if one[0] in _ADDED) for head in heads]

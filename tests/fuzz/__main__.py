@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
 
 
 def unguided(target: Target, seconds: float, seed: int) -> tuple[int, str]:
-    """How many inputs were run, and what failed, if anything did."""
+    """Run one target without coverage. Returns how many inputs were run, and what failed, or an empty text."""
     end = monotonic() + seconds
     runs = 0
     for data in target.inputs(seed):
@@ -67,7 +67,7 @@ def unguided(target: Target, seconds: float, seed: int) -> tuple[int, str]:
 
 
 def guided(target: Target, seconds: float, seed: int) -> tuple[int, str]:
-    """In a process of its own: libFuzzer never comes back."""
+    """Run one target in a process of its own, because libFuzzer never returns."""
     with tempfile.TemporaryDirectory() as folder:
         corpus = Path(folder) / "corpus"
         corpus.mkdir()

@@ -1,4 +1,4 @@
-"""Choices: a fuzz input read as decisions, so that each octet chooses what comes next of a grammar.
+"""Choices: a fuzz input read as decisions; each octet chooses what comes next in a grammar.
 
 An input that is mutated in one octet changes one decision; at its end the first of each list is chosen.
 """
@@ -30,7 +30,7 @@ class Choices:
 
 
 def decisions(dice: Random, data: bytes) -> bytes:
-    """A shape (mutate.Shape): one decision changed, left out or put in, or a whole input thrown anew."""
+    """A shape (mutate.Shape): one decision is changed, left out or inserted, or a whole new input is drawn."""
     kind = dice.randrange(4)
     if kind == 0 or not data:
         return dice.randbytes(dice.randrange(8, 60))

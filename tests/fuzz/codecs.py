@@ -1,7 +1,7 @@
-"""The four HTTP codecs: whatever the bytes and however they are cut, the other side is told the same, once, in order.
+"""The four HTTP codecs: whatever the bytes and however they are cut, the other side gets the same calls, once, in order.
 
-Each input is fed whole and in pieces; both times the same must have been told and written. When the connection is gone,
-every exchange has ended, once.
+Each input is fed whole and in pieces; the calls and the output must be the same both times. When the connection is
+gone, every exchange has ended, once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
     written: bytes
     end: str
     is_comparable: bool
-    """The wire was never paused, which would have held the rest back."""
+    """Whether the wire was never paused; a pause would have held the rest back."""
 
 
 Play = Callable[[list[bytes]], Outcome]
@@ -54,7 +54,7 @@ def codec_target(
 
 
 def cut(data: bytes) -> list[bytes]:
-    """At places that depend on the data alone; every fourth input byte by byte."""
+    """Cut at places that depend on the data alone; every fourth input is cut into single bytes."""
     dice = Random(zlib.crc32(data))
     if not dice.randrange(4):
         return [data[index : index + 1] for index in range(len(data))]
@@ -91,7 +91,7 @@ _H1_ASKED = (b"GET", b"HEAD", b"POST", b"CONNECT", b"UPGRADE")
 
 
 def play_h1_client(pieces: list[bytes]) -> Outcome:
-    """The first octet says what was asked."""
+    """The first octet chooses the request that was sent."""
     wire = FuzzWire()
     pool = Pool(lambda pool: H1Client(wire, pool))
     data = b"".join(pieces)
@@ -121,7 +121,7 @@ def asked(method: bytes) -> RequestHead:
 
 
 def play_h2_server(pieces: list[bytes]) -> Outcome:
-    """Behind the preface and the settings."""
+    """The data follows the preface and the settings."""
     wire, stage, clock = FuzzWire(), Endpoints(), Clock()
     server = H2Server(wire, stage, clock, wheel=Wheel(0.1, clock.now))
     wire.codec = server
@@ -164,7 +164,7 @@ _H2_ASKED = ((b"GET", 0), (b"POST", -1), (b"HEAD", 0))
 
 
 def normal(data: bytes) -> bytes:
-    """WINDOW_UPDATE frames come when they come; heads hold the time of day."""
+    """The output in a comparable form: WINDOW_UPDATE frames may come at any time, and heads contain the time of day."""
     found = []
     data = data.removeprefix(frame.PREFACE)
     while data:
@@ -188,7 +188,7 @@ def raw(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 
 def block(*fields: tuple[bytes, bytes]) -> bytes:
-    """Without the dynamic table, so that blocks survive being moved."""
+    """Encoded without the dynamic table, so that blocks stay valid when they are moved."""
     encoder = hpack.Encoder()
     encoder.header_table_size = 0
     return bytes(encoder.encode(fields))

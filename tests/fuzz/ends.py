@@ -1,4 +1,4 @@
-"""The other sides of a codec under test: they keep what they are told, check its order, and answer at once."""
+"""The other sides of a codec under test: they record the calls that they get, check their order, and answer at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _BODY_BYTES = 10
 
 
 class Endpoint(FakeClient):
-    """Answers each request at its end, a tunnel at its head; `/early` at its head, `/reset` with a reset."""
+    """Answers each request at its end and a tunnel at its head; `/early` is answered at its head, `/reset` with a
+    reset.
+    """
 
     def __init__(self, exchange: Exchange) -> None:
         super().__init__()
@@ -86,7 +88,7 @@ class Endpoints:
 
 
 class Front(FakeServer):
-    """The client that asked."""
+    """The client that sent the request."""
 
     def __init__(self, head: RequestHead) -> None:
         super().__init__()
@@ -114,7 +116,7 @@ def has_ended_once(observer: FakeObserver) -> bool:
 
 
 class FuzzWire(ListWire):
-    """Stops the reading of what would not be read."""
+    """A wire that stops feeding a codec that would not be read from."""
 
     @property
     def is_deaf(self) -> bool:

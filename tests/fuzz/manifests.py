@@ -34,7 +34,7 @@ _UNFORESEEN: Final = re.compile(r"cannot be read: [A-Z]\w*(Error|Exception|Warni
 _CONTEXT: Final = '{"ns": "default", "nodeName": "node-a"}'
 _SOURCE: Final = '{"ns": "default", "external_workload": "web-0"}'
 _ASKED: Final = 12
-"""Objects of a kind that are asked about: one mutation changes few."""
+"""How many objects of a kind are asked about; one mutation changes few."""
 
 
 def run(data: bytes) -> None:
@@ -52,7 +52,7 @@ def run(data: bytes) -> None:
 
 
 def _put(path: Path, data: bytes) -> None:
-    """As if it had been there for long: nobody waits for it to be still."""
+    """Write a file that looks old, so that the reader does not wait for it to be still."""
     path.write_bytes(data)
     os.utime(path, (1.0, 1.0))
 
@@ -81,7 +81,7 @@ def _questions(snapshot: Snapshot) -> Iterator[Question[Any]]:
 
 
 def _of_service(service: Service) -> Iterator[Question[Any]]:
-    """A name may have dots, and is no service's then."""
+    """Questions about a service. A name may contain dots, and then it is not a service's."""
     for port in [one.port for one in service.ports[:_ASKED]] + [9]:
         path = f"{service.fqn}:{port}"
         destination = destination_pb2.GetDestination(path=path, context_token=_CONTEXT)
@@ -95,7 +95,7 @@ def _of_service(service: Service) -> Iterator[Question[Any]]:
 
 
 def seeds() -> tuple[bytes, ...]:
-    """Each document of the recorded clusters, and all kinds together once."""
+    """Each document of the recorded clusters, and once all kinds together."""
     found = dict.fromkeys(chunk.text.encode() for path in _SAMPLES for chunk in chunks(path.read_text()))
     return (*found, _LISTS.encode(), _MERGED.encode())
 

@@ -1,4 +1,4 @@
-"""Mutations from a seeded generator: bytes flipped, cut, repeated, replaced by tokens, and inputs spliced."""
+"""Mutations from a seeded generator: bytes are flipped, cut, repeated, replaced by tokens, and inputs are spliced."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _MAX_BYTES: Final = 20_000
 
 
 Shape = Callable[[random.Random, bytes], bytes]
-"""A mutation that keeps to a language's shape."""
+"""A mutation that keeps the form of a language."""
 
 
 def mutations(
     corpus: Sequence[bytes], tokens: Sequence[bytes], seed: int, shape: Shape | None = None
 ) -> Iterator[bytes]:
-    """Endless; the same for the same arguments. With a `shape` every other mutation is one of its."""
+    """Endless mutations, the same for the same arguments. With a `shape`, every second one is made by it."""
     dice = random.Random(seed)
     while True:
         data = dice.choice(corpus)
@@ -30,7 +30,7 @@ def mutations(
 
 
 def reframed(dice: random.Random, data: bytes) -> bytes:
-    """HTTP/2 frames moved, dropped, repeated, or one of them changed within its bounds."""
+    """HTTP/2 frames moved, dropped, repeated, or one of them changed without changing its length."""
     frames = _frames(data)
     if not frames:
         return data
@@ -58,7 +58,7 @@ def reframed(dice: random.Random, data: bytes) -> bytes:
 
 
 def _frames(data: bytes) -> list[bytes]:
-    """As their lengths say; a torn one at the end is dropped."""
+    """The frames, by their lengths; an incomplete one at the end is dropped."""
     found = []
     while len(data) >= 9 and len(data) >= (size := 9 + int.from_bytes(data[:3], "big")):
         found.append(data[:size])

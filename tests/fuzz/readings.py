@@ -1,8 +1,9 @@
-"""Two readers of one message: what policy judged, and what apps make of the bytes that they get.
+"""Two readers of one message: what policy judged, and what apps read from the bytes that they get.
 
-A client writes requests of a grammar that holds every odd form that has fooled some proxy, over HTTP/1 or HTTP/2. What the stage
-sees is judged: method, host, path. The apps' ends are read by three readers who know nothing of us: h11 or h2, one that follows
-RFC 9110 and 9112 and nothing else, and one that names fields as CGI does. All must have read what was judged, once, in order.
+A client writes requests of a grammar that has every odd form by which some proxy was deceived, over HTTP/1 or
+HTTP/2. What the stage sees is judged: method, host, path. The apps' ends are read by three readers that share
+nothing with us: h11 or h2, one that follows RFC 9110 and 9112 and nothing else, and one that names fields as CGI
+does. All must have read what was judged, once, in order.
 """
 
 from __future__ import annotations
@@ -129,7 +130,9 @@ def http2_requests(choices: Choices) -> bytes:
 
 
 class Judging:
-    """The stage: takes the mesh's marks as the inbound side does, notes what policy judges, and sends the request on."""
+    """The stage: it reads the mesh's marks as the inbound side does, notes what policy judges, and sends the request
+    on.
+    """
 
     def __init__(self, is_meshed: bool, http1: Pool, http2: Pool) -> None:
         self.judged: list[Request] = []
@@ -154,14 +157,14 @@ _field = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*(.*?)[ \t]*", re.DOT
 
 
 class Http1App:
-    """Reads as RFC 9110 and 9112 have it, and answers what was chosen. A CONNECT has no body, whatever it says."""
+    """Reads by RFC 9110 and 9112, and answers as the input chose. A CONNECT has no body, whatever its fields."""
 
     def __init__(self, wire: FuzzWire, answers: list[int]) -> None:
         self.wire = wire
         self.read: list[Request] = []
         self.heads: list[dict[bytes, list[bytes]]] = []
         self.all = b""
-        """Up to the tunnel, if it becomes one."""
+        """All bytes up to the tunnel, if the connection becomes one."""
         self.is_tunnel = False
         self._answers = answers
         self._unread = b""
@@ -212,7 +215,7 @@ class Http1App:
         return Request(method, host_of(named), path)
 
     def _body_size(self, method: bytes, head: dict[bytes, list[bytes]], rest: bytes) -> int:
-        """-1 if it is not all there; of a CONNECT there is none (RFC 9110 section 9.3.6)."""
+        """The size of the body, -1 if it is not all there. A CONNECT has none (RFC 9110 section 9.3.6)."""
         if method == b"CONNECT":
             return 0
         codings = head.get(b"transfer-encoding", [])
@@ -242,7 +245,7 @@ class Http1App:
 
 
 def h11_reads(data: bytes) -> list[Request] | None:
-    """What h11 makes of it; None if it refuses, as it does more than RFC 9112 asks."""
+    """The requests that h11 reads; None if it refuses, as it does more often than RFC 9112 asks."""
     app = h11.Connection(h11.SERVER)
     app.receive_data(data)
     found: list[Request] = []
@@ -309,12 +312,12 @@ class Http2App:
 
 
 def without_fragment(path: bytes) -> bytes:
-    """That some apps cut it off is known to policy (policy/reading.py)."""
+    """The path without its fragment. Policy knows that some apps cut it off (policy/reading.py)."""
     return path.partition(b"#")[0]
 
 
 class Scene:
-    """A client's wire, the stage, and whatever apps are dialled."""
+    """A client's wire, the stage, and the apps that are dialled."""
 
     def __init__(self, choices: Choices) -> None:
         self.choices = choices
@@ -397,7 +400,7 @@ def check_http1(app: Http1App) -> None:
 
 
 def check_names(names: list[bytes]) -> None:
-    """Fields as a CGI-like app has them: none of a client's may be taken for the mesh's."""
+    """Fields as a CGI-like app sees them: none that a client sent may have a name of the mesh."""
     folded = [re.sub(r"[^A-Z0-9]", "_", name.decode("latin-1").upper()) for name in names]
     assert not any(one in ("L5D_CLIENT_ID", "L5D_ORIG_PROTO", "HTTP2_SETTINGS") for one in folded), names
 
@@ -423,7 +426,9 @@ ANSWER_BODIES = (
 
 
 def run_responses(data: bytes) -> None:
-    """An answer that RFC 9112 section 6.3 gives an end is delivered, with the body that it gives; no other answers anybody."""
+    """A response whose end is defined by RFC 9112 section 6.3 is delivered with the body that it defines; no other
+    response reaches a client.
+    """
     choices = Choices(data)
     wires: list[FuzzWire] = []
     wheel = Wheel(0.1, 100.0)
@@ -470,7 +475,7 @@ def run_responses(data: bytes) -> None:
 
 
 def expected(method: bytes, status: int, lines: list[bytes], body: bytes) -> bytes | None:
-    """The body by RFC 9112 section 6.3, of a connection that ends behind it; None if there is no telling, or it is cut short."""
+    """The body by RFC 9112 section 6.3, on a connection that ends after it; None if it is undefined or cut short."""
     named = [(name.strip().lower(), value.strip()) for name, _, value in (one.partition(b":") for one in lines)]
     text = b",".join(one for line in lines for one in transfer(line))
     codings = [one for part in text.lower().split(b",") if (one := part.strip(b" \t")) and one != b"identity"]

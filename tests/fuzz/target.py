@@ -1,4 +1,4 @@
-"""Target: one reader of hostile bytes, what it may say to them, and seeds to begin with."""
+"""Target: one reader of hostile bytes, the exceptions that it may raise, and seeds to begin with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 from tests.fuzz.mutate import Shape, mutations
 
 CORPUS: Final = Path(__file__).parent / "corpus"
-"""Inputs that failed once, a file each in their target's folder: they stay."""
+"""Inputs that failed once, one file each in their target's folder; they are kept."""
 
 
 @dataclass(frozen=True)
@@ -21,13 +21,13 @@ class Target:
     run: Callable[[bytes], None]
     """Reads one input and asserts what must hold; raises nothing but `allowed`."""
     allowed: tuple[type[Exception], ...]
-    """How the reader refuses an input, and no exception else."""
+    """The exceptions by which the reader refuses an input; it may raise no other."""
     seeds: tuple[bytes, ...]
     tokens: tuple[bytes, ...] = ()
-    """Pieces of the language, for mutations that mean something."""
+    """Pieces of the language, for mutations that are meaningful."""
     shape: Shape | None = None
     runs: int = 3000
-    """Mutations in the suite."""
+    """How many mutations the suite runs."""
 
     def inputs(self, seed: int) -> Iterator[bytes]:
         """Endless mutations of the corpus."""
@@ -38,7 +38,7 @@ class Target:
         return [*self.seeds, *(path.read_bytes() for path in sorted(folder.glob("*")))]
 
     def check(self, data: bytes) -> None:
-        """Run one input; AssertionError or any exception that is not allowed is a find."""
+        """Run one input; AssertionError, or an exception that is not allowed, is a find."""
         with no_faults():
             try:
                 self.run(data)
@@ -48,7 +48,7 @@ class Target:
 
 @contextmanager
 def no_faults() -> Iterator[None]:
-    """What a codec caught at its edge because nobody foresaw it is a find too."""
+    """An unexpected exception that a codec caught at its edge is a find too."""
     logger = logging.getLogger("proxy.core.errors")
     faults = _Faults()
     logger.addHandler(faults)

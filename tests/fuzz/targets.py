@@ -25,7 +25,7 @@ _NEXT_BLOCK: Final = b"\r\n--\r\n"
 
 
 def run_hpack(data: bytes) -> None:
-    """What we read, another decoder reads alike; what we write of it, too."""
+    """Another decoder reads the same from a block as we do, and also from what we write of it."""
     ours, theirs = Decoder(), hpack.Decoder(max_header_list_size=1 << 20)
     encoder, reader = Encoder(), hpack.Decoder(max_header_list_size=1 << 20)
     for block in data.split(_NEXT_BLOCK):
@@ -61,7 +61,7 @@ HPACK_TOKENS: Final = (
 
 
 def run_hello(data: bytes) -> None:
-    """What is said of a beginning stays true: more bytes only complete it."""
+    """What was decided about the first bytes stays true when more bytes come."""
     whole = read_hello(data)
     assert isinstance(whole, Hello | NoHello)
     if isinstance(whole, Hello):
@@ -106,7 +106,7 @@ def run_grpc_messages(data: bytes) -> None:
 
 
 def run_grpc_words(data: bytes) -> None:
-    """Messages, codes and timeouts are read, whatever they hold."""
+    """Messages, codes and timeouts of any content can be read."""
     text = grpc.decode_message(data)
     assert grpc.decode_message(grpc.encode_message(text)) == text
     assert -1 <= grpc.parse_code(data) < len(grpc.NAMES)

@@ -1,4 +1,4 @@
-"""Every target on its corpus and on some thousand mutations of it, the same in every run; `make fuzz` goes on for long."""
+"""Every target on its corpus and on some thousand mutations of it, the same in every run; `make fuzz` runs for longer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Flow control in any order: what a peer can make us do is bounded by what it sends, and by what gets through for it.
+"""Flow control in any order: the work that a peer can cause is bounded by what it sends, and by what gets through for it.
 
-Answers, or requests of ours, wait on many streams; the peer moves windows as the input chooses, by as little as it likes and as often
-as it likes. Work is counted, not timed: the DATA frames that leave.
+Answers, or requests of ours, wait on many streams; the peer moves windows as the input chooses, by as little and as
+often as it likes. Work is counted in DATA frames that leave, not in time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def run_windows(data: bytes) -> None:
 
 
 def hold(peer: Client | Server, count: int, size: int) -> None:
-    """So many streams on which so many octets wait."""
+    """This many streams, on each of which this many octets wait."""
     for number in range(count):
         if isinstance(peer, Server):
             peer.request(b"POST", False).exchange.request_data(bytes(size), True)

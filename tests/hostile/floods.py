@@ -1,4 +1,4 @@
-"""Floods as their senders write them: HTTP/2 by hand, a polite client beside, and the books of what became of it."""
+"""Floods as their senders write them: HTTP/2 by hand, a polite client beside, and a record of what each got."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ INITIAL_WINDOW = 4
 
 
 class Flooder:
-    """One HTTP/2 client connection whose windows are shut from the start. It reads whenever it writes, from one thread: a
-    TLS socket bears no more."""
+    """One HTTP/2 client connection whose windows are shut from the start. It reads whenever it writes, from one
+    thread, because a TLS socket does not allow for more.
+    """
 
     def __init__(self, sock: socket.socket, authority: str = "app.ns") -> None:
         self.sock = sock
@@ -34,8 +35,9 @@ class Flooder:
         self._send(frame.PREFACE + frame.settings([(INITIAL_WINDOW, 0)]) + frame.SETTINGS_ACK)
 
     def open(self, count: int, path: str, is_carried: bool = False) -> None:
-        """So many requests, whose answers wait for a window; returns when their heads are there. Carried: a peer's, that an
-        app which speaks HTTP/1 is to have."""
+        """Send this many requests with answers that wait for a window; returns when their heads are there.
+        `is_carried`: they come from a peer for an app that speaks HTTP/1.
+        """
         fields = [(":method", "GET"), (":scheme", "http"), (":authority", self._authority), (":path", path)]
         if is_carried:
             fields.append(("l5d-orig-proto", "HTTP/1.1"))
@@ -44,7 +46,7 @@ class Flooder:
         self.wait(lambda: self.heads >= count)
 
     def send(self, pieces: Iterator[bytes] | list[bytes]) -> None:
-        """Until all is sent, or the other side ends it."""
+        """Send until all is sent, or the other side ends the connection."""
         for piece in pieces:
             if self.has_ended:
                 break
@@ -58,7 +60,7 @@ class Flooder:
                 select.select([self.sock], [], [], 0.02)
 
     def wait_for_end(self) -> int | None:
-        """The code of the GOAWAY that the connection ended with."""
+        """The code of the GOAWAY with which the connection ended."""
         self.wait(lambda: self.has_ended)
         self.sock.close()
         return self.goaway
@@ -74,7 +76,7 @@ class Flooder:
                 return  # the other side takes nothing more; what it has said may still be there to read
 
     def read(self) -> bool:
-        """What is there; whether anything was."""
+        """Read what is there. Returns whether there was anything."""
         if self.has_ended:
             return False
         try:
@@ -100,7 +102,7 @@ class Flooder:
 
 
 def settings_by_one(count: int) -> Iterator[bytes]:
-    """Row B1: each lets one more octet out of every stream."""
+    """Row B1: each SETTINGS frame lets one more octet out of every stream."""
     return (frame.settings([(INITIAL_WINDOW, 1 + number)]) for number in range(count))
 
 
@@ -109,7 +111,7 @@ def windows_by_one(count: int, streams: int) -> Iterator[bytes]:
 
 
 class Polite:
-    """Another client that asks again and again, and keeps how long each answer took."""
+    """Another client that makes requests all the time, and keeps how long each answer took."""
 
     def __init__(self, ask: Callable[[], object]) -> None:
         self.took: list[float] = []

@@ -1,4 +1,4 @@
-"""How long the turns of a loop are, by the time that its own thread was running: a busy machine does not lengthen them."""
+"""How long the turns of a loop take, by the CPU time of its own thread: a busy machine does not lengthen them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 
 class Stopwatch:
-    """Between `start` and `stop`, which are called in the loop's thread. The loop spins meanwhile: each turn is looked at."""
+    """Measures between `start` and `stop`, which are called in the loop's thread. Meanwhile the loop spins, so that
+    each turn is seen.
+    """
 
     def __init__(self, loop: Any) -> None:
         self.longest_ms = 0.0

@@ -1,4 +1,6 @@
-"""A `sponson run` under the floods of row B1: who else asks is answered, memory stays, the flooder is told to calm down."""
+"""A `sponson run` under the floods of row B1: other clients are answered, memory stays bounded, and the flooder gets
+ENHANCE_YOUR_CALM.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,13 @@ from tests.hostile.floods import ENHANCE_YOUR_CALM, Flooder, Polite, settings_by
 from tests.kit.controlplane import App, ControlPlane, Sidecar, read_until, sidecar, wait_for
 
 WORST_MS = 1000.0
-"""A machine that is busy with other things answers late too: what turns cost is judged in test_turns.py, by their own time;
-the bench (`python -m bench hostile`) shows the wall's."""
+"""A machine that is busy with other things answers late too. The cost of turns is judged in test_turns.py by their own
+time; the bench (`python -m bench hostile`) shows wall time.
+"""
 RSS_BYTES = 30 << 20
 
 LONG = bytes(10_000)
-"""450 of them stay under what one connection may hold, so that all are begun."""
+"""The size of an answer: 450 of them stay below what one connection may hold, so that all are begun."""
 
 
 def app(sock: socket.socket) -> None:

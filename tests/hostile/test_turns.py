@@ -1,7 +1,8 @@
-"""Whatever one peer sends, no turn of the loop is long, and whoever is beside it is served: hostile clients, hostile endpoints.
+"""Whatever one peer sends, no turn of the loop is long, and other peers are served: hostile clients, hostile endpoints.
 
-Each runs through real proxies on real sockets (tests/kit/topology.py). What is judged is the longest turn by the loop
-thread's own time, which nothing else on the machine lengthens, and that the polite client is answered throughout.
+Each test runs through real proxies on real sockets (tests/kit/topology.py). It judges the longest turn by the loop
+thread's own time, which other work on the machine does not lengthen, and that the polite client is answered
+throughout.
 """
 
 from __future__ import annotations
@@ -32,13 +33,17 @@ from tests.kit.topology import IN, OUT, PAIR, Topology, until
 from tests.kit.wire import Ended, Peer
 
 LONGEST_MS = 100.0
-"""Of a hostile input; interpreted code on a slow machine included."""
+"""The limit for hostile input, for interpreted code on a slow machine too."""
 
 
 WELL_FORMED_MS = {OUT: 10.0, IN: 10.0, PAIR: 20.0}
-"""Of well-formed traffic, interpreted code included. Of a pair, both proxies are on one loop here, and their turns add up."""
+"""The limits for well-formed traffic, for interpreted code too. Both proxies of a pair are on one loop here, so their
+turns add up.
+"""
 _TRIES = 3
-"""The mechanism would be long each time; the caches of a busy machine are cold now and then."""
+"""How often a test is tried: a fault of ours would be slow each time, while a busy machine's caches are cold now and
+then.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +53,7 @@ def topology() -> Iterator[Topology]:
 
 
 class App:
-    """Speaks HTTP/1 or HTTP/2 as its client begins; `hostile` serves the connections on which `/hostile` is asked for."""
+    """Speaks HTTP/1 or HTTP/2, as its client begins; `hostile` serves connections on which `/hostile` is requested."""
 
     def __init__(self, hostile: Callable[[socket.socket, bytes], None] | None = None, answer: int = 10) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
@@ -83,7 +88,7 @@ class App:
 
 @contextlib.contextmanager
 def watched(topology: Topology, where: Addr, longest_ms: float = LONGEST_MS) -> Iterator[Polite]:
-    """A polite client, and a limit for the turns of all that happens meanwhile."""
+    """A polite client, and a limit for all turns of the loop meanwhile."""
     peer = Peer.connect(where)
 
     def ask() -> None:
@@ -125,7 +130,7 @@ START = b"\x82\x86\x84\x41\x01a"
 
 @cache
 def huffman(text: bytes) -> bytes:
-    """As an HPACK string literal."""
+    """The text as an HPACK string literal."""
     octets = HuffmanEncoder(REQUEST_CODES, REQUEST_CODES_LENGTH).encode(text)
     return integer(len(octets), 7, 128) + octets
 
@@ -136,13 +141,13 @@ def requests(encoder: hpack.Encoder) -> Iterator[bytes]:
 
 
 def refused(encoder: hpack.Encoder) -> Iterator[bytes]:
-    """Heads that break the form: each is decoded, judged and reset."""
+    """Heads that break the rules: each is decoded, judged and reset."""
     fields = [(":method", "GET"), (":scheme", "http"), (":path", "/"), ("Bad Name", "x")]
     yield b"".join(frame.header_frames(2 * n + 1, encoder.encode(fields), True) for n in range(5000))
 
 
 def new_fields(encoder: hpack.Encoder) -> Iterator[bytes]:
-    """A block of 250 kB, all of it fields that nobody has met."""
+    """A block of 250 kB with nothing but new fields."""
     yield frame.header_frames(1, START + b"".join(b"\x40\x01x\x06%06d" % number for number in range(25_000)), True)
 
 
@@ -152,7 +157,9 @@ def many_fields(index: bytes, numbers: range) -> bytes:
 
 
 def long_blocks(encoder: hpack.Encoder) -> Iterator[bytes]:
-    """As many new fields as a block may have, or as long a one, in Huffman code: each is decoded whole and answered with 431."""
+    """Blocks with as many new fields as a block may have, or as long as it may be, in Huffman code: each is decoded
+    whole and answered with 431.
+    """
     count = limits.HEADER_BLOCK_FIELDS - 4
     for turn in range(2):
         fields = many_fields(b"\x50", range(turn * count, turn * count + count))
@@ -161,7 +168,7 @@ def long_blocks(encoder: hpack.Encoder) -> Iterator[bytes]:
 
 
 def full_heads(encoder: hpack.Encoder) -> Iterator[bytes]:
-    """Good requests, each with as many fields as it may have, new ones or of the static table."""
+    """Good requests, each with as many fields as it may have: new ones, or those of the static table."""
     numbers = itertools.count()
     count = limits.HEAD_FIELDS - 4
     for stream in range(1, 201, 4):
@@ -182,7 +189,7 @@ def tiny_data(encoder: hpack.Encoder) -> Iterator[bytes]:
 
 
 def pipelined(where: Addr) -> None:
-    """What a stage answers at once: requests whose target no method may have."""
+    """Requests that a stage answers at once: their target is not allowed for any method."""
     with connected(where) as sock, contextlib.suppress(OSError):
         sock.sendall(b"GET * HTTP/1.1\r\nhost: app.ns\r\n\r\n" * 8000)
         sock.shutdown(socket.SHUT_WR)
@@ -209,7 +216,7 @@ def chunks(where: Addr) -> None:
 
 
 def half_open(where: Addr) -> None:
-    """Handshakes: 200 ClientHellos at once, which go on as far as they are let."""
+    """Handshakes: 200 ClientHellos at once, continued as far as the proxy lets them."""
     socks = [connected(where) for _ in range(200)]
     for sock in socks:
         sock.sendall(b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x03")
@@ -241,7 +248,9 @@ CLIENTS: dict[str, Callable[[Addr], None]] = {
 @pytest.mark.parametrize("way", [OUT, IN, PAIR])
 @pytest.mark.parametrize("name", WINDOWS)
 def test_clients_that_open_windows_by_one(topology: Topology, name: str, way: str) -> None:
-    """The answers of an app that speaks HTTP/2; a second app serves the polite client."""
+    """Clients that open windows by one octet for the answers of an app that speaks HTTP/2; a second app serves the
+    polite client.
+    """
     answering = Serving(lambda connection, stream: connection.answer(stream, bytes(150)))
     with (
         kit_app.App(answering) as app,
@@ -267,7 +276,9 @@ def test_hostile_clients(topology: Topology, name: str, way: str) -> None:
 
 
 def first_only(script: Callable[[Peer], None]) -> Callable[[Peer], None]:
-    """Requests that were not under way when the hostile connection ended come again over another one, which is closed."""
+    """Only the first connection is hostile. Requests that were not under way when it ended come again over another
+    one, which is closed.
+    """
     begun: list[Peer] = []
 
     def play(peer: Peer) -> None:
@@ -279,7 +290,9 @@ def first_only(script: Callable[[Peer], None]) -> Callable[[Peer], None]:
 
 
 def by_settings(peer: Peer) -> None:
-    """Our request bodies wait for its windows: row B1 from the other side."""
+    """An endpoint that moves its windows by SETTINGS while our request bodies wait for them: row B1 from the other
+    side.
+    """
     app = Http2(peer, False, settings={INITIAL_WINDOW_SIZE: 0, MAX_CONCURRENT_STREAMS: 1000})
     app.wait(lambda: len(app.streams) >= 50)
     with contextlib.suppress(OSError):
@@ -289,7 +302,7 @@ def by_settings(peer: Peer) -> None:
 
 
 def by_blocks(peer: Peer) -> None:
-    """Informational responses, each with as many new fields as a head may have, then heads over the limit."""
+    """Informational responses with as many new fields as a head may have, then heads over the limit."""
     app = Http2(peer, False, settings={MAX_CONCURRENT_STREAMS: 1000})
     app.wait(lambda: len(app.streams) >= 4)
     numbers = itertools.count()
@@ -335,7 +348,9 @@ def test_hostile_endpoints(topology: Topology, name: str, way: str) -> None:
 
 @pytest.mark.parametrize("way", [OUT, IN])
 def test_a_hostile_http_2_endpoint(topology: Topology, way: str) -> None:
-    """300 requests whose bodies its windows let out octet by octet; a second app serves the polite client."""
+    """300 requests with bodies that the endpoint's windows let out octet by octet; a second app serves the polite
+    client.
+    """
     with (
         kit_app.App(first_only(by_settings)) as app,
         App() as other,
@@ -371,7 +386,7 @@ def test_an_http_2_endpoint_that_sends_long_header_blocks(topology: Topology, wa
 
 
 def many_connections(where: Addr) -> None:
-    """16 connections that ask at once, 20 times."""
+    """16 connections that send requests at the same time, 20 times."""
     peers = [Peer.connect(where) for _ in range(16)]
     for number in range(20):
         for peer in peers:
@@ -386,7 +401,7 @@ def all_over(streams: list[Stream]) -> bool:
 
 
 def many_streams(where: Addr) -> None:
-    """A hundred requests at once on one connection, five times."""
+    """A hundred requests at the same time on one connection, five times."""
     client = Http2(Peer.connect(where))
     for _ in range(5):
         streams = [client.begin(request(b"/")) for _ in range(100)]
@@ -395,7 +410,7 @@ def many_streams(where: Addr) -> None:
 
 
 def long_bodies(where: Addr) -> None:
-    """Four uploads of two megabytes at once."""
+    """Four uploads of two megabytes at the same time."""
     peers = [Peer.connect(where) for _ in range(4)]
     for peer in peers:
         peer.send(b"POST / HTTP/1.1\r\nhost: app.ns\r\ncontent-length: 2097152\r\n\r\n")
@@ -408,7 +423,7 @@ def long_bodies(where: Addr) -> None:
 
 
 def answering_app() -> kit_app.App:
-    """Of HTTP/2."""
+    """An app that speaks HTTP/2."""
     return kit_app.App(Serving(lambda connection, stream: connection.answer(stream, bytes(150))))
 
 
