@@ -25,7 +25,7 @@ print(urllib.request.urlopen(sys.argv[2], timeout=30).read().decode())
 
 
 def container(image: str, name: str, *arguments: str) -> dict[str, object]:
-    """An application's container, as user 1000."""
+    """An application's container, which runs as user 1000."""
     return {
         "name": name,
         "image": image,

@@ -1,6 +1,8 @@
-"""The image that the tests run, and one node for the pods of a module: a network, the embedded control plane, its manifests.
+"""The image that the tests run, and one node for the pods of a module: a network, the embedded control plane, its
+manifests.
 
-SPONSON_TEST_IMAGE names the image; an image that lies about from an earlier build would be tried for nothing.
+SPONSON_TEST_IMAGE names the image. None is looked for otherwise, because one from an earlier build would be tested
+in vain.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ GATEWAY = "fd99::ffff"
 
 @dataclass
 class Node:
-    """Where pods of one mesh run."""
+    """The node on which the pods of one mesh run."""
 
     network: Network
     mesh: Mesh
@@ -64,7 +66,7 @@ class Node:
     def kubelet(
         self, variation: str, account: str = "web", spec: dict[str, Any] | None = None, pod: Pod | None = None
     ) -> Kubelet:
-        """Of a pod as it is rendered, but for where the control plane is, and what it is trusted by."""
+        """A kubelet for a pod as it is rendered, except for the control plane's address and trust anchors."""
         pod = pod or self.pod(account)
         environment = self.mesh.environment(account, account, pod)
         patch = {
@@ -83,7 +85,7 @@ class Node:
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     folder = tmp_path_factory.mktemp("image")
-    # Other users must reach what is mounted from here.
+    # Other users must be able to read what is mounted from here.
     for parent in (folder, *folder.parents[:3]):
         if parent.stat().st_uid == os.geteuid() and str(parent) != "/tmp":
             parent.chmod(parent.stat().st_mode | 0o055)

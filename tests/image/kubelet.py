@@ -25,12 +25,12 @@ ROOT = Path(__file__).parents[2]
 RUNTIME = str(Path(__file__).parent / "runtime.py")
 PROBE_S = 2.0
 START_S = 120.0
-"""As the rendered startup probe: 120 tries, one a second."""
+"""As long as the rendered startup probe allows: 120 tries, one a second."""
 _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 class InitFailed(Exception):
-    """An init container ended with another status than 0; `status` and `log` say which and why."""
+    """An init container ended with a status other than 0; `status` and `log` show which and why."""
 
     def __init__(self, name: str, status: int, log: str) -> None:
         super().__init__(f"{name} ended with {status}:\n{log}")
@@ -39,7 +39,7 @@ class InitFailed(Exception):
 
 
 class Kubelet:
-    """Runs one pod in a namespace that is there; everything ends with it."""
+    """Runs one pod in an existing namespace; everything that it started ends with it."""
 
     def __init__(
         self, pod: Pod, spec: dict[str, Any], token: str, ips: tuple[str, ...], patch: dict[str, str], account: str
@@ -54,18 +54,18 @@ class Kubelet:
         self.patch = patch
         self.folder = pod.network.folder / f"kubelet-{pod.name}"
         self.options: list[str] = []
-        """More arguments of `podman run`, for every container."""
+        """More arguments of `podman run` for every container."""
         self.started: list[str] = []
-        """Containers that were left running, in their order."""
+        """Containers that were left running, in order."""
         self._pids: dict[str, int] = {}
         self.events: list[str] = []
-        """What happened, in its order: `started X`, `ended X 0`."""
+        """What happened, in order: `started X`, `ended X 0`."""
         self._volumes = self._make_volumes(token)
 
     # ---- start
 
     def start(self) -> None:
-        """InitFailed, or a TimeoutError of a probe."""
+        """Start the pod. InitFailed, or a TimeoutError of a probe."""
         for container in self.spec["initContainers"]:
             if container.get("restartPolicy") == "Always":
                 self._launch(container)
@@ -100,8 +100,10 @@ class Kubelet:
         return self.get(probe["httpGet"]["port"], probe["httpGet"]["path"]) == 200
 
     def get(self, port: int, path: str) -> int:
-        """The status of a GET from the node, as the kubelet asks: not from the pod's loopback; 0 if there is no answer."""
-        # No process for each question: it would take the time that the pod needs to start.
+        """The status of a GET from the node, where the kubelet asks from, and not from the pod's loopback; 0 if there
+        is no answer.
+        """
+        # There is no process for each request, because that would take the CPU time that the pod needs to start.
         with inside(self.pod.network.bridge):
             asking = socket.socket(socket.AF_INET6 if ":" in self.pod.ip else socket.AF_INET)
         with asking:
@@ -115,12 +117,14 @@ class Kubelet:
         return int(words[1]) if words[0].startswith(b"HTTP/1.") else 0
 
     def metrics(self, port: int = 4191) -> str:
-        """From the node: a policy may allow the cluster's networks and not the loopback."""
+        """Metrics, read from the node: a policy may allow the cluster's networks and not the loopback."""
         command = ["ip", "netns", "exec", self.pod.network.bridge, "curl", "-s", "-m", "10"]
         return subprocess.run([*command, f"http://{self.pod.ip}:{port}/metrics"], capture_output=True, text=True).stdout
 
     def install_rules(self, variation: str) -> None:
-        """As a CNI plugin does: from outside the pod, with the arguments that the init container of another pod has."""
+        """Install the rules as a CNI plugin does: from outside the pod, with the arguments of another pod's init
+        container.
+        """
         arguments = rendered(variation, "")["initContainers"][0]["args"]
         command = [
             sys.executable,
@@ -134,7 +138,7 @@ class Kubelet:
     # ---- the end
 
     def stop(self, grace_s: int = 30) -> dict[str, int]:
-        """Exit statuses by name."""
+        """Stop the pod. Returns exit statuses by container name."""
         sidecars = [one["name"] for one in self.spec["initContainers"] if one["name"] in self.started]
         mains = [one["name"] for one in self.spec["containers"] if one["name"] in self.started]
         statuses = self._end(mains, grace_s)
@@ -161,7 +165,7 @@ class Kubelet:
         return subprocess.Popen(["podman", "exec", self._name(name), *command])
 
     def wait(self, name: str, timeout_s: float = START_S) -> int:
-        """The exit status of a container that ends."""
+        """Wait until this container ends. Returns its exit status."""
         wait_until(lambda: not self.is_running(name), f"{name} ends", timeout_s)
         status = int(self._inspect(name)["State"]["ExitCode"])
         self.events.append(f"ended {name} {status}")
@@ -226,7 +230,7 @@ class Kubelet:
         return [*found, container["image"], *container.get("command", []), *container.get("args", [])]
 
     def fields(self) -> dict[str, str]:
-        """What the Downward API tells."""
+        """The fields that the Downward API provides."""
         return {
             "metadata.name": self.pod.name,
             "metadata.namespace": self.namespace,
@@ -266,7 +270,7 @@ class Kubelet:
 
 
 def why_not(image: str) -> str:
-    """Why pods cannot be run here, or empty."""
+    """Why pods cannot be run here; empty if they can."""
     if not image:
         return "SPONSON_TEST_IMAGE names no image: make test-image"
     missing = [program for program in ("podman", "runc", "curl") if shutil.which(program) is None]
@@ -279,7 +283,7 @@ def why_not(image: str) -> str:
 
 @contextlib.contextmanager
 def running(kubelet: Kubelet, prepare: Callable[[], None] = lambda: None) -> Iterator[Kubelet]:
-    """A started pod, which is gone afterwards."""
+    """A started pod, which is removed afterwards."""
     try:
         prepare()
         kubelet.start()

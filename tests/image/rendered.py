@@ -1,4 +1,6 @@
-"""Pods as Linkerd's injector renders them: the recording's default and its variations, whole, with the image exchanged."""
+"""Pods as Linkerd's injector renders them: the recording's default and its variations, whole, with the image replaced
+by ours.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ _REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
 
 
 def rendered(variation: str, image: str) -> dict[str, Any]:
-    """A pod's spec: initContainers, containers, volumes. `app` containers are the caller's to add."""
+    """A pod's spec: initContainers, containers, volumes. The caller must add the `app` containers."""
     pod: dict[str, Any] = copy.deepcopy(GOLDEN["default"])
     change = copy.deepcopy(GOLDEN["variations"].get(variation, {}))
     first, proxy = pod["initContainers"]
@@ -43,7 +45,9 @@ def proxy_of(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def environment(container: dict[str, Any], fields: dict[str, str]) -> dict[str, str]:
-    """As a kubelet makes it: the Downward API's fields, then `$(NAME)` of what stands before."""
+    """A container's environment as a kubelet makes it: first the fields of the Downward API, then `$(NAME)` of
+    variables that come before.
+    """
     found: dict[str, str] = {}
     for variable in container.get("env", []):
         if "valueFrom" in variable:

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """runc as a kubelet's runtime uses it: no ambient and no inheritable capabilities.
 
-podman gives a container that is not root the capabilities that were added as ambient ones, which a script then has. In
-Kubernetes it has none: a program gets them only from its own file. This stands between podman and runc and takes them away.
+podman adds capabilities as ambient ones to a container that does not run as root, so that a script has them too. In
+Kubernetes it has none: a program gets them only from its own file. This program runs between podman and runc and
+removes them.
 """
 
 import json

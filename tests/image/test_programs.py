@@ -1,4 +1,6 @@
-"""What is in the image, and that its programs work as any user, on a read-only root, without capabilities and without HOME."""
+"""What is in the image, and that its programs work as any user, on a read-only root, without capabilities and without
+HOME.
+"""
 
 from __future__ import annotations
 
@@ -132,7 +134,9 @@ def test_the_paths_that_pods_name(command: list[str], status: int, told: str) ->
 
 
 def test_an_init_container_has_its_capabilities_only_from_its_file() -> None:
-    """As a kubelet starts it: no ambient capability, so that a script could not run iptables, whatever that has."""
+    """A kubelet starts a container without ambient capabilities, so a script could not run iptables, whatever
+    capabilities that file has.
+    """
     options = (
         "--user",
         "65534:65534",
@@ -146,7 +150,7 @@ def test_an_init_container_has_its_capabilities_only_from_its_file() -> None:
     )
     rights = ("--cap-add", "NET_ADMIN", "--cap-add", "NET_RAW")
     init = ["/usr/lib/linkerd/linkerd2-proxy-init", "-p", "4143", "-o", "4140", "-u", "2102", "--iptables-mode"]
-    # Linkerd's injector hands the application's capabilities on: `drop: [ALL]` leaves those two and no others.
+    # Linkerd's injector gives the sidecar the application's capabilities: after `drop: [ALL]` only those two remain.
     for mode, given in (("nft", rights), ("plain", rights), ("nft", ("--cap-drop", "all", *rights))):
         done = run(*init, mode, options=(*options, *given))
         assert done.returncode == 0, done.stdout + done.stderr
@@ -163,7 +167,9 @@ def test_the_demo(options: tuple[str, ...]) -> None:
 
 
 def test_the_small_commands_are_soon_over() -> None:
-    """A pod waits for each of them. The time is the command's own, of several the best: the machine may be busy."""
+    """The small commands end quickly, because a pod waits for each of them. The time is the command's own, the best of
+    several runs, as the machine may be busy.
+    """
     code = (
         "import subprocess, time\nfor c in (['linkerd-await', '--timeout', '1ms'], ['linkerd2-network-validator', '--timeout', '1ms']):\n"
         "  best = 9.0\n"

@@ -1,4 +1,6 @@
-"""Lives of pods: two of them talk through both sidecars; ports that are skipped; jobs; applications that come first; the end."""
+"""Pods from start to end: two of them talk through both sidecars; skipped ports; jobs; applications that start first;
+the shutdown.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def pod(variation: str, *containers: dict[str, object], env: dict[str, str] | No
 
 @pytest.fixture(scope="module")
 def server(node: Node) -> Iterator[Kubelet]:
-    """A meshed `web` that answers on 8080, and on 4567, which is skipped by default."""
+    """A meshed `web` that answers on 8080 and on 4567, which is skipped by default."""
     spec = pod("default", container(IMAGE, "app", "serve", "8080"), container(IMAGE, "skipped", "serve", "4567"))
     kubelet = node.kubelet("default", "web", spec)
     node.mesh.workload("web", "web", (kubelet.pod.ip, 8080))
@@ -43,7 +45,7 @@ def server(node: Node) -> Iterator[Kubelet]:
 
 
 def ask(kubelet: Kubelet, *arguments: str) -> bytes:
-    """curl, in the pod, as a user that is not the proxy."""
+    """The output of curl, run in the pod as a user that is not the proxy's."""
     return kubelet.pod.run("curl", "-sS", "-i", "-m", "20", *arguments).stdout
 
 
@@ -84,7 +86,7 @@ def test_a_bystander_is_served_without_an_identity(node: Node, server: Kubelet) 
 
 
 def test_the_end_is_in_the_order_of_a_kubelet_and_loses_nothing(node: Node, server: Kubelet) -> None:
-    """The application ends while it still may send through its sidecar, which ends last."""
+    """The application ends while it may still send requests through its sidecar, which ends last."""
     with client(node, "default", container(IMAGE, "app", "serve", "8080")) as kubelet:
         wait_until(lambda: b"200" in ask(kubelet, "http://127.0.0.1:8080/"), "the app answers")
         assert ask(kubelet, f"http://{CLUSTER_IP}/").startswith(b"HTTP/1.1 200")
@@ -103,7 +105,7 @@ def test_a_job_ends_and_its_sidecar_after_it(node: Node, server: Kubelet) -> Non
 
 
 def test_a_job_without_a_native_sidecar_shuts_it_down_itself(node: Node, server: Kubelet) -> None:
-    """linkerd-await --shutdown, from our image, around the job's command; the endpoint is enabled by its annotation."""
+    """linkerd-await --shutdown from our image wraps the job's command; an annotation enables the shutdown endpoint."""
     job = container(IMAGE, "job", "ask", f"http://{CLUSTER_IP}/from-a-job")
     job["command"] = ["/usr/lib/linkerd/linkerd-await", "--shutdown", "--timeout=1m", "--", *job["command"]]  # type: ignore[misc]
     spec = pod("a-no-native", job)
@@ -129,7 +131,9 @@ def test_shutdown_is_closed_unless_it_is_asked_for(node: Node) -> None:
 
 
 def test_an_app_that_starts_before_the_proxy_finds_it_in_time(node: Node, server: Kubelet) -> None:
-    """Without a native sidecar and without awaiting it: the rules are there, connections are refused until it listens."""
+    """Without a native sidecar and without waiting for it, the rules are installed, and connections are refused until
+    the proxy listens.
+    """
     patient = container(IMAGE, "early", "ask", f"http://{CLUSTER_IP}/early")
     code = patient["command"]
     assert isinstance(code, list)
@@ -170,7 +174,7 @@ def test_wait_before_exit_serves_while_it_waits(node: Node, server: Kubelet) -> 
 
 
 def serve_ipv6(pod: Pod, port: int) -> list[str]:
-    """An application on IPv6; the addresses of those who came."""
+    """Run an application on IPv6. Returns the addresses of its clients."""
     seen: list[str] = []
     with pod.inside():
         listener = socket.create_server(("::", port), family=socket.AF_INET6)

@@ -21,20 +21,20 @@ from tests.image.rendered import GOLDEN, VARIATIONS, proxy_of
 from tests.kit.netns import wait_until
 
 DENIED = {"a-policy-all-authenticated": 403, "a-policy-cluster-authenticated": 403, "a-policy-deny": 404}
-"""Probes come from the node, which has no certificate."""
+"""The kubelet's probes come from the node, which has no certificate."""
 UNUSABLE = {
     "v-http2": 'INITIAL_CONNECTION_WINDOW_SIZE="2.097152e+06" is not valid: NotAnInteger',
-    # Another trust domain than the control plane's: it certifies no such name.
+    # These have another trust domain than the control plane, which does not certify such a name.
     "v-domain": "",
 }
 GATEWAY = "a-gateway"
-"""Other clusters send it traffic once it is ready, which takes what the control plane knows of it."""
+"""Other clusters send it traffic once it is ready, so it becomes ready only when the control plane knows it."""
 SHAPES = [
     name
     for name in VARIATIONS
     if name == "default" or set(GOLDEN["variations"][name]) & {"proxy", "initContainers", "volumes"}
 ]
-"""Whose containers or volumes differ."""
+"""Variations with other containers or volumes."""
 TRIED = VARIATIONS if os.environ.get("SPONSON_TEST_EVERY_VARIATION") else SHAPES
 SLEEPS_S = {"a-wait-before-exit": 10}
 
@@ -51,7 +51,7 @@ def test_it_starts_is_redirected_and_ends(node: Node, variation: str) -> None:
         assert kubelet.get(port, "/live") == 200
         rules = kubelet.spec["initContainers"][0]["args"]
         assert counted(kubelet.metrics(port), "inbound") == 0
-        # Whoever connects to the app arrives at the proxy first, which counts the connection.
+        # A connection to the app reaches the proxy first, which counts it.
         assert kubelet.get(8080, "/") == 200
         wait_until(lambda: counted(kubelet.metrics(port), "inbound") >= 1, "the proxy has seen the connection")
         assert "--proxy-uid" in rules
@@ -61,13 +61,13 @@ def test_it_starts_is_redirected_and_ends(node: Node, variation: str) -> None:
 
 
 def answer(accepted: socket.socket) -> None:
-    """An application that answers one request."""
+    """Answer one request, as the application."""
     if accepted.recv(65536):
         accepted.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 
 
 def counted(metrics: str, direction: str) -> int:
-    """Connections to the app that the proxy has accepted."""
+    """How many connections to the app the proxy has accepted."""
     lines = [
         line
         for line in metrics.splitlines()
@@ -87,7 +87,9 @@ def test_probes_that_the_policy_denies(node: Node, variation: str) -> None:
 
 
 def test_a_number_that_linkerds_chart_writes_as_a_float(node: Node) -> None:
-    """Its own proxy refuses it too; `sponson inject` writes it whole."""
+    """Linkerd's own proxy refuses the number that its chart writes as a float; `sponson inject` writes it as an
+    integer.
+    """
     kubelet = node.kubelet("v-http2")
     del proxy_of(kubelet.spec)["startupProbe"]
     with running(kubelet):

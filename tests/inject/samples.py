@@ -1,4 +1,6 @@
-"""For every annotation and every Helm value of a sidecar, something else than the default; and what that does to the sidecar."""
+"""For every annotation and every Helm value of a sidecar, a value that is not the default, and what it does to the
+sidecar.
+"""
 
 from __future__ import annotations
 
@@ -46,9 +48,9 @@ NEEDED: Final[dict[str, tuple[str, ...]]] = {
     f"{config.ALPHA}proxy-wait-before-exit-seconds": ("proxy.nativeSidecar=false",),
     f"{config.SEMANTIC_CONVENTION}NAME": _TRACED,
 }
-"""What else must be set for something to have an effect."""
+"""What else must be set for a value to have an effect."""
 ASKED: Final = {f"{P}debug-image", f"{P}debug-image-version", f"{P}debug-image-pull-policy"}
-"""Annotations that need the debug sidecar."""
+"""Annotations that have an effect only with the debug sidecar."""
 
 VALUES: Final[dict[str, str]] = {
     "linkerdVersion": "edge-26.8.3", "clusterDomain": "example.org", "clusterNetworks": "10.0.0.0/8", "identityTrustAnchorsPEM": 2 * HERE["LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS"],
@@ -123,7 +125,7 @@ def spec(annotations: dict[str, str], trees: list[dict[str, Any]]) -> dict[str, 
         settings.merge(tree)
     pod = copy.deepcopy(APP)
     pod["metadata"]["annotations"] |= annotations
-    # One of the ports is opaque by default, and then the annotation says so: here the value must decide.
+    # One of the ports is opaque by default, which the annotation would then list: here the value must decide.
     del pod["spec"]["containers"][0]["ports"][1]
     assert inject(pod, Mesh(settings), {}, lambda note: None)
     found: dict[str, Any] = pod["spec"]

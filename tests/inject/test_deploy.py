@@ -1,4 +1,4 @@
-"""The files of deploy/kubernetes: they are YAML, and name what there is."""
+"""The files of deploy/kubernetes are valid YAML, and the things that they name exist."""
 
 from __future__ import annotations
 

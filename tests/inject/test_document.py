@@ -1,4 +1,6 @@
-"""The tables of docs/kubernetes.md beside the code: no annotation and no Helm value is missing, and each does what is said of it."""
+"""The tables of docs/kubernetes.md compared with the code: no annotation and no Helm value is missing, and each does
+what its row states.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,11 @@ DOCUMENT = Path(__file__).parents[2] / "docs/kubernetes.md"
 if not DOCUMENT.exists():
     pytest.skip("the documents are in a checkout", allow_module_level=True)
 BY_CONTROL_PLANE = {f"{config.PREFIX}proxy-require-identity-inbound-ports"}
-"""Linkerd's control plane reads these from the pod, and tells the proxy as policy."""
+"""Annotations that Linkerd's control plane reads from the pod, and sends to the proxy as policy."""
 
 
 def rows(heading: str) -> dict[str, str]:
-    """Name to status, of the table under a heading."""
+    """Name to status, from the table under a heading."""
     text = DOCUMENT.read_text()
     part = text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
     return {
@@ -42,7 +44,7 @@ def leaves(tree: dict[str, Any], prefix: str = "") -> list[str]:
 
 
 def told(made: Config) -> set[str]:
-    """What the proxy says at its start that it does not do."""
+    """What the proxy logs at its start about variables without effect."""
     found = set(without_effect(made))
     found |= {"gateway"} if made.inbound_gateway_suffixes else set()
     found |= {"tap"} if made.tap_svc_name is not None else set()
@@ -81,11 +83,13 @@ def test_nothing_is_missing_and_nothing_is_invented() -> None:
 
 
 def test_every_name_of_linkerds_is_in_the_tables() -> None:
-    """The annotations that its injector knows, and what its chart has for a sidecar, by name, from its sources."""
+    """The tables have every annotation that Linkerd's injector knows, and every value of its chart for a sidecar. The
+    names are from its sources.
+    """
     linkerds = json.loads((Path(__file__).parents[1] / "data/linkerd-settings.json").read_text())
     assert set(linkerds["annotations"]) - set(rows("Annotations")) == set()
     values = set(rows("Helm values"))
-    # A row of the table may stand for all that is below it.
+    # A row of the table may stand for all values below it.
     above = {name: {".".join(name.split(".")[:count]) for count in range(1, 9)} for name in linkerds["values"]}
     assert {name for name, names in above.items() if not names & values} == set()
 

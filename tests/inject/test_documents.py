@@ -1,4 +1,6 @@
-"""Manifests as Kubernetes reads them, which is not quite how PyYAML does; and streams that are none."""
+"""Manifests are read as Kubernetes reads them, which PyYAML does not quite; and streams that are not manifests are
+refused.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Kinds, lists, namespaces, what is left alone, and that injecting twice is injecting once."""
+"""Injection into kinds, lists and namespaces, what it leaves alone, and that injecting twice has the effect of
+injecting once.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,7 @@ def test_twice_is_once_whatever_is_asked(annotation: dict[str, str]) -> None:
     once = copy.deepcopy(made)
     do(made)
     assert made == once
-    # And what was there stays in its order: asking for something else leaves no trace of before.
+    # What was there keeps its order, and injecting with other settings leaves no trace of the earlier ones.
     del pod_of(made)["metadata"]["annotations"][next(iter(annotation))]
     do(made)
     kept = pod_of(made)["spec"]
@@ -115,7 +117,9 @@ def test_who_cannot_have_one_is_told_why() -> None:
 
 
 def test_the_sidecar_drops_what_the_application_drops() -> None:
-    """A namespace with the restricted Pod Security Standard looks at every container of a pod."""
+    """A namespace with the restricted Pod Security Standard checks every container of a pod, so the sidecar drops what
+    the application drops.
+    """
     context = {"securityContext": {"capabilities": {"drop": ["ALL", "NET_RAW"], "add": ["NET_BIND_SERVICE"]}}}
     made = manifest("Deployment", {"containers": [SPEC["containers"][0] | context, {"name": "other"}]})
     assert do(made) == (True, [])
@@ -147,7 +151,9 @@ def _paths(tree: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def test_whatever_stands_in_a_manifest_is_injected_or_refused() -> None:
-    """Any value in any place; no other exception than the two that the command knows."""
+    """Any value at any place of a manifest is injected or refused, with no exception but the two that the command
+    handles.
+    """
     spec = copy.deepcopy(SPEC) | {
         "initContainers": [{"name": "migrate", "ports": [{"containerPort": 1}]}],
         "volumes": [{"name": "data"}],

@@ -1,4 +1,6 @@
-"""The sidecar that we add beside the one that Linkerd's injector added, for every variation of annotations and Helm values."""
+"""The sidecar that we add, compared with the one that Linkerd's injector added, for every variation of annotations and
+Helm values.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ DIFFERENT: dict[str, dict[str, str | None]] = {
         "LINKERD2_PROXY_OUTBOUND_SERVER_HTTP2_KEEP_ALIVE_TIMEOUT": "3s",
     },
     "h-http2-keepalive": {"LINKERD2_PROXY_INBOUND_SERVER_HTTP2_KEEP_ALIVE_TIMEOUT": "3s"},
-    # The injector drops this value on the way to its own template; whoever sets it means it.
+    # The injector loses this value on the way to its own template. We apply it, because a user who sets it wants it.
     "v-require-tls": {"LINKERD2_PROXY_INBOUND_PORTS_REQUIRE_TLS": "8080"},
 }
 
@@ -109,7 +111,9 @@ def test_it_is_what_linkerds_injector_adds(variation: str) -> None:
 
 
 def test_every_variation_is_reached_by_one_of_ours() -> None:
-    """A recording with a variation that the settings do not know would be compared with the default."""
+    """Every variation of the recording is among our settings; one that they do not know would be compared with the
+    default.
+    """
     changing = {
         name
         for name, change in GOLDEN["variations"].items()

@@ -1,4 +1,4 @@
-"""What the control plane's tests share: manifests in a few lines, a served mesh, and a client that asks it."""
+"""What the control plane's tests share: manifests in a few lines, a served mesh, and a client that asks it questions."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Mesh:
 
 @asynccontextmanager
 async def mesh(directory: Path, text: str = SERVICE, port: int = 0) -> AsyncIterator[Mesh]:
-    """A control plane in this process, that follows `directory`/manifests."""
+    """A control plane in this process that follows `directory`/manifests."""
     manifests = directory / "manifests"
     manifests.mkdir(exist_ok=True)
     (manifests / "mesh.yaml").write_text(text)
@@ -140,7 +140,7 @@ async def within(awaitable: Awaitable[Any], deadline_s: float = 10.0) -> Any:
 
 
 def readable(message: Message) -> Any:
-    """A message with the .proto file's field names and addresses as text, as the recordings have them."""
+    """A message with the .proto file's field names, and with addresses as text, as in the recordings."""
     return _text_ips(MessageToDict(message, preserving_proto_field_name=True))
 
 

@@ -1,4 +1,4 @@
-"""A Value as JSON would have it."""
+"""A Value as JSON would represent it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recorded questions to Linkerd's controllers, by the names that the recordings give them, asked of a snapshot."""
+"""The recorded questions to Linkerd's controllers, by the names that they have in the recordings, asked of a snapshot."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SAMPLE = json.dumps({"ns": "emojivoto", "nodeName": "node-a", "pod": "web-0"})
 
 
 def topics_of(folder: str) -> Topics:
-    """What the manifests of a recording say."""
+    """The topics for the manifests of a recording."""
     return Topics(load(DATA / folder / "manifests", CATALOG, Rules(allows_unenforced=True)))
 
 
@@ -43,7 +43,7 @@ def recording(folder: str, name: str = "recording") -> dict[str, Any]:
 
 
 def answer(topics: Topics, ask: Callable[[], Question[Any]]) -> dict[str, Any]:
-    """As the recordings write it: `messages`, and `status` and `details` of a refusal."""
+    """The answer in the form of the recordings: `messages`, and `status` and `details` of a refusal."""
     try:
         question = ask()
         topic = topics.ask(question)
@@ -53,7 +53,7 @@ def answer(topics: Topics, ask: Callable[[], Question[Any]]) -> dict[str, Any]:
 
 
 def unordered(value: Any) -> Any:
-    """The order of addresses within one update is arbitrary."""
+    """The value without an order of addresses, which is arbitrary within one update."""
     if isinstance(value, dict):
         found = {key: unordered(item) for key, item in value.items()}
         if "addrs" in found:
@@ -74,7 +74,7 @@ def differences(path: str, recorded: Any, ours: Any) -> Iterator[str]:
 
 
 def sample_question(kind: str, name: str) -> Question[Any]:
-    """Of the recording `control-plane`; Refusal if it makes no sense."""
+    """A question of the recording `control-plane`; Refusal if it cannot be understood."""
     if kind == "destination.Get":
         return endpoints_of(destination_pb2.GetDestination(scheme="k8s", path=name, context_token=_SAMPLE))
     if kind == "destination.GetProfile":
@@ -93,7 +93,7 @@ def sample_question(kind: str, name: str) -> Question[Any]:
 
 
 def wide_question(name: str) -> Question[Any]:
-    """Of the recording `control-plane-wide`; Refusal if it makes no sense."""
+    """A question of the recording `control-plane-wide`; Refusal if it cannot be understood."""
     kind, _, rest = name.partition("/")
     if kind == "Get":
         service, context = rest.split("@")

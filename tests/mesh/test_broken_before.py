@@ -1,6 +1,6 @@
-"""Section 6 of what broke the first build, as far as manifests are concerned: a test a row, B36 to B53.
+"""Rows B36 to B53 of the table in docs/testing.md, as far as they concern manifests: one test for each.
 
-B35, B44, B49 and B54 are in tests/mesh/identity and tests/mesh/test_callers.py; B52's second half in test_checks.py.
+B35, B44, B49 and B54 are in tests/mesh/identity and tests/mesh/test_callers.py; B52's second half is in test_checks.py.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def test_row_b36_values_of_any_size_are_errors_and_the_last_good_state_stays(tex
 
 
 def test_row_b37_odd_files_do_not_hide_changes(tmp_path: Path) -> None:
-    """A dangling link comes while the directory is followed, and later edits are seen all the same."""
+    """A dangling link appears while the directory is followed; later edits are seen all the same."""
 
     async def run() -> None:
         async with mesh(tmp_path, SERVICE + workload("web-0", 5000)) as served:
@@ -116,7 +116,7 @@ def test_row_b38_what_is_broken_or_foreign_costs_nobody_else(stray: str, told: s
 
 
 def test_row_b38_a_slices_port_without_a_number_is_no_port_and_no_error(tmp_path: Path) -> None:
-    """Kubernetes allows it: it stands for every port."""
+    """Kubernetes allows a slice's port without a number, which stands for every port."""
     files = Directory(tmp_path, a=SERVICE + slices(ports="[{name: any}, {name: http, port: 8080}]"))
     assert addresses(files.update.snapshot) == ["10.0.0.1:8080"] and not files.update.faults
 
@@ -177,7 +177,7 @@ def test_row_b40_utf_16_is_read(tmp_path: Path) -> None:
 
 
 def test_row_b41_only_what_changed_is_read_again(tmp_path: Path) -> None:
-    """In a file that did change, too: of two documents the one that is as before is not even parsed."""
+    """Of a file with two documents, only the one that changed is parsed again."""
     path = tmp_path / "a.yaml"
     path.write_text(SERVICE + workload("web-0", 5000))
     file = File(str(path), CATALOG)
@@ -319,7 +319,7 @@ def test_row_b50_a_file_that_somebody_still_writes_to_does_not_count(tmp_path: P
 def test_row_b51_a_server_that_still_reads_ends_at_once(tmp_path: Path) -> None:
     manifests = tmp_path / "manifests"
     manifests.mkdir()
-    # Written to for as long as the test runs: the start waits for it.
+    # The file is written to as long as the test runs, so the start waits for it.
     with (manifests / "a.yaml").open("w") as file:
         file.write("".join(workload(f"web-{number}", 5000) for number in range(20_000)))
         file.flush()
@@ -337,7 +337,7 @@ def test_row_b51_a_server_that_still_reads_ends_at_once(tmp_path: Path) -> None:
 
 
 def _until_reading(server: subprocess.Popen[bytes]) -> None:
-    """It catches SIGTERM, and its thread of manifests runs."""
+    """Wait until the server catches SIGTERM and its thread of manifests runs."""
     end = time.monotonic() + 30
     while time.monotonic() < end:
         status = Path(f"/proc/{server.pid}/status").read_text()

@@ -1,4 +1,6 @@
-"""Row B52, its second half: what is right by itself and leads nowhere is said once, with what was looked for."""
+"""Row B52, its second half: a reference in a valid object that leads nowhere is reported once, with what was looked
+for.
+"""
 
 from __future__ import annotations
 

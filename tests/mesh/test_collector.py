@@ -1,4 +1,4 @@
-"""Full collections are made when nobody asks, and in time; reading manifests leaves nothing for them."""
+"""Full collections are made when no client asks anything, and in time; reading manifests leaves no garbage for them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Activity:
 
 
 def make_middle_collections(number: int) -> None:
-    """So many since the last full one."""
+    """Make this many collections of the middle generation, counted from the last full one."""
     gc.collect()
     for _ in range(number):
         gc.collect(1)

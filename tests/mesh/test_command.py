@@ -33,7 +33,7 @@ def sponson(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]
 
 @contextmanager
 def serving(directory: Path, addr: str = "127.0.0.1:0") -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A control plane and the address that it says it serves at."""
+    """A control plane, and the address at which it reports to serve."""
     command = [
         *SPONSON,
         "mesh",
@@ -131,7 +131,7 @@ def variables(text: str) -> dict[str, str]:
 
 
 def exported(text: str) -> dict[str, str]:
-    """What a shell has set after it has evaluated the lines."""
+    """The variables of a shell that has evaluated these lines."""
     done = subprocess.run(["sh", "-c", f"{text}\nenv -0"], capture_output=True, text=True, check=True, env={})
     return dict(one.split("=", 1) for one in done.stdout.split("\0") if one.startswith(("LINKERD2_", "SPONSON_")))
 
@@ -142,7 +142,7 @@ def test_env_prints_lines_for_a_shell_and_for_an_env_file(directory: Path) -> No
     arguments = ("mesh", "env", "--service-account", "web", "--namespace", "blue", "--state-dir", state, *ports)
     exports, file = sponson(*arguments).stdout, sponson(*arguments, "--format", "env-file").stdout
     listed = exported(exports)
-    # An env file holds no value of several lines: the trust anchors are named as a file there.
+    # An env file cannot hold a value of several lines, so it names the trust anchors' file.
     anchors = listed.pop("LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS")
     assert listed == variables(file)
     assert Path(listed["SPONSON_IDENTITY_TRUST_ANCHORS_FILE"]).read_text() == anchors
@@ -214,7 +214,7 @@ def test_a_token_is_printed_and_lives_as_long_as_asked(tmp_path: Path) -> None:
         "mesh", "token", "--service-account", "web", "--namespace", "blue", "--ttl", "10m", "--state-dir", str(tmp_path)
     )
     now = (tmp_path / "token.key").stat().st_mtime
-    # As it stands, so that `sponson mesh token ... > FILE` makes a file that a proxy can use.
+    # The output is the token and nothing else, so that `sponson mesh token ... > FILE` makes a file that a proxy can use.
     assert open_tokens(State(tmp_path)).verify(done.stdout.encode(), now).account == Account("web", "blue")
 
 

@@ -1,4 +1,4 @@
-"""How many connections are taken, and who goes when there are too many."""
+"""How many connections are accepted, and which one is ended when there are too many."""
 
 from __future__ import annotations
 

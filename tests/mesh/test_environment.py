@@ -1,4 +1,4 @@
-"""The environment of a workload beside what Linkerd's injector sets on a pod (B21)."""
+"""The environment of a workload compared with the one that Linkerd's injector sets on a pod (B21)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OTHERWISE = {
     "LINKERD2_PROXY_OUTBOUND_LISTEN_ADDRS": "says the same as OUTBOUND_LISTEN_ADDR, which a person may set otherwise",
     "LINKERD2_PROXY_INBOUND_PORTS": "set from --app-port: there is no pod that declares ports",
 }
-"""Variables of the injector that a workload on loopback does without, and why."""
+"""Variables of the injector that a workload on loopback does not need, and why."""
 
 
 def environment(state: State, server: str = "127.0.0.1:8086", app_ports: tuple[int, ...] = ()) -> dict[str, str]:
@@ -35,7 +35,7 @@ def environment(state: State, server: str = "127.0.0.1:8086", app_ports: tuple[i
 
 
 def injected() -> dict[str, str]:
-    """Linkerd's variables of a pod with the injector's defaults; those that a kubelet fills in have no value here."""
+    """Linkerd's variables of a pod with the injector's defaults. Those that a kubelet fills in have no value here."""
     pod = json.loads((DATA / "injected-pods.json").read_text())["default"]
     (proxy,) = [one for one in pod["initContainers"] if one["name"] == "linkerd-proxy"]
     return {one["name"]: one.get("value", "") for one in proxy["env"] if one["name"].startswith("LINKERD2_PROXY_")}

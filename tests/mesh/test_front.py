@@ -1,4 +1,6 @@
-"""Off loopback: mesh TLS of the control plane's own name, no ALPN, with grpcio behind it. Shown on loopback."""
+"""The control plane's port off loopback: mesh TLS under its own name, no ALPN, with grpcio behind it. The tests use
+loopback.
+"""
 
 from __future__ import annotations
 
@@ -139,7 +141,9 @@ def certify(directory: Path, binding: Binding | None = None) -> bytes:
 
 
 def test_b35_who_has_no_certificate_gets_one_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """And the refusal ends that connection, so that the next one shows the certificate that is there by then."""
+    """A client without a certificate gets one and nothing else. The refusal of anything else ends its connection, so
+    that the next one has the certificate that is there by then.
+    """
 
     async def run() -> None:
         async with serving(tmp_path) as served:
@@ -233,7 +237,9 @@ def test_whoever_is_revoked_is_turned_out_and_not_let_in_again(tmp_path: Path) -
 
 
 def test_b35_a_connection_without_a_certificate_does_not_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether it asks for one or says nothing; one with a certificate stays."""
+    """A connection without a certificate ends after a while, whether it asks for one or sends nothing; one with a
+    certificate stays.
+    """
     monkeypatch.setattr("proxy.mesh.front._UNPROVEN_S", 0.5)
 
     async def run() -> None:
@@ -252,7 +258,9 @@ def test_b35_a_connection_without_a_certificate_does_not_last(tmp_path: Path, mo
 
 
 def test_b35_idle_clients_cannot_lock_others_out(tmp_path: Path) -> None:
-    """With `ulimit -n 256`: 120 clients that have finished their handshake and say nothing; then one with a certificate."""
+    """With `ulimit -n 256`, 120 clients finish their handshake and send nothing; a client with a certificate is served
+    all the same.
+    """
     (tmp_path / "mesh.yaml").write_text(SERVICE)
     program = (
         "import asyncio, sys; from pathlib import Path; from proxy.core.addr import Addr; from proxy.mesh.serve import *;"

@@ -1,4 +1,6 @@
-"""A story for each kind of policy and route: manifest in, requests sent through two sidecars, what happened."""
+"""One test for each kind of policy and route: a manifest goes in, requests pass two sidecars, and their outcome is
+compared.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ TO_TWO = "backendRefs: [{name: two, port: 80}]"
 
 
 class Telling:
-    """A TCP app that says its own port to whoever has sent something."""
+    """A TCP app that sends its own port to every client that has sent something."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_server(("127.0.0.1", port))
@@ -90,7 +92,7 @@ class Telling:
 
 
 class Story(Mesh):
-    """The interop tests' mesh with two services of one workload; `put` adds a manifest for as long as a test lasts."""
+    """The interop tests' mesh with two services of one workload; `put` adds a manifest for the duration of a test."""
 
     def _manifests(self) -> list[str]:
         self.one, self.two = self.take_port(), self.take_port()
@@ -120,7 +122,7 @@ class Story(Mesh):
             connection.close()
 
     def through(self, authority: str, data: bytes) -> bytes:
-        """What comes back through a tunnel (CONNECT), up to a line's end."""
+        """What comes back through a tunnel (CONNECT), up to the end of a line."""
         with socket.create_connection(("127.0.0.1", self._client.outbound), 20) as connection:
             connection.sendall(f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode())
             head = b""
@@ -143,7 +145,9 @@ class Story(Mesh):
         return grpc.insecure_channel(f"127.0.0.1:{self._client.outbound}", options=options)
 
     def is_let_in_unmeshed(self, port: int) -> bool:
-        """Whether a client of another machine without TLS is admitted, by what the server's proxy is told; loopback always is."""
+        """Whether a client of another machine without TLS is admitted, by the policy that the server's proxy gets;
+        loopback is always admitted.
+        """
         workload = json.dumps({"ns": "default", "external_workload": "server"})
         policy = server_policy_of(
             self.control(services.INBOUND_GET_PORT, inbound_pb2.PortSpec(workload=workload, port=port))
@@ -161,7 +165,7 @@ class Story(Mesh):
         return True
 
     def control(self, method: Method[Any, Any], request: Any) -> Any:
-        """The control plane's (first) answer."""
+        """The control plane's first answer."""
         with grpc.insecure_channel(str(self._state.serving_addr())) as channel:
             make: Any = channel.unary_stream if method.is_stream else channel.unary_unary
             call = make(method.path, lambda message: message.SerializeToString(), method.response.FromString)
@@ -224,7 +228,9 @@ spec: {{server: {{name: one}}, client: {{meshTLS: {{serviceAccounts: [{{name: {a
 
 
 def check(story: Story, is_let_in: bool) -> None:
-    """A change that lets somebody in is waited for; one that does not is believed when the control plane has read it."""
+    """Check that a change lets the client in, or that for a second, in which the control plane reads the change, it
+    does not.
+    """
     if is_let_in:
         until(lambda: allowed(story))
         return
@@ -266,7 +272,7 @@ def test_authorization_policy_and_authentications(kind: str, spec: str, is_let_i
 
 
 def test_server_policy(story: Story) -> None:
-    """STRICT lets in who shows an identity of the mesh; a rule that nobody can understand changes nothing."""
+    """STRICT lets in clients with an identity of the mesh; a rule that cannot be understood changes nothing."""
     text = """\
 apiVersion: sponson.io/v1alpha1
 kind: ServerPolicy
@@ -317,7 +323,9 @@ def test_http_route(group: str, story: Story) -> None:
 
 
 def test_reference_grant(story: Story) -> None:
-    """A route sends requests to another namespace with and without it, as under Linkerd; typing errors in it are found."""
+    """A route sends requests to another namespace with and without a ReferenceGrant, as under Linkerd; typing errors
+    in one are reported.
+    """
     route = (
         ROUTE.replace("GROUP", "gateway.networking.k8s.io/v1")
         .replace("KIND", "HTTPRoute")
@@ -340,7 +348,7 @@ spec:
 
 
 def test_egress_network(story: Story) -> None:
-    """An address that is no service's is refused or reached as the narrowest network says that holds it."""
+    """An address that is not a service's is refused or reached according to the narrowest network that contains it."""
     text = """\
 apiVersion: policy.linkerd.io/v1alpha1
 kind: EgressNetwork

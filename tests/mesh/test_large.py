@@ -1,4 +1,4 @@
-"""A service of many endpoints is answered, and changes, without keeping the loop from anybody."""
+"""A service with many endpoints is answered, and changes, without holding the loop up for other clients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.mesh.kit import SERVICE, mesh, until, workload
 
 _MANY = 4000
 _HELD_S = 0.05
-"""Of the loop's own CPU time in one turn."""
+"""How much CPU time of its own the loop may use in one turn."""
 
 WEB = destination_pb2.GetDestination(path="web.default.svc.cluster.local:80")
 
@@ -47,7 +47,7 @@ def workloads(port: int = 8080) -> str:
 
 
 class Turns:
-    """The longest turn of the running loop, by the CPU time of its thread: other programs do not count."""
+    """The longest turn of the running loop, by the CPU time of its thread, so that other programs do not count."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
@@ -62,7 +62,7 @@ class Turns:
         self._timer = self._loop.call_later(0.001, self._tick)
 
     def skip(self) -> None:
-        """What was done since the last turn is the test's own work."""
+        """Ignore what was done since the last turn, because it is the test's own work."""
         self._last = time.thread_time()
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Open streams follow the directory; what is broken changes nothing."""
+"""Open streams follow changes of the directory; a broken file changes nothing."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_a_directory_put_in_the_old_ones_place_is_followed_too(tmp_path: Path) -
 
 
 def test_files_that_are_links_into_a_folder_that_is_swapped_are_followed(tmp_path: Path) -> None:
-    """As Kubernetes mounts a ConfigMap: `x.yaml` → `..data/x.yaml`, and `..data` is replaced."""
+    """Kubernetes mounts a ConfigMap so: `x.yaml` → `..data/x.yaml`, and `..data` is replaced."""
 
     async def run() -> None:
         async with mesh(tmp_path, SERVICE) as served:
@@ -200,7 +200,7 @@ def test_a_stream_that_its_client_cancels_is_forgotten(tmp_path: Path) -> None:
 
 
 def test_b49_two_thousand_streams_at_once_are_all_answered(tmp_path: Path) -> None:
-    """As after a restart, when every proxy comes back."""
+    """Two thousand streams at once, as after a restart, when every proxy comes back: all are answered."""
 
     async def run() -> None:
         async with mesh(tmp_path, SERVICE + workload("web-0", 5000)) as served:

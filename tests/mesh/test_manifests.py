@@ -1,4 +1,4 @@
-"""Manifests: what they become, and how what is wrong with them is told, by file, line and path."""
+"""Manifests: the objects that they become, and how errors in them are reported, by file, line and path."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.mesh.kit import SERVICE, WEB, workload
 
 
 def faults(directory: Path) -> list[tuple[int, str]]:
-    """What is wrong by itself, whatever it leads to."""
+    """The errors in the manifests themselves, without references that lead nowhere."""
     said = (one for one in load(directory, CATALOG).faults if one.is_error or one.of is None)
     return [(one.source.line, one.text) for one in said]
 

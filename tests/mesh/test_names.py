@@ -1,4 +1,4 @@
-"""Services that are other names: for a service of the mesh, or for something elsewhere."""
+"""Services that are another name for a service of the mesh, or for something elsewhere."""
 
 from __future__ import annotations
 

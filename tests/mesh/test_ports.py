@@ -1,4 +1,4 @@
-"""Free ports, and keeping them free until their listener comes."""
+"""Finding free ports, and keeping them free until their listener comes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Health and reflection on the control plane's port, asked as tools ask them."""
+"""Health and reflection on the control plane's port, queried as tools query them."""
 
 from __future__ import annotations
 

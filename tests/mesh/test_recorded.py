@@ -1,6 +1,6 @@
-"""What Linkerd's own controllers answered (recorded 2026-11-30), question by question, beside our answers.
+"""What Linkerd's own controllers answered (recorded 2026-11-30), question by question, compared with our answers.
 
-MEANT names every difference that is meant; docs/compatibility.md says why.
+MEANT names every intended difference; docs/compatibility.md has the reasons.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ WIDE = recording("control-plane-wide")
 KINDS = ("destination.Get", "destination.GetProfile", "inbound.WatchPort", "outbound.Watch")
 
 MEANT = re.compile(
-    # A DNS name is no URI: the proxy would drop such an identity and speak plain text.
+    # A DNS name is not a URI: the proxy would drop such an identity and speak plain text.
     r".*/tls_identity/(uri_like_identity|dns_like_identity): "
     # Outside of pods a peer dials the proxy's port, so that no redirection is needed there.
     r"|(Get/(ews|sel|op-num):|Profile/10\.42\.1\.|odd/Get).*/protocol_hint/opaque_transport: null "
-    # Only TCP is served: a port of UDP is no port.
+    # Only TCP is served, so a UDP port does not count.
     r"|(ProfileName/(multi|onlyudp):53|Profile/10\.43\.(1\.6|4\.11):53|Profile/10\.42\.1\.24:53)/"
     # A service that is another name for one elsewhere is discovered by resolving that name.
     r"|Get/ext:(80|999)@node-a/(status|details): "
     # A port that a service does not define is refused by name as it is by address; so is one of UDP.
     r"|WatchName/(?!ext:)[^/]*:999/|(WatchName/(multi|onlyudp):53|Watch/(multi|onlyudp)/[^/]*:53)/"
-    # What a proxy is told when it asks how to send is what it is told about where: opaque by default, or by a port's name.
+    # A policy and a profile agree on what is opaque: by default, or by a port's name.
     r"|WatchPort/[^/]*:3306/messages/0/protocol/|Watch(Name)?/op-name[:/].*/protocol/"
     # gRPC is HTTP/2.
     r"|Watch(Name)?/ap-grpc[:/].*/protocol/"
     # A mesh may live on loopback.
     r"|WatchPort/(a5|aclau):\d+/messages/0/authorizations/0/networks: |odd/Watch 127\.0\.0\.1/"
-    # Names know no case; a port that is none is an error and not 80; what is wrong is said.
+    # Names have no case; an invalid port is an error and does not become 80; the error is reported.
     r"|odd/WatchAuth (EWS|ews)\.w\.svc\.cluster\.local:|odd/WatchAuth (fd00::2:20)?/|odd/Watch port 0/details: "
-    # Who does not say who it is, is nobody in particular.
+    # A client that does not name itself gets the answer for any client.
     r"|odd/Watch source /"
-    # Peers are asked whether they live, as Linkerd's chart has it; the recorded controllers ran without the chart's flag.
+    # Endpoints carry keepalive settings, as with Linkerd's chart; the recorded controllers ran without the chart's flag.
     r"|.*/http2: null "
     # The recorder was cut off.
     r"|Get/ap-grpc:999@node-a/(status|details): "

@@ -1,7 +1,8 @@
-"""What open streams of Linkerd's controllers said when objects changed, went and came back (recorded 2026-11-30).
+"""What open streams of Linkerd's controllers sent when objects changed, were removed and came back (recorded 2026-11-30).
 
-Linkerd sends one edit of several slices as several messages, and follows slices rather than services; what counts is
-what its reader knows afterwards. MEANT says where ours speaks and Linkerd's does not, or later (docs/compatibility.md).
+Linkerd sends one edit of several slices as several messages, and follows slices rather than services; what is
+compared is what its reader knows afterwards. MEANT lists where ours sends something that Linkerd's does not, or
+sends later (docs/compatibility.md).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SAMPLE_CONTEXT = '{"ns": "emojivoto", "nodeName": "node-a", "pod": "web-0"}'
 
 
 class Stream:
-    """One open stream: what it is told at each step."""
+    """One open stream and the messages that came on it, by step."""
 
     def __init__(self, topics: Topics, question: Question[Any]) -> None:
         self._topic: Topic = topics.follow(question, lambda: None)
@@ -39,7 +40,7 @@ class Stream:
         self._is_open = True
 
     def heard(self) -> list[Any]:
-        """The messages since the last look, as the recordings write them."""
+        """The messages since the last look, in the form of the recordings."""
         if not self._is_open:
             return []
         value = self._topic.value
@@ -54,7 +55,7 @@ class Stream:
 
 
 class Play:
-    """A folder of manifests that changes, and streams that watch."""
+    """A folder of manifests that changes, and streams that watch it."""
 
     def __init__(self, folder: Path, data: str, questions: dict[str, Callable[[], Question[Any]]]) -> None:
         shutil.copytree(DATA / data / "manifests", folder, dirs_exist_ok=True)
@@ -84,7 +85,7 @@ def profile(path: str, context: str) -> Question[Any]:
 
 
 def net(messages: list[Any]) -> Any:
-    """Of updates what they add and remove altogether; anything else as it is."""
+    """For updates, what they add and remove altogether; any other message as it is."""
     if not any(isinstance(one, dict) and ("add" in one or "remove" in one) for one in messages):
         return messages
     added = [without_keep_alive(addr) for one in messages for addr in one.get("add", {}).get("addrs", ())]
@@ -93,12 +94,12 @@ def net(messages: list[Any]) -> Any:
 
 
 def without_keep_alive(addr: dict[str, Any]) -> dict[str, Any]:
-    """The recorded controllers ran without the chart's flag that asks peers whether they live (test_recorded.py)."""
+    """The address without keepalive: the recorded controllers ran without the chart's flag for it (test_recorded.py)."""
     return {name: value for name, value in addr.items() if name != "http2"}
 
 
 def ours_as_recorded(value: Any) -> Any:
-    """Without the three differences of an endpoint that are meant (test_recorded.py)."""
+    """The value without the three intended differences of an endpoint (test_recorded.py)."""
     text = re.sub(r', "http2": \{"keep_alive": \{[^}]*\}\}', "", json.dumps(value))
     text = re.sub(r'"dns_like_identity": \{"name": ("[^"]*")\}', r'"uri_like_identity": {"uri": \1}', text)
     text = re.sub(r'"opaque_transport": \{"inbound_port": \d+\}, "h2"', '"h2"', text)
@@ -145,13 +146,13 @@ def test_streams_say_what_the_recorded_ones_said_when_a_manifest_changed(tmp_pat
 
 
 MEANT = re.compile(
-    # Linkerd follows slices alone: it hears of a workload that goes or changes when a slice does.
+    # Linkerd follows slices alone: it notices that a workload is removed or changed when a slice changes,
     r"EW a0 (deleted|identity)/Get ews|back [47]/Get ews"
-    # and of a service that comes back, too.
+    # and so it does when a service comes back.
     r"|back 1/Get plain|slices of plain deleted/Get plain"
-    # Nothing tells its profile streams that an address or a port is somebody else's now.
+    # Its profile streams do not notice that an address or a port belongs to another object now.
     r"|port 80 gone/Profile (ip|name)|back 6/Profile (ip|name)"
-    # Linkerd's endpoint slices of a port that is undefined for a moment come by halves.
+    # If a port is undefined for a moment, Linkerd's endpoint slices come in two halves.
     r"|port 80 gone/Get plain|back 6/Get plain"
 )
 

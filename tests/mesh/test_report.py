@@ -1,4 +1,4 @@
-"""What the control plane believes, as `sponson mesh get`, `describe` and `status` show it."""
+"""The control plane's state, as `sponson mesh get`, `describe` and `status` show it."""
 
 from __future__ import annotations
 

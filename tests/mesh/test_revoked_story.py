@@ -1,4 +1,6 @@
-"""`sponson mesh revoke` between running sidecars: who was revoked reaches nobody any more, and both logs say why."""
+"""`sponson mesh revoke` between running sidecars: a revoked workload reaches no other one, and both logs give the
+reason.
+"""
 
 from __future__ import annotations
 

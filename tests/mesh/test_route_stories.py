@@ -1,4 +1,4 @@
-"""Stories of what happens to requests on their way: manifest in, requests sent through two sidecars, what happened.
+"""What happens to requests on their way: a manifest goes in, requests pass two sidecars, and their outcome is compared.
 
 Retries, timeouts and breakers by annotations and by routes, and ServiceProfiles.
 """
@@ -57,7 +57,7 @@ _NUMBERS = count()
 
 
 class Moody(App):
-    """Fails the first request of every path that begins with /once, all others under /ill, and waits under /slow."""
+    """Fails the first request of every path under /once, fails all requests under /ill, and waits under /slow."""
 
     asked: Counter[str] = Counter()
     may_answer = threading.Event()
@@ -80,7 +80,7 @@ class Apps(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that has given up is none of its concern."""
+        """Ignore a client that has given up."""
 
 
 class Story(Kinds):
@@ -135,7 +135,7 @@ def test_retries_of_a_route(story: Story) -> None:
 
 
 def is_retried(story: Story) -> bool:
-    """Whether a request that fails once is asked again, which its client does not hear of."""
+    """Whether a request that fails once is sent again, so that its client does not notice."""
     return story.ask("plain", f"/once/route/{next(_NUMBERS)}")[0] == 200
 
 
@@ -153,7 +153,9 @@ def test_timeouts_of_a_route(story: Story) -> None:
 
 
 def test_a_breaker_of_a_service(story: Story) -> None:
-    """After three failures in a row the only endpoint is out for longer than requests wait; then one finds it well."""
+    """After three failures in a row the only endpoint is kept out for longer than requests wait; then a request finds
+    it well again.
+    """
     assert [story.ask("broken", "/ill/breaker") for _ in range(3)] == [(503, "ill")] * 3
     status, text = story.ask("broken")
     assert status in (503, 504) and "ill" not in text.split(), text

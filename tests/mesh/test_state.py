@@ -1,4 +1,6 @@
-"""The state directory and its files: nobody else's, private from the first byte, never through a link (B32)."""
+"""The state directory and its files: not used if they belong to another user, private from their first byte, never
+reached through a link (B32).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The store: what files say together, what is kept when they cannot be read, and how little a change touches."""
+"""The store: the state that files make together, what is kept when they cannot be read, and how little a change
+affects.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ WEB_1 = ObjectId(EXTERNAL_WORKLOAD, ("default", "web-1"))
 
 
 class Directory:
-    """A directory whose files are still at once."""
+    """A directory in which files count as still at once."""
 
     def __init__(self, path: Path, **files: str) -> None:
         self.path = path
@@ -74,7 +76,7 @@ def test_an_object_that_only_moved_is_the_same_object(tmp_path: Path) -> None:
 
 
 def test_the_last_good_state_is_kept_per_object(tmp_path: Path) -> None:
-    """Row B38: one broken object costs no other."""
+    """Row B38: a broken object does not affect any other."""
     files = Directory(tmp_path, a=workload("web-0", 5000) + workload("web-1", 5001))
     update = files.write(a=workload("web-0", 5000).replace("port: 5000", "port: 0") + workload("web-1", 6001))
     assert [said.is_error for said in update.faults] == [True]
@@ -113,7 +115,7 @@ def test_of_two_documents_that_are_one_object_the_first_counts_and_the_second_fo
 
 
 def test_a_fifo_a_dangling_link_and_a_directory_are_named_and_passed_over(tmp_path: Path) -> None:
-    """Row B37."""
+    """Row B37: what is not a regular file is named in a warning and passed over."""
     os.mkfifo(tmp_path / "x.yaml")
     (tmp_path / "y.yaml").symlink_to(tmp_path / "nowhere")
     (tmp_path / "z.yaml").mkdir()
@@ -138,7 +140,7 @@ def test_a_link_to_a_file_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["List", "ServiceList"])
 def test_lists_hold_objects(tmp_path: Path, suffix: str) -> None:
-    """Row B42: also one whose items leave out what the list says."""
+    """Row B42: objects in a List are read, also those that leave out what the list states for all."""
     item = "- metadata: {name: a}\n  spec: {}\n"
     if suffix == "List":
         item = "- apiVersion: v1\n  kind: Service\n  metadata: {name: a}\n  spec: {}\n"

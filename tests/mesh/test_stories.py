@@ -1,4 +1,6 @@
-"""Manifests in, requests sent, what happened: through a control plane and two sidecars as processes."""
+"""Manifests go in, requests are sent, and their outcome is compared: through a control plane and two sidecars as
+processes.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,7 @@ spec:
 
 
 class App(BaseHTTPRequestHandler):
-    """Answers with its own port and who the sidecar says is asking; ill apps say 503 to probes."""
+    """Answers with its own port and the client that the sidecar names; while it is ill it answers 503 to probes."""
 
     ill: set[int] = set()
 
@@ -94,11 +96,11 @@ class App(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *args: object) -> None:
-        """Nobody reads it."""
+        """Discard the log line."""
 
 
 class Story(Mesh):
-    """The interop tests' mesh, of other services; `get` asks as a client does whose http_proxy is its sidecar."""
+    """The interop tests' mesh with other services; `get` makes a request of a client whose http_proxy is its sidecar."""
 
     def _manifests(self) -> list[str]:
         self.one, self.two, self.three = (self.take_port() for _ in range(3))
@@ -140,7 +142,7 @@ def test_row_b42_a_headless_service_elsewhere_is_found_by_its_namespace(story: S
 
 
 def test_row_b42_one_endpoint_is_found_by_its_own_name_and_port(story: Story) -> None:
-    """As in a cluster, where that name is the endpoint's address: the port is its own, not the service's."""
+    """In a cluster that name resolves to the endpoint's address, so the port is the endpoint's own, not the service's."""
     assert story.get(f"other-0.other.elsewhere.svc.cluster.local:{story.one}") == (200, f"{story.one} plain")
 
 

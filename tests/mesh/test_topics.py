@@ -1,4 +1,4 @@
-"""A question is answered once per state, encoded once, and only who is concerned hears of a change."""
+"""A question is answered and encoded once per state, and only clients that a change concerns are sent something."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ASKED: list[str] = []
 
 @dataclass(frozen=True, slots=True)
 class Addresses(Question[StringValue]):
-    """The cluster addresses of a service: counts how often it is answered."""
+    """The cluster addresses of a service; counts how often the question is answered."""
 
     name: str
 
@@ -157,7 +157,7 @@ def test_of_many_endpoints_only_the_changed_one_is_described_anew(tmp_path: Path
 
 
 class ByHand:
-    """Work that is done when the test says so."""
+    """Work that is done when the test lets it."""
 
     def __init__(self) -> None:
         self.beside_: list[Callable[[], None]] = []
@@ -171,7 +171,7 @@ class ByHand:
         self.beside_.append(lambda: done(made))
 
     def finish(self) -> None:
-        """What is under way now; what begins by that stays."""
+        """Finish what is under way now; what that starts stays for later."""
         calls, self.beside_ = self.beside_, []
         for call in calls:
             call()

@@ -1,4 +1,4 @@
-"""`sponson mesh validate` and `sponson mesh schema`: for CI, and for editors."""
+"""`sponson mesh validate` and `sponson mesh schema`, for CI and for editors."""
 
 from __future__ import annotations
 

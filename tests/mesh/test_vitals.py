@@ -1,4 +1,4 @@
-"""Health checks of workloads outside of pods: dead ones are taken out, and come back when they answer again."""
+"""Health checks of workloads outside of pods: dead addresses are removed, and come back when they answer again."""
 
 from __future__ import annotations
 

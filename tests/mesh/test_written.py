@@ -1,4 +1,4 @@
-"""What the control plane writes is what a proxy reads: its own reader, on anything that manifests may say."""
+"""A proxy reads what the control plane writes: its own reader is applied to anything that manifests can express."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ ROUTES = st.builds(
 
 
 def read_request(message: pb.RequestMatch) -> Condition:
-    """The inverse of what is written, from the .proto file's meanings alone."""
+    """The inverse of what is written, by the meanings in the .proto file alone."""
     kind = message.WhichOneof("match")
     if kind == "all":
         return Condition(all=tuple(map(read_request, message.all.matches)))

@@ -1,6 +1,6 @@
-"""One mesh for all stories: a client pod and server pods with sidecars, a bystander without one.
+"""One mesh for all tests here: a client pod and server pods with sidecars, and a bystander without one.
 
-It goes with the last of them: its forwarders live in this process and would open descriptors under other tests.
+It ends with the last of them, because its forwarders live in this process and would open descriptors during other tests.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class Mesh:
         }
 
     def sidecar(self, pod: Pod, account: str, workload: str, **extra: str) -> subprocess.Popen[bytes]:
-        """Rules, forwarder to the control plane, and a sidecar that is ready."""
+        """Install the rules, start a forwarder to the control plane, and start a sidecar; wait until it is ready."""
         pod.redirect()
         pod.reach(self.port)
         process = self.sidecar_process(pod, account, workload, **extra)

@@ -15,7 +15,7 @@ PLAIN_IP = "10.99.0.31"
 
 
 def status(story: Story, url: str) -> str:
-    """Of one request of the client's app; `000` if it got none."""
+    """The status of one request of the client's app; `000` if there was no answer."""
     done = story.client.run("curl", "-s", "-m", "20", "-o", "/dev/null", "-w", "%{http_code}", url)
     return done.stdout.decode()
 
@@ -25,7 +25,7 @@ def services(mesh: Mesh) -> list[str]:
 
 
 def plain_service(story: Story, name: str, cluster_ip: str, port: int) -> None:
-    """A service with one endpoint without a sidecar, at a port of the bystander."""
+    """A service whose one endpoint, at a port of the bystander, has no sidecar."""
     story.mesh._write(
         f"plain-{name}",
         f"apiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\n"
@@ -61,7 +61,9 @@ def test_row_94_an_endpoint_that_is_gone_gets_no_request_any_more_nor_after_a_re
 def test_row_95_an_address_that_another_workload_has_taken_gets_nothing_that_was_meant_for_the_first(
     story: Story,
 ) -> None:
-    """A sidecar with another identity, and a program without any: neither sees a byte of the request."""
+    """When another workload has taken an address, be it a sidecar with another identity or a program without one, it
+    gets no byte of a request that was meant for the first.
+    """
     other, stranger, direct = App(), App(), App()
     story.server.serve("0.0.0.0", 8091, other.handle)
     story.mesh.service("taken", "10.98.0.22", 80, 8091)
@@ -70,7 +72,7 @@ def test_row_95_an_address_that_another_workload_has_taken_gets_nothing_that_was
     story.bystander.serve("0.0.0.0", 4143, stranger.handle)
     story.mesh.service("empty", "10.98.0.23", 80, 8091)
     story.mesh.workload("empty-0", "empty", (PLAIN_IP, 8091))
-    # An address that is asked for before it is anybody's would be forwarded to until it is idle.
+    # An address that is looked up before it belongs to a service is forwarded to as it is, until it is idle.
     wait_until(lambda: {"taken", "empty"} <= set(services(story.mesh)), "the services are read")
     for url in ("http://10.98.0.22/secret", "http://10.98.0.23/secret"):
         wait_until(lambda url=url: status(story, url) in ("502", "503", "504"), "the request is refused", 60)  # type: ignore[misc]

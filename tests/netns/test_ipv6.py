@@ -1,4 +1,6 @@
-"""Pods of both address families: inbound listens on [::], and is reached by IPv4 and by IPv6, with real redirection."""
+"""Pods with both address families: the inbound side listens on [::] and is reached over IPv4 and over IPv6, with real
+redirection.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,9 @@ def test_row_89_services_of_both_families_over_mutual_tls(address: str, both: Bo
 
 @pytest.mark.parametrize("address", [WEB_4, f"[{WEB_6}]"])
 def test_row_89_clients_without_a_sidecar_of_both_families(address: str, both: Both) -> None:
-    """Who connects by IPv4 to a listener on [::] has a mapped address: the kernel is asked for the original one by its family."""
+    """A client that connects over IPv4 to a listener on [::] has a mapped address, so the kernel is asked for the
+    original one by its family.
+    """
     bystander = both.story.bystander
     subnet = ["ip", "addr", "replace", "fd00:99::31/64", "dev", "eth0", "nodad"]
     run("ip", "netns", "exec", bystander.space, *subnet)

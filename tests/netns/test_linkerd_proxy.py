@@ -1,6 +1,7 @@
-"""Linkerd's own proxy under our control plane, as the client's and as the server's sidecar, each with ours at the other end.
+"""Linkerd's own proxy under our control plane, as the client's and as the server's sidecar, each with ours at the
+other end.
 
-SPONSON_TEST_LINKERD2_PROXY names the program; without it these are skipped.
+SPONSON_TEST_LINKERD2_PROXY names the program; without it these tests are skipped.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ RAW_IP, TWO_IP, GRPC_IP = "10.98.0.11", "10.98.0.13", "10.98.0.14"
 
 @dataclass
 class Pair:
-    """A client and a server, and which program is whose sidecar."""
+    """A client and a server, and the program that each has as its sidecar."""
 
     network: Network
     mesh: Mesh
@@ -47,7 +48,7 @@ class Pair:
     app: App = field(default_factory=App)
 
     def sidecar(self, pod: Pod, account: str, workload: str, program: list[str]) -> None:
-        """As a person starts it, with what `sponson mesh env` says and nothing else."""
+        """Start a sidecar as a person would, with the output of `sponson mesh env` and nothing else."""
         pod.redirect()
         ports = (("inbound", INBOUND_PORT), ("outbound", OUTBOUND_PORT), ("admin", ADMIN_PORT), ("tap", 4190))
         flags = [text for name, port in ports for text in (f"--{name}-port", str(port))]
@@ -73,7 +74,7 @@ OURS = [sys.executable, "-m", "proxy", "run"]
 
 @pytest.fixture(scope="module", params=["client", "server", "both"])
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    """`client`: the client's sidecar is Linkerd's; `server`: the server's; `both`."""
+    """`client`: the client's sidecar is Linkerd's; `server`: the server's; `both`: both."""
     folder = tmp_path_factory.mktemp("rust")
     folder.chmod(0o755)
     with Network(folder) as network:
@@ -107,7 +108,7 @@ def test_http_1_over_mutual_tls(pair: Pair) -> None:
 
 
 def test_http_2_by_prior_knowledge(pair: Pair) -> None:
-    """As gRPC is carried: HTTP/2 from the client to the app."""
+    """HTTP/2 by prior knowledge, which carries gRPC, from the client to the app."""
     shown = ["-o", "/dev/null", "-w", "%{http_code} %{http_version}", "-H", "Host: two.default.svc.cluster.local"]
     assert pair.curl("--http2-prior-knowledge", f"http://{TWO_IP}/two", *shown) == "200 2"
 
@@ -169,11 +170,11 @@ def test_a_tunnel_of_opaque_bytes(pair: Pair) -> None:
 
 
 def test_a_change_of_the_manifests_is_followed(pair: Pair) -> None:
-    """A service that is new, and one whose endpoint moves to another port, while both sidecars run."""
+    """A service that is added, and one whose endpoint moves to another port, while both sidecars run."""
     pair.web.serve("0.0.0.0", 8081, pair.app.handle)
     pair.mesh.service("moved", "10.98.0.12", 80, 8081)
     pair.mesh.workload("moved-0", "moved", (WEB_IP, 8081), "web")
-    # An address that is asked for before it is anybody's is forwarded to, as by Linkerd's controller, until it is idle.
+    # As with Linkerd's controller, an address that is looked up before it belongs to a service is forwarded to, until it is idle.
     wait_until(lambda: "moved" in services(pair.mesh), "the new service is read")
     assert pair.curl("http://10.98.0.12/there").startswith("GET /there")
     gone = pair.app.seen.copy()

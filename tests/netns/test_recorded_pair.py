@@ -1,6 +1,6 @@
 """The recorded requests through two of our sidecars with real redirection: the same bytes at the app and at the client.
 
-What is meant to differ (tests/kit/compare.py) has tests of its own; here is everything else.
+Intended differences (tests/kit/compare.py) have tests of their own; everything else is compared here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def wanted(name: str) -> dict[str, Any]:
 
 
 def play(story: Story, app: RecordedApp, name: str) -> list[str]:
-    """The differences once nothing more is to come: the connection has ended, or all that was recorded is there."""
+    """The differences, once nothing more can come: the connection has ended, or all that was recorded is there."""
     want, got, mark = wanted(name), b"", "<OPEN>"
     app.seen.clear()
     with contextlib.closing(story.client.connect("10.98.0.13", 80)) as made:

@@ -1,7 +1,7 @@
 """Two network namespaces with a link between them, IPv4 and IPv6, for trying which connections are redirected.
 
-`pod` is where rules are installed; `outside` is everybody else. Listeners answer with their name, so that whoever
-connects learns where he has arrived. Connections are made by threads that enter a namespace, as any user.
+Rules are installed in `pod`; `outside` stands for all other hosts. Listeners answer with their name, so that a
+client learns which one it has reached. Connections are made by threads that enter a namespace, as any user.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _libc = ctypes.CDLL(None)
 POD = {False: "10.97.0.2", True: "fd97::2"}
 OUTSIDE = {False: "10.97.0.1", True: "fd97::1"}
 NEIGHBOUR = {False: "10.98.0.1", True: "fd98::1"}
-"""A second address of the outside, in a subnet of its own."""
+"""A second address of `outside`, in a subnet of its own."""
 
 
 def why_not() -> str:
-    """Why this cannot be tried here, or empty."""
+    """Why this cannot be tried here; empty if it can."""
     if os.geteuid():
         return "rules of the firewall need root"
     missing = [program for program in ("ip", "iptables-nft", "ip6tables-nft", "nft") if shutil.which(program) is None]
@@ -61,7 +61,7 @@ class Place:
             subprocess.run(["ip", "netns", "del", space], check=False)
 
     def listen(self, space: str, port: int, name: str) -> None:
-        """On every address; whoever connects is told the name."""
+        """Listen on every address, and send the name to each client."""
         with inside(space):
             listener = socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
         self._listeners.append(listener)
@@ -85,7 +85,7 @@ class Place:
 
 
 def arrives(space: str, to: tuple[str, int], uid: int = 1000, gid: int = 1000, source: str = "") -> str:
-    """Who answers a connection from the namespace by this user, or why none does."""
+    """The name of the listener that a connection from this namespace, by this user, reaches; or why it reaches none."""
     with inside(space), as_user(uid, gid):
         made = socket.socket(socket.AF_INET6 if ":" in to[0] else socket.AF_INET)
     with made:
@@ -101,7 +101,7 @@ def arrives(space: str, to: tuple[str, int], uid: int = 1000, gid: int = 1000, s
 
 @contextlib.contextmanager
 def as_user(uid: int, gid: int) -> Iterator[None]:
-    """Sockets that this thread makes belong to the user, as the firewall's owner match sees it."""
+    """Sockets that this thread makes inside belong to the user, as the firewall's owner match sees it."""
     _libc.setfsgid(gid)
     _libc.setfsuid(uid)
     try:

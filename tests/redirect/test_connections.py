@@ -1,8 +1,8 @@
-"""Installed rules, proved by connections: who arrives at the sidecar and who does not, over IPv4 and IPv6.
+"""Installed rules, proved by connections: which ones reach the sidecar and which do not, over IPv4 and IPv6.
 
-The arguments are those that Linkerd's injector gives its init container, from the recording of what it makes of
-a pod. The rules must be those of Linkerd's own program, word for word: as it made them when they were recorded
-(tests/data/proxy-init-rules.json), or as it makes them now, where it is at hand (SPONSON_TEST_PROXY_INIT names it).
+The arguments are those that Linkerd's injector gives its init container, from the recording of its output for a
+pod. The rules must be those of Linkerd's own program, word for word: those that were recorded
+(tests/data/proxy-init-rules.json), or those that it makes now, if it is at hand (SPONSON_TEST_PROXY_INIT names it).
 """
 
 from __future__ import annotations
@@ -85,7 +85,9 @@ def test_who_arrives_where(place: Place, name: str) -> None:
 
 
 def check_arrivals(place: Place, arguments: list[str]) -> None:
-    """Over both families: from outside and from inside, to ports that are redirected and skipped, as several users."""
+    """Over both families: connections from outside and from inside, to ports that are redirected and ports that are
+    skipped, by several users.
+    """
     uid = int((option(arguments, "--proxy-uid") or option(arguments, "-u"))[0])
     gid = int(option(arguments, "--proxy-gid", "-1")[0])
     is_skipped_in = ",".join(option(arguments, "--inbound-ports-to-ignore"))
@@ -219,7 +221,7 @@ def test_the_timeout_is_the_namespaces_and_goes_back_with_a_failure(place: Place
 
 
 def only(folder: Path, *names: str) -> list[str]:
-    """`env` for a PATH with these programs of iptables and no others, but with everything that is not iptables."""
+    """`env` for a PATH that has these programs of iptables and no others, and everything that is not iptables."""
     for directory in os.environ["PATH"].split(":"):
         for file in Path(directory).glob("*"):
             is_wanted = file.name in names or not file.name.startswith(("iptables", "ip6tables"))
@@ -229,7 +231,7 @@ def only(folder: Path, *names: str) -> list[str]:
 
 
 def test_where_the_programs_have_no_other_name(place: Place, tmp_path: Path) -> None:
-    """Installing falls back to them, so that showing and removing must look there too."""
+    """If the programs have no other name, installing falls back to them, so showing and removing must look there too."""
     names = [f"{name}{ending}" for name in ("iptables", "ip6tables") for ending in ("", "-save", "-restore")]
     path = only(tmp_path, *names)
     done = install(place, *ARGUMENTS["default"], command=[*path, *OURS])
@@ -283,7 +285,7 @@ def test_a_namespace_by_its_path(place: Place) -> None:
 
 
 def test_legacy_rules_of_a_namespace_by_its_path(place: Place) -> None:
-    """Which tables there are is read in that namespace, not in ours."""
+    """The tables that exist are looked up in that namespace, not in ours."""
     there = ["--netns", f"/run/netns/{place.pod}"]
     done = subprocess.run([*OURS, *ARGUMENTS["v-legacy-init"], *there], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
@@ -309,7 +311,7 @@ def test_the_validator_sees_whether_connections_are_redirected(place: Place) -> 
 
 
 def rules(place: Place, name: str) -> dict[str, list[str]]:
-    """Of both address families, in their order; how a version of iptables quotes a comment makes no difference."""
+    """The rules of both address families, in order; how a version of iptables quotes a comment makes no difference."""
     kinds = ("iptables-legacy", "ip6tables-legacy") if "legacy" in name else ("iptables-nft", "ip6tables-nft")
     saved = {kind: place.saved(kind).replace('"', "").splitlines() for kind in kinds}
     return {kind: [line for line in lines if "PROXY_INIT" in line] for kind, lines in saved.items()}

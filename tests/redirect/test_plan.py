@@ -1,4 +1,4 @@
-"""Ports, ranges and subnets as the command line spells them, and how many of them one rule can name."""
+"""Ports, ranges and subnets in the spelling of the command line, and how many of them one rule can name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan as rules: of iptables beside what Linkerd's init container would run, and of nftables."""
+"""A plan as rules: of iptables, compared with what Linkerd's init container would run, and of nftables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CA of a state directory: made once, kept by its owner alone, and what it signs and refuses."""
+"""The CA of a state directory: it is made once and readable by its owner alone; what it signs and what it refuses."""
 
 from __future__ import annotations
 

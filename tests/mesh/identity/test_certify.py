@@ -1,4 +1,6 @@
-"""Identity/Certify over gRPC: a certificate for the proven name and no other, refusals as recorded from Linkerd's service."""
+"""Identity/Certify over gRPC: a certificate for the proven name and no other; refusals compared with those of
+Linkerd's service.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A CA that is brought as files: what is refused, and how a change of the files takes effect. Roots that are rotated."""
+"""A CA that is brought as files: what is refused, and how a change of the files takes effect; and roots that are
+rotated.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,7 @@ def test_certificates_between_the_issuer_and_its_root_are_sent_with_it(tmp_path:
     top = root()
     middle = Signer(top.key, top.certificate)
     lower_root = make_authority("middle", NOW, NOW + YEAR, middle)
-    # `make_authority` lets an issuer sign no further one; what matters here is only the order of what is sent.
+    # An issuer of `make_authority` may not sign another one; only the order of the certificates that are sent matters here.
     below = issuer(lower_root)._replace(above=(lower_root.certificate,))
     files = brought(tmp_path / "files", top, below)
     signed = open_ca(State(tmp_path / "state"), brought=files).sign(csr(WEB), WEB)
@@ -145,7 +147,7 @@ def test_files_that_change_take_effect(change: Callable[[Path, Path], None], tmp
 
 
 def test_files_behind_a_link_that_is_moved_take_effect(tmp_path: Path) -> None:
-    """As the kubelet replaces a mounted Secret."""
+    """The kubelet replaces a mounted Secret by moving a link."""
     top = root()
     first, second = issuer(top), issuer(top)
     mount = tmp_path / "mount"
@@ -184,7 +186,7 @@ def test_an_issuer_that_has_expired_signs_nothing(tmp_path: Path) -> None:
     files = brought(tmp_path / "files", top, issuer(top, life=timedelta(hours=30)))
     authority = open_ca(State(tmp_path / "state"), lambda: now[0], brought=files)
     now[0] = NOW + timedelta(hours=20)
-    # Its last certificates end with it.
+    # The last certificates that it signed expire with it.
     assert authority.sign(csr(WEB), WEB).valid_until <= NOW + timedelta(hours=30)
     now[0] = NOW + timedelta(hours=31)
     with pytest.raises(CsrError, match="expired"):

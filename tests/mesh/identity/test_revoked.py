@@ -1,4 +1,4 @@
-"""Revoking: what counts no longer, and the list as OpenSSL reads it."""
+"""Revocation: which tokens and certificates are no longer valid, and the list as OpenSSL reads it."""
 
 from __future__ import annotations
 

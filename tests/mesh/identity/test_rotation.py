@@ -1,4 +1,4 @@
-"""The root is replaced step by step: at every moment each certificate that is in use leads to an anchor that is trusted."""
+"""The root is replaced in steps: at every moment each certificate in use leads to a trusted anchor."""
 
 from __future__ import annotations
 

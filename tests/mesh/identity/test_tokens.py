@@ -1,4 +1,4 @@
-"""Workload tokens: what they prove, for how long, and what is no token."""
+"""Workload tokens: what they prove, for how long, and which texts are refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def refused(token: bytes, tokens: Tokens = TOKENS, now: float = NOW) -> str:
 
 
 def signed(claims: dict[str, Any]) -> bytes:
-    """A token with other claims but a right signature."""
+    """A token with other claims and a valid signature."""
     head = TOKENS.issue(WEB, NOW, 60).partition(".")[0].encode()
     body = head + b"." + urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=")
     return body + b"." + urlsafe_b64encode(KEY.sign(body)).rstrip(b"=")

@@ -1,4 +1,6 @@
-"""Joining from another machine: an invitation becomes a directory with all that a sidecar needs, and stays good by renewal."""
+"""Joining from another machine: an invitation becomes a directory with everything that a sidecar needs, and renewal
+keeps it valid.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def invitation(state: State, server: Addr, binding: Binding, ttl_s: float = 60) 
 
 
 def story(directory: Path, tell: Callable[[State, Addr], None], text: str = SERVICE) -> None:
-    """The teller runs beside a control plane. tests/netns has one that is reached over TLS."""
+    """Call `tell` in a thread beside a control plane in this process. tests/netns has one that is reached over TLS."""
 
     async def run() -> None:
         async with mesh(directory, text) as served:
@@ -114,7 +116,7 @@ def test_who_may_not_join_is_told_why(tmp_path: Path) -> None:
 
 
 def refusal(server: Addr, anchors: str, token: bytes) -> str:
-    """Empty if it is not refused."""
+    """The refusal's text; empty if there is none."""
     try:
         join(server, anchors, token)
     except JoinError as error:

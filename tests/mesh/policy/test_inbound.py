@@ -1,4 +1,6 @@
-"""Who may reach an inbound port: Servers, authorizations, routes and rate limits in, what a proxy is told out."""
+"""Access to an inbound port: Servers, authorizations, routes and rate limits go in, and the policy that a proxy gets
+comes out.
+"""
 
 from __future__ import annotations
 
@@ -44,14 +46,14 @@ def port(number: int = 8080, *names: str, is_pod: bool = False, default: str = "
 
 
 def policy(snapshot: Snapshot, of: WorkloadPort) -> ServerPolicy:
-    """As a proxy understands what it is told."""
+    """The policy as a proxy reads it from the answer."""
     return server_policy_of(server_of(View(snapshot), of))
 
 
 def may(
     found: ServerPolicy, client: str = "", ip: str = "203.0.113.9", path: str = "/", is_tls: bool | None = None
 ) -> bool:
-    """Whether a client (an account, or nobody without TLS) may ask for a path."""
+    """Whether a client (an account, or a client without TLS) may request a path."""
     is_tls = bool(client) if is_tls is None else is_tls
     who = Client(ip, is_tls, f"{client}.default.{SUFFIX}" if client else "")
     route = RouteTable(found.routes).find(request(path))
@@ -59,7 +61,7 @@ def may(
 
 
 def plain(message: Any) -> Any:
-    """Without the order of what is arbitrary."""
+    """The message without the order of what may have any order."""
     if isinstance(message, dict):
         return {key: plain(value) for key, value in message.items()}
     return sorted((plain(item) for item in message), key=json.dumps) if isinstance(message, list) else message
@@ -67,7 +69,7 @@ def plain(message: Any) -> Any:
 
 @pytest.mark.parametrize(("name", "labels", "names"), [("web-0", "web", "http"), ("emoji-0", "emoji", "grpc")])
 def test_as_recorded(name: str, labels: str, names: str, tmp_path: Path) -> None:
-    """Linkerd's policy controller was asked the same about the same objects."""
+    """Linkerd's policy controller was asked the same questions about the same objects."""
     snapshot = read(tmp_path, (DATA / "policies.yaml").read_text())
     of = WorkloadPort("emojivoto", True, {"app": labels}, 8080, frozenset((names,)), "all-unauthenticated")
     assert plain(readable(server_of(View(snapshot), of))) == plain(RECORDED[f"emojivoto/{name}:8080"])
@@ -389,6 +391,6 @@ POLICY = "apiVersion: policy.linkerd.io/v1alpha1\n"
 def test_what_is_wrong_is_said_with_its_line_and_nobody_is_let_in_by_it(
     text: str, line: int, told: str, tmp_path: Path
 ) -> None:
-    """Rows B48 and B52."""
+    """Rows B48 and B52: an error is reported with its line, and lets no client in."""
     found = faults(tmp_path, text)
     assert [one for one in found if one[0] == line and told in one[1]], found

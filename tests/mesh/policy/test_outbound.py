@@ -1,4 +1,4 @@
-"""What is done with outbound traffic: Services, routes and egress networks in, what a proxy is told out."""
+"""Outbound traffic: Services, routes and egress networks go in, and the policy that a proxy gets comes out."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def message(snapshot: Snapshot, ip: str = WEB, port: int = 80, source: str = "cl
 
 
 def policy(snapshot: Snapshot, ip: str = WEB, port: int = 80, source: str = "client") -> ClientPolicy:
-    """As a proxy understands what it is told."""
+    """The policy as a proxy reads it from the answer."""
     return client_policy_of(message(snapshot, ip, port, source))
 
 
@@ -124,7 +124,7 @@ RECORDED_SERVICES = "".join(
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_as_recorded(name: str, tmp_path: Path) -> None:
-    """Linkerd's policy controller was asked the same about the same objects."""
+    """Linkerd's policy controller was asked the same questions about the same objects."""
     snapshot = read(tmp_path, (DATA / "policies.yaml").read_text() + RECORDED_SERVICES)
     ip, _, port = name.rpartition(":")
     assert plain(readable(message(snapshot, ip, int(port), "emojivoto"))) == plain(RECORDED[name])
