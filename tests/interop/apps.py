@@ -47,7 +47,9 @@ class Request:
     trailers: Fields = field(default_factory=list)
 
     def told(self) -> bytes:
-        """As JSON; names in lower case, in their order. Padded, so that what proxies add does not change its length."""
+        """What came, as JSON: names in lower case, in their order. It is padded, so that what proxies add does not
+        change its length.
+        """
         text = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in self.fields]
         found = {
             "method": self.method.decode(),
@@ -81,12 +83,12 @@ def answer(request: Request) -> Answer:
 
 
 class EchoApp:
-    """Serves in a thread of its own while it is entered."""
+    """Serves in a thread of its own, as long as its context is open."""
 
     def __init__(self, port: int) -> None:
         self.port = port
         self.requests: list[Request] = []
-        """Those that came by HTTP/2, in their order."""
+        """The requests that came over HTTP/2, in order."""
 
     def __enter__(self) -> Self:
         self._background = Background("echo app")

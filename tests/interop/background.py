@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for servers that stand beside a test."""
+"""An event loop in a thread of its own, for servers that run beside a test."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class Background:
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
         self._serving: set[object] = set()
-        """Asyncio itself holds on to nobody who only waits."""
+        """Keeps tasks alive: asyncio itself holds no reference to a task that only waits."""
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
     def run(self, story: Coroutine[Any, Any, _T]) -> _T:
-        """To its end, in the loop's thread."""
+        """Run a coroutine to its end in the loop's thread."""
         return asyncio.run_coroutine_threadsafe(story, self._loop).result(_DEADLINE_S)
 
     def listen(self, serve: Serve, port: int = 0) -> Addr:
-        """Each connection is served until `serve` returns, or ends by OSError or the loop's end, then closed."""
+        """Serve each connection until `serve` returns, or ends by OSError or the loop's end, and then close it."""
 
         async def whole(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()

@@ -1,4 +1,4 @@
-"""One mesh of processes for all of these tests, and the app that echoes."""
+"""One mesh of processes for all of these tests, and the app that returns what it gets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def echo(mesh: Mesh) -> Iterator[EchoApp]:
 
 @pytest.fixture(scope="package")
 def apps(mesh: Mesh) -> Iterator[GrpcApps]:
-    """The gRPC service in both stacks, and where each listens."""
+    """The gRPC service in both stacks, with the port on which each listens."""
     grpcio_port, grpclib_port = mesh.take_port(), mesh.take_port()
     with GrpcioApp(grpcio_port) as one, GrpclibApp(grpclib_port) as two:
         yield {GRPCIO: (one, grpcio_port), GRPCLIB: (two, grpclib_port)}

@@ -1,4 +1,6 @@
-"""Doors into a mesh: each takes plain connections and carries their bytes to a sidecar, which it first tells where to."""
+"""Doors into a mesh: each accepts plain connections and carries their bytes to a sidecar, after it has told that the
+destination.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ _Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Doors:
-    """Every door's listener, on a loop in a thread of its own. `name` certifies the inbound doors as a peer of `server`."""
+    """The listeners of all doors, on a loop in a thread of its own. `name` is the identity that the inbound doors have
+    as peers of `server`.
+    """
 
     def __init__(self, state: State, name: str, server: str) -> None:
         self._server_name = server
@@ -45,7 +49,9 @@ class Doors:
         return self._open((sidecar, authority), reach)
 
     def inbound(self, sidecar: Addr, app_port: int, protocol: Protocol) -> Addr:
-        """The door to an app's port, through its own sidecar: a peer that speaks one protocol, as it says beforehand."""
+        """The door to an app's port through its own sidecar. It acts as a peer, which announces the protocol that it
+        will speak.
+        """
 
         async def reach(first: bytes) -> _Stream:
             reader, writer = await asyncio.open_connection(
@@ -74,7 +80,9 @@ class Doors:
 
 
 async def _join(near: _Stream, far: _Stream) -> None:
-    """Bytes both ways until both have ended; what cannot half-close (TLS) ends whole, and so does a reset."""
+    """Carry bytes both ways until both sides have ended. A side that cannot half-close (TLS) ends as a whole, and so
+    does a reset.
+    """
     forward = asyncio.create_task(_pump(near[0], far[1]))
     try:
         await _pump(far[0], near[1])

@@ -1,11 +1,11 @@
-"""One gRPC service in two stacks, grpcio and grpclib, without generated code: messages are JSON that asks, bytes that answer.
+"""One gRPC service in two stacks, grpcio and grpclib, without generated code. Requests are JSON, answers are bytes.
 
-    /interop.Test/Unary      {"sizes": [n], "status": [code, text], "sleeps": bool}
-    /interop.Test/Output     a message of each size
-    /interop.Test/Input      one message: how many octets came in how many messages
-    /interop.Test/PingPong   for each request a message of each of its sizes
+/interop.Test/Unary      {"sizes": [n], "status": [code, text], "sleeps": bool} /interop.Test/Output     a message
+of each size /interop.Test/Input      one message: how many octets came in how many messages /interop.Test/PingPong
+for each request a message of each of its sizes
 
-`status` ends a call so, `sleeps` holds it until it is cancelled. Metadata INITIAL and TRAILING are echoed.
+`status` ends the call with that status, `sleeps` holds it until it is cancelled. Metadata INITIAL and TRAILING are
+echoed.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Call(NamedTuple):
     """What the app knows of a call that sleeps."""
 
     time_left_s: float | None
-    """Of its deadline, when it began."""
+    """What was left of its deadline when it began."""
     ended: threading.Event
-    """It was cancelled."""
+    """Set when the call is cancelled."""
 
 
 class GrpcApp(Protocol):
@@ -119,7 +119,7 @@ class GrpcioApp:
             yield from self._messages(request, context)
 
     def _messages(self, request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
-        """Those that are asked for come first, then the sleep or the status."""
+        """The messages that were asked for, and then the sleep or the status."""
         what = asked(request)
         yield from map(message, what.get("sizes", []))
         self._begin(request, context)
@@ -143,7 +143,7 @@ class GrpcioApp:
 
 
 class RawCodec(grpclib.encoding.base.CodecBase):
-    """Messages are bytes."""
+    """A codec whose messages are bytes."""
 
     __content_subtype__ = "proto"
 
@@ -175,7 +175,7 @@ class GrpclibApp:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         async def stop() -> None:
-            # Calls end with it. Since Python 3.12 wait_closed() waits for clients to leave, which sidecars do when they like.
+            # Its calls end when it closes. Since Python 3.12 wait_closed() waits until clients have left, which sidecars do at any time.
             self._server.close()
 
         self._background.run(stop())
@@ -229,7 +229,7 @@ async def _each(stream: grpclib.server.Stream[bytes, bytes]) -> AsyncIterator[by
 
 
 def wait_for_call(app: GrpcApp, before: int, timeout_s: float = 5.0) -> Call:
-    """The next call that sleeps, after as many as there were `before`."""
+    """The next call that sleeps, when there were `before` of them earlier."""
     deadline = monotonic() + timeout_s
     while len(app.calls) <= before:
         assert monotonic() < deadline, "the call does not reach the app"

@@ -1,4 +1,4 @@
-"""Clients of the gRPC service in two stacks, with one face."""
+"""Clients of the gRPC service in two stacks, with one interface."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Outcome(NamedTuple):
     """The code's name; OK for success."""
     text: str
     initial: str | bytes | None
-    """Of the metadata INITIAL and TRAILING."""
+    """The metadata INITIAL and TRAILING."""
     trailing: str | bytes | None
 
 
@@ -47,13 +47,13 @@ class GrpcClient(Protocol):
     ) -> None: ...
 
     def call(self, path: str, requests: list[bytes], metadata: Metadata = (), timeout_s: float = TIMEOUT_S) -> Outcome:
-        """A call of the path's kind, one after the other."""
+        """Make a call of the path's kind, and send its requests one after the other."""
 
     def ping_pong(self, requests: list[bytes]) -> Outcome:
-        """Each request is sent when the answer to the one before has come."""
+        """Send each request when the answer to the one before has come."""
 
     def cancel(self, request: bytes, when: str, wait: Callable[[], object]) -> Outcome:
-        """A PingPong call that is cancelled when `wait` returns, AFTER_FIRST a message has come, or NOW."""
+        """A PingPong call that is cancelled when `wait` returns: AFTER_FIRST message has come, or NOW."""
 
 
 class GrpcioClient:

@@ -31,7 +31,7 @@ class Case(NamedTuple):
 
 
 def run(program: str, at: Addr) -> list[Case]:
-    """Every case against this port; RuntimeError if h2spec itself fails."""
+    """The result of every case against this port; RuntimeError if h2spec itself fails."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [program, "-h", at.ip, "-p", str(at.port), "-j", str(report)]

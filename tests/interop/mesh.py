@@ -1,8 +1,9 @@
 """A mesh of processes on loopback, without root: control plane, a client's sidecar, a server's sidecar.
 
-Programs that know nothing of proxies come in by doors: ports that carry each connection to a sidecar as if it had been
-redirected there. The outbound door asks for the app by CONNECT, after which a sidecar treats bytes as a redirected
-connection's; the inbound door is a peer: mutual TLS and a transport header. Doors pass bytes and read none of them.
+Programs that know nothing of proxies come in by doors: ports that carry each connection to a sidecar as if it had
+been redirected there. The outbound door sends CONNECT for the app, after which a sidecar treats bytes like those of
+a redirected connection; the inbound door is a peer: mutual TLS and a transport header. Doors pass bytes on and read
+none of them.
 """
 
 from __future__ import annotations
@@ -81,12 +82,14 @@ class Mesh:
         self.stop()
 
     def take_port(self) -> int:
-        """Where the next app is to listen."""
+        """The port on which the next app is to listen."""
         self._taken += 1
         return self._apps[self._taken - 1]
 
     def way(self, name: str, app_port: int, protocol: Protocol = "http/2") -> Addr:
-        """`protocol`: what the client speaks, which only a peer says (INBOUND)."""
+        """The address for a client of this app. `protocol` is what the client speaks; only a peer (INBOUND) announces
+        it.
+        """
         if name == DIRECT:
             return Addr("127.0.0.1", app_port)
         assert self._doors is not None
@@ -97,7 +100,7 @@ class Mesh:
         return self._doors.outbound(Addr("127.0.0.1", self._client.outbound), f"{host}:80")
 
     def metric(self, side: str, family: str, *needles: str) -> float:
-        """The sum of a family's samples of the INBOUND or OUTBOUND sidecar whose labels have all of these."""
+        """The sum of a family's samples, of the INBOUND or OUTBOUND sidecar, that have all of these labels."""
         ports = self._server if side == INBOUND else self._client
         with urllib.request.urlopen(f"http://127.0.0.1:{ports.admin}/metrics", timeout=5) as answer:
             lines = answer.read().decode().splitlines()
@@ -108,11 +111,11 @@ class Mesh:
         )
 
     def signal(self, side: str, number: int) -> None:
-        """To the process of the INBOUND or OUTBOUND sidecar."""
+        """Send a signal to the process of the INBOUND or OUTBOUND sidecar."""
         self._processes["server" if side == INBOUND else "client"].popen.send_signal(number)
 
     def complaints(self) -> list[str]:
-        """What no peer should be able to cause: faults that the sidecars logged, and sidecars that are gone."""
+        """What no peer should be able to cause: faults that the sidecars logged, and sidecars that have ended."""
         found = [f"{name} ended: {one.last_words()}" for name, one in self._processes.items() if one.popen.poll()]
         for one in self._processes.values():
             text = one.log.read_text(errors="replace")

@@ -1,4 +1,4 @@
-"""An HTTP/2 client that tells frames apart: one request on a blocking socket, by h2."""
+"""An HTTP/2 client that shows single frames: one request on a blocking socket, by h2."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TIMEOUT_S: Final = 10.0
 HEAD, DATA, TRAILERS, RESET = "head", "data", "trailers", "reset"
 
 Event = tuple[str, Any, bool]
-"""Kind; fields, octets or code; whether the stream ended with it. Octets that follow each other are one."""
+"""Kind; fields, octets or code; whether the stream ended with it. Consecutive octets are one event."""
 
 
 class RawClient:
@@ -41,7 +41,7 @@ class RawClient:
         self._flush()
 
     def response(self) -> list[Event]:
-        """Until the stream ends."""
+        """The events until the stream ends."""
         found: list[Event] = []
         while not (found and found[-1][2]):
             data = self._sock.recv(65536)

@@ -1,4 +1,4 @@
-"""curl through one proxy and through two sees what it sees without any; so does the app."""
+"""Through one proxy and through two, curl and the app see the same as without a proxy."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ ADDED_TO_RESPONSES = {"date"}
 OF_ONE_HOP = {"connection", "keep-alive", "transfer-encoding"}
 ADDED_TO_REQUESTS = {"l5d-client-id"}
 OF_OLD = ("HTTP/1.0", "HTTP/1.1")
-"""A client of 1.0 may be answered in either."""
+"""A client of HTTP/1.0 may be answered in either version."""
 
 
 class Seen(NamedTuple):
     heads: list[tuple[str, list[str]]]
-    """Status lines and fields of every response, 1xx and trailers too, but for what proxies may add or end."""
+    """Status lines and fields of every response, with 1xx and trailers, but without what proxies may add or end."""
     bodies: list[Any]
-    """What the app told of each request, or the bytes."""
+    """What the app reported of each request, or the bytes."""
 
 
 @pytest.fixture(scope="module")

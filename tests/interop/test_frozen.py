@@ -1,6 +1,6 @@
-"""A peer's proxy whose process is frozen while calls are open: they end within 15 s, on both sides (row B21).
+"""A peer's proxy whose process is frozen while calls are open: they end within 15 s on both sides (row B21).
 
-Its kernel goes on acknowledging what comes, so that TCP finds nothing wrong; only an unanswered PING shows it.
+The frozen process's kernel goes on acknowledging data, so TCP finds nothing wrong; only an unanswered PING shows it.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from tests.kit.http2 import Http2Client
 
 WITHIN_S = 15.0
 BUSY_S = 10.0
-"""What a machine that has other things to do may add."""
+"""How much longer it may take on a machine that is busy."""
 
 
 class HoldingApp:
-    """`/wait` is never answered, `/stream` never ended. What its connections came to is kept."""
+    """An app that never answers `/wait` and never ends `/stream`. It keeps how its connections ended."""
 
     def __init__(self, port: int) -> None:
         self._listener = socket.create_server(("127.0.0.1", port))
         self._lock = threading.Lock()
         self.asked = 0
         self.gone = 0
-        """Connections that asked and were ended from the other side; one of HTTP/2 is kept, only its stream is ended."""
+        """Connections with requests that were ended from the other side; for HTTP/2 only the stream is ended."""
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
@@ -95,7 +95,7 @@ def test_row_b21_calls_through_a_frozen_peer_end() -> None:
 
 
 def the_client_is_frozen(mesh: Mesh, port: int, app: HoldingApp) -> None:
-    """The app hears of callers that are gone."""
+    """The app learns that its callers are gone."""
     with ask(mesh, port, "/wait"), ask(mesh, port, "/stream"):
         wait_for(lambda: app.asked == 2, "the app is asked by both")
         mesh.signal(OUTBOUND, signal.SIGSTOP)
@@ -116,7 +116,7 @@ def the_server_is_frozen(mesh: Mesh, port: int, app: HoldingApp) -> None:
         assert streaming.recv(65536).startswith(b"HTTP/1.1 200 ")
         mesh.signal(INBOUND, signal.SIGSTOP)
         began_at = monotonic()
-        # First the one that is asked itself whether it lives.
+        # First the sidecar that gets the PINGs itself.
         while not call.is_over:
             http2.feed(sock.recv(65536))
             with contextlib.suppress(ConnectionError):  # the connection may end behind the answer

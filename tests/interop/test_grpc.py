@@ -1,4 +1,4 @@
-"""The gRPC interoperability cases between two stacks, direct and through proxies: each the same."""
+"""The gRPC interoperability cases between two stacks, direct and through proxies: the outcome must be the same."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ SPECIAL = (
 UNKNOWN = 2
 TIMEOUT_S = 0.2
 ROUNDING_S = 0.05
-"""Clients say their timeout in whole units of their choice."""
+"""Clients send their timeout in whole units of their choice, which rounds it."""
 AT_ONCE_S = 1.0
-"""Within this time an end of one side must reach the other."""
+"""The time in which an end on one side must reach the other."""
 
 
 class Pair(NamedTuple):
@@ -68,7 +68,7 @@ def plain(messages: list[bytes]) -> Outcome:
 
 
 def in_every_way(pair: Pair, case: Callable[[GrpcClient], Outcome]) -> Outcome:
-    """The one outcome of all ways."""
+    """The outcome, which must be the same in all ways."""
     found = {way: case(client) for way, client in pair.clients.items()}
     for way, outcome in found.items():
         assert outcome == found[WAYS[0]], way

@@ -1,4 +1,6 @@
-"""What of gRPC only frames tell: answers of trailers alone, compression's flags, ends of streams and connections."""
+"""What only frames show of gRPC: answers of trailers alone, flags of compressed messages, ends of streams and
+connections.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,7 @@ def test_whoever_leaves_cancels_at_the_app(
 
 
 def test_a_deadline_that_the_app_keeps(mesh: Mesh, app: tuple[GrpcApp, int]) -> None:
-    """The client only says it; nobody between the two acts on it."""
+    """The client only sends the deadline, and the app keeps it; the proxies between them do not act on it."""
 
     def call(client: RawClient) -> None:
         client.grpc(UNARY, ask(sleeps=True), ("grpc-timeout", "150m"))

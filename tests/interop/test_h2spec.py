@@ -1,4 +1,4 @@
-"""Every case of h2spec, where the program is there; `make h2spec` runs it for reading."""
+"""Every case of h2spec, if the program is there; `make h2spec` prints its report."""
 
 from __future__ import annotations
 

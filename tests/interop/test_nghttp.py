@@ -1,4 +1,4 @@
-"""nghttp sees through proxies what it sees without; no request of h2load fails."""
+"""nghttp sees the same through proxies as without them, and no request of h2load fails."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_no_request_of_h2load_fails(mesh: Mesh, echo: EchoApp, upload: Path, nam
 
 
 def nghttp(mesh: Mesh, echo: EchoApp, way: str, name: str, upload: Path) -> list[Any]:
-    """What the app told, and how often each octet came: streams are printed as they come, in each other's midst."""
+    """What the app reported, and how often each octet came: nghttp prints streams as they come, interleaved."""
     command = ["nghttp", "-H", ":authority: app.test", *of(mesh.way(way, echo.port), CASES[name], upload)]
     done = subprocess.run(command, capture_output=True, timeout=30)
     assert done.returncode == 0, done.stderr

@@ -1,5 +1,6 @@
-"""Retries and timeouts that a route's annotations ask for: manifests, the embedded control plane, two sidecars, and an app
-that fails as it is told."""
+"""Retries and timeouts that a route's annotations ask for: manifests, the embedded control plane, two sidecars, and an
+app that fails as the test sets it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ FAILED = ok(b"failed", status=b"503 Service Unavailable")
 
 
 class Trying(Mesh):
-    """Services 0 have retries, services 1 a timeout."""
+    """A mesh in which services 0 have retries, and services 1 a timeout."""
 
     def _manifests(self) -> list[str]:
         found = super()._manifests()
@@ -46,7 +47,7 @@ def trying() -> Iterator[Trying]:
 
 
 class App:
-    """Answers in turn what its script says, over any number of connections; None: never."""
+    """An app that answers in turn as its script states, over any number of connections; for None it never answers."""
 
     def __init__(self, port: int) -> None:
         self.script: list[bytes | None] = []
@@ -80,7 +81,7 @@ class App:
 
 @pytest.fixture(scope="module")
 def failing(trying: Trying) -> Iterator[App]:
-    """Of the services 0."""
+    """The app of the services 0."""
     app = App(trying.take_port())
     yield app
     app.close()
@@ -88,7 +89,7 @@ def failing(trying: Trying) -> Iterator[App]:
 
 @pytest.fixture(scope="module")
 def slow(trying: Trying, failing: App) -> Iterator[App]:
-    """Of the services 1."""
+    """The app of the services 1."""
     app = App(trying.take_port())
     yield app
     app.close()

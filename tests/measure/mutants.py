@@ -15,18 +15,18 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 NOTHING = "proxy.nothing.*"
-"""Matches no mutant: mutmut makes them all and learns, and runs none."""
+"""A pattern that matches no mutant: mutmut makes them all, records which tests reach which function, and runs none."""
 
 
 def results() -> dict[str, str]:
-    """Every mutant's name, and what became of it."""
+    """Every mutant's name and its result."""
     said = subprocess.run(["mutmut", "results", "--all", "true"], capture_output=True, text=True, check=True).stdout
     pairs = (line.strip().partition(": ") for line in said.splitlines())
     return {name: became for name, mark, became in pairs if mark}
 
 
 def drawn(names: Iterable[str], count: int, seed: int) -> list[str]:
-    """`count` of them, as many of each package as is its share, in a random order."""
+    """`count` names in random order, from each package in proportion to its share."""
     packages: defaultdict[str, list[str]] = defaultdict(list)
     for name in sorted(names):
         packages[name.split(".")[1]].append(name)

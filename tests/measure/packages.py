@@ -28,7 +28,7 @@ DATA_PATH = (
     "admin",
     "config",
 )
-"""What a request goes through: at WANTED_PERCENT each, or docs/testing.md says why not."""
+"""The packages that a request passes: each must reach WANTED_PERCENT, or docs/testing.md states why it does not."""
 WANTED_PERCENT = 95.0
 
 
@@ -58,7 +58,7 @@ def by_package(files: dict[str, Any]) -> dict[str, Tally]:
 
 
 def collected() -> dict[str, Any]:
-    """The files of the combined data, as coverage's JSON report has them."""
+    """The files of the combined data, in the form of coverage's JSON report."""
     data = Coverage()
     data.load()
     with tempfile.TemporaryDirectory() as folder:

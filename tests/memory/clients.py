@@ -34,7 +34,9 @@ _RST = struct.pack("ii", 1, 0)
 
 
 class App:
-    """A thread per connection that answers HTTP/1 and HTTP/2 with `ok`, echoes what is neither, and resets at `/reset`."""
+    """A thread per connection, which answers HTTP/1 and HTTP/2 with `ok`, echoes everything else, and resets at
+    `/reset`.
+    """
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=500)
@@ -96,7 +98,7 @@ def _serve_http2(sock: socket.socket, said: bytes) -> None:
 
 
 def dead_port() -> int:
-    """Where nobody listens."""
+    """A port on which nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
     return port
@@ -110,7 +112,7 @@ def connect(where: Addr) -> socket.socket:
 
 
 def says(data: bytes, until: bytes = b"", *, ends_by_reset: bool = False) -> Client:
-    """Says this, waits for these bytes or, if there are none, for the end; then closes or resets."""
+    """Send this, wait for these bytes or, if there are none, for the end; then close or reset."""
 
     def client(where: Addr) -> None:
         with connect(where) as sock, contextlib.suppress(ConnectionError):
@@ -123,7 +125,7 @@ def says(data: bytes, until: bytes = b"", *, ends_by_reset: bool = False) -> Cli
 
 
 def leaves_after(data: bytes, *, ends_by_reset: bool = False) -> Client:
-    """Says this and leaves without a look at the answer."""
+    """Send this and leave without reading the answer."""
 
     def client(where: Addr) -> None:
         with connect(where) as sock, contextlib.suppress(ConnectionError):
@@ -159,7 +161,7 @@ def tunnels(where: Addr) -> None:
 
 
 def silent_at_first(then: bytes, until: bytes) -> Client:
-    """For so long that its server may be dialled, which says nothing either."""
+    """Send nothing at first, until the server may have been dialled, which sends nothing either."""
 
     def client(where: Addr) -> None:
         with connect(where) as sock:
@@ -208,7 +210,7 @@ ANY_KIND: dict[str, Client] = {
     "opaque": says(OPAQUE, OPAQUE),
     "opaque-reset": says(OPAQUE, OPAQUE, ends_by_reset=True),
 }
-"""Through any way to an app."""
+"""Clients for any way to an app."""
 
 INBOUND_KIND: dict[str, Client] = {
     "tls-http1": says_over_tls(GET, b"ok"),
@@ -217,10 +219,10 @@ INBOUND_KIND: dict[str, Client] = {
     "tls-half-a-hello": leaves_after(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
     "tls-refused": distrusts_us,
 }
-"""Of a client that stands before the inbound side itself."""
+"""Clients that connect to the inbound side itself."""
 
 DEAD_KIND: dict[str, Client] = {
     "http1": says(b"GET / HTTP/1.1\r\nHost: web\r\n\r\n", b"\r\n\r\n"),
     "opaque": leaves_after(OPAQUE),
 }
-"""To an app that is not there."""
+"""Clients of an app that is not there."""

@@ -1,8 +1,8 @@
-"""A closed connection is freed by its references: what is left over for the collector is nothing of ours.
+"""A closed connection is freed by its references alone: nothing of ours is left for the garbage collector.
 
-A cycle waits for the collector's oldest generation, which hardly ever runs under steady load: memory then grows with
-the number of connections that ever were. So each kind of connection is used some times with the collector off, and
-what the collector finds afterwards is named.
+A cycle waits for the collector's oldest generation, which hardly ever runs under steady load: memory then grows
+with the number of connections that ever were. So each kind of connection is used some times with the collector off,
+and the test names what the collector finds afterwards.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.kit.topology import until as until_blocking
 from tests.memory import clients
 
 COUNT = 12
-"""Connections of one kind; a cycle per connection leaves at least so many objects of one class."""
+"""How many connections of one kind are made; a cycle in each would leave at least this many objects of one class."""
 
 
 class Leftovers:
@@ -45,7 +45,7 @@ class Leftovers:
 
 @contextmanager
 def collector_off() -> Iterator[Leftovers]:
-    """What of ours only the collector could free, of all that was made inside; known at the end."""
+    """The objects of ours made inside that only the collector could free; known at the end."""
     gc.disable()
     gc.freeze()  # what is there already is not looked at: after thousands of tests that would take a second
     gc.garbage.clear()
@@ -85,7 +85,7 @@ def app() -> Iterator[clients.App]:
 
 
 def use(topology: Topology, where: Addr, client: clients.Client) -> None:
-    """So often that something per connection shows, after some that leave what is shared."""
+    """Use it so often that something per connection shows, after some connections that make what is shared."""
     for _ in range(3):
         client(where)
     settle(topology)
@@ -98,9 +98,9 @@ def use(topology: Topology, where: Addr, client: clients.Client) -> None:
 
 
 def settle(topology: Topology) -> None:
-    """Every accepted connection is over, and so are those that were dialled for one of them alone.
+    """Wait until every accepted connection has ended, and every connection that was dialled for only one of them.
 
-    One HTTP/2 connection stays between the two sides, and one to the app: they carry everybody's requests.
+    One HTTP/2 connection stays between the two sides, and one to the app, because they carry the requests of all clients.
     """
     until_blocking(lambda: len(topology.drains[OUT]) == 0 and len(topology.drains[IN]) <= 1, "connections end", 20)
     apps = topology._inbound._local._apps
@@ -135,7 +135,7 @@ def test_connections_to_nobody_are_freed_when_they_end(topology: Topology, way: 
         use(topology, where, clients.DEAD_KIND[kind])
 
 
-# ---- the other ports, and connections that nobody accepted
+# ---- the other ports, and connections that were not accepted
 
 
 async def in_turn(use_once: Callable[[], Any], is_settled: Callable[[], bool]) -> None:

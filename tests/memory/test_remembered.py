@@ -1,4 +1,6 @@
-"""A flood of texts that are met once leaves no more behind than the budget, whatever they are and however they came."""
+"""A flood of texts that occur once leaves no more behind than the budget allows, whatever they are and however they
+came.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ class Growth:
 
 @contextmanager
 def growth() -> Iterator[Growth]:
-    """What the interpreter's heap holds more at the end than at the beginning."""
+    """How much larger the interpreter's heap is at the end than at the beginning."""
     found = Growth()
     gc.collect()
     tracemalloc.start()
@@ -72,7 +74,7 @@ def test_requests_over_http1(kind: str, size: int) -> None:
 
 @pytest.mark.parametrize("size", [1000, 60_000])
 def test_requests_over_http2(size: int) -> None:
-    """Fields, paths and authorities as they come, and as the next connection gets them."""
+    """Fields, paths and authorities, as they come in and as the next connection sends them."""
     decoder, encoder = Decoder(), Encoder()
     with growth() as found:
         for number in range(FLOOD_BYTES // size):
@@ -102,7 +104,7 @@ def test_many_connections_remember_no_more_than_one_budget() -> None:
                 decoder.decode(b"\x00" + string_literal(b"x-once") + literal)
                 decoder.keep_head(literal, object())
             assert REMEMBERED.held_bytes <= limits.REMEMBERED_BYTES
-        # The tables of HPACK itself are the protocol's: 4 KiB of fields for each, which the peer relies on.
+        # The tables of HPACK itself belong to the protocol: 4 KiB of fields for each, on which the peer relies.
         assert all(encoder._size <= 4096 for _, encoder in connections)
     assert found.kept_bytes < 300 * 12_000 + 2 * limits.REMEMBERED_BYTES
     for decoder, encoder in connections:

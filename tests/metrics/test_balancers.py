@@ -1,4 +1,4 @@
-"""Balancers on the metrics page: their counts as Linkerd's families, and several of one name added up."""
+"""Balancers on the metrics page: their counts in Linkerd's families, and several balancers of one name added up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LABELS = (("parent_name", "web"), ("backend_name", "web"))
 
 
 class Source:
-    """Something that serves as a balancer."""
+    """Something with the interface of a balancer."""
 
     def __init__(self, now: float) -> None:
         self.counts = Counts(now)
@@ -35,7 +35,7 @@ class Page:
         return Source(self.now)
 
     def value(self, name: str, first: str = "") -> float:
-        """Of the one series of this name, `outbound_http_balancer_` left out."""
+        """The value of the one series of this name; `outbound_http_balancer_` is left out."""
         text = re.escape(f"outbound_http_balancer_{name}{{{first}")
         found = re.findall(rf"^{text}.*}} (\S+)$", self.registry.render().decode(), re.MULTILINE)
         assert len(found) == 1, (name, found)

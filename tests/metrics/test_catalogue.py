@@ -1,4 +1,6 @@
-"""The catalogue, the page of a sidecar that has been used in every way, and what the documents say: one list of families."""
+"""The catalogue, the page of a sidecar that has been used in every way, and the documents have the same list of
+families.
+"""
 
 from __future__ import annotations
 
@@ -76,13 +78,13 @@ GET = b"GET /a HTTP/1.1\r\nHost: web\r\n\r\n"
 
 
 def header(family: Family) -> str:
-    """How the page calls it."""
+    """The family's name in the page's headers."""
     return family.header if family in PROM else family.name
 
 
 CATALOGUED = {header(family) for family in CATALOGUE}
 NOT_EXPORTED = re.findall(r"^\| `([\w*]+)` \| [^|]{10,} \|$", DOCUMENT, re.MULTILINE)
-"""Names of families, or patterns of them, from the document's table; each with a reason."""
+"""Names of families, or patterns of them, from the table in the document that has a reason for each."""
 OURS = dict(re.findall(r"^\| `(sponson_\w+)` \| (\w+) \|", DOCUMENT, re.MULTILINE))
 
 
@@ -112,7 +114,9 @@ _NAME = re.compile(
 
 
 def linkerds() -> set[str]:
-    """What the notes on Linkerd's metrics name in full in the first column of their tables, with `*` where they do."""
+    """The names that the notes on Linkerd's metrics have in full in the first column of their tables, with `*` where
+    they have one.
+    """
     rows = [row.split("|") for row in LINKERDS.partition("\n## 10.")[0].splitlines() if row.startswith("| ")]
     return {name for row in rows for name in _NAME.findall(row[1]) if not name.endswith("_")}
 
@@ -230,7 +234,7 @@ async def of_a_profile(ticking: Ticking) -> str:
 
 
 async def of_failures(ticking: Ticking) -> str:
-    """A connection that is refused, and a request to nobody."""
+    """The page after a connection that is refused, and a request for a name that does not exist."""
     network = Network(ticking)
     target = Addr("10.43.0.9", 5432)
     network.fake.policies[target] = Watch(balance_policy(WEB, OPAQUE))
@@ -271,7 +275,7 @@ async def inbound_pages(ticking: Ticking) -> list[str]:
 
 
 async def of_opaque_inbound(ticking: Ticking) -> str:
-    """One connection that a policy ends, one that it never lets in, and one whose app is not there."""
+    """The page after connections that a policy ends, that it never lets in, and whose app is not there."""
     async with Workload(ticking, ServerPolicy(default_meta("raw"), OPAQUE, (LOCALHOST,))) as workload:
         workload.app.answer = lambda said: said
         client = await workload.connect()
@@ -294,7 +298,7 @@ async def of_opaque_inbound(ticking: Ticking) -> str:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Of both sides in every kind of use, and of a whole sidecar that has asked its control plane."""
+    """The pages of both sides in every kind of use, and of a whole sidecar that has asked its control plane."""
     pages: list[str] = []
 
     async def story(ticking: Ticking) -> None:
@@ -327,7 +331,7 @@ QUERIES: list[dict[str, Any]] = json.loads((DATA / "queries.json").read_text())[
 
 
 def unanswered(pages: list[str], query: dict[str, Any]) -> bool:
-    """No sample has what the query selects, and all the labels that it groups by."""
+    """Whether no sample has what the query selects with all the labels that it groups by."""
     return not any(
         set(query["labels"]) <= sample.labels.keys()
         for page in pages

@@ -1,4 +1,4 @@
-"""Faults on the way: what a codec refuses, and why a connection is gone."""
+"""Faults are counted: what a codec refuses, and why a connection ended."""
 
 from __future__ import annotations
 

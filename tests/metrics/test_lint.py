@@ -1,4 +1,6 @@
-"""What `promtool check metrics` asks of names, of the families that are ours; and what Prometheus's relabelling needs of all."""
+"""Names of our own families pass the rules of `promtool check metrics`, and no family has a label that Prometheus's
+relabelling would overwrite.
+"""
 
 from __future__ import annotations
 

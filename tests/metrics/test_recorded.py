@@ -1,4 +1,4 @@
-"""Every recorded family that we have: the same type, bounds and labels in the same order."""
+"""Every recorded family that we have: it has the same type and bounds, and its labels are in the same order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from tests.kit.environment import DATA
 RECORDED: dict[str, dict[str, dict[str, Any]]] = json.loads((DATA / "metrics.json").read_text())
 
 NOT_OURS = re.compile(r"rustls_info|tokio_rt_.*|stack_.*")
-"""Facts about Rust libraries and its service stacks, which nothing upstream queries (docs/linkerd/metrics.md, section 6)."""
+"""Facts about Rust libraries and Linkerd's service stacks, which no query of Linkerd's uses (docs/linkerd/metrics.md,
+section 6).
+"""
 
 REQUESTS = re.compile(r"(control_)?(request_total|response_total|response_latency_ms)")
 OURS = {family.header if family in PROM else family.name: family for family in (*LEGACY, RETRYABLE, *TELEMETRY, *PROM)}
@@ -26,7 +28,7 @@ CASES = [
 
 
 def samples(text: str) -> set[str]:
-    """Series without their values."""
+    """The series without their values."""
     return {line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")}
 
 
@@ -39,7 +41,7 @@ def without(labels: Labels, *names: str) -> Labels:
 
 
 def replay(registry: Registry, name: str, series: str) -> None:
-    """Count so that this series comes out."""
+    """Count so that this series results."""
     labels = labels_of(series)
     found = dict(labels)
     if REQUESTS.fullmatch(name):

@@ -1,4 +1,4 @@
-"""Counting, the exposition as a whole, and when idle series go."""
+"""Counting, the whole exposition, and when idle series are dropped."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Identity:
 
 
 def full_registry() -> Registry:
-    """One of everything."""
+    """A registry with one of everything."""
     registry = Registry(Clock())
     show_process(registry)
     show_build(registry, "1.2", False)
@@ -70,7 +70,7 @@ def test_both_parts_parse_and_the_second_ends_in_eof() -> None:
 
 def test_families_without_series_are_left_out() -> None:
     registry = Registry(Clock())
-    registry.counter("inbound_http_authz_allow_total", DIRECTION)  # made with its stage, nothing added yet
+    registry.counter("inbound_http_authz_allow_total", DIRECTION)  # made with its stage; nothing was added yet
     registry.requests("", DIRECTION)
     registry.meter(DIRECTION)
     names = re.findall(r"^# TYPE (\S+)", registry.render().decode(), re.MULTILINE)
@@ -213,11 +213,11 @@ def test_idle_alone_and_unheld_alone_evict_nothing_both_together_do() -> None:
 
     assert {"request_total", "tcp_open_total", "tcp_close_total"} <= outbound()
     clock.now += 9.0
-    assert "request_total" in outbound()  # nobody holds it, but not idle long enough
+    assert "request_total" in outbound()  # not referenced, but not idle for long enough
     clock.now += 2.0
     assert "request_total" in outbound()  # the scrape that removes it still prints it
     assert not outbound()
-    assert {"request_total", "tcp_open_total"} <= inbound()  # idle just as long, but held
+    assert {"request_total", "tcp_open_total"} <= inbound()  # idle just as long, but referenced
     held.request()
     assert values(registry)['request_total{direction="inbound"}'] == "2"
     del held, meter

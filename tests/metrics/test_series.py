@@ -1,4 +1,6 @@
-"""Labels that a client makes up are bounded, family by family, and what nobody uses goes, scraped or not."""
+"""Labels that a client makes up are bounded in each family, and idle series are dropped whether or not anything
+scrapes them.
+"""
 
 from __future__ import annotations
 

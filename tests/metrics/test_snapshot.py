@@ -1,4 +1,4 @@
-"""Numbers of several workers, added up."""
+"""The numbers of several workers are added up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.metrics.test_registry import full_registry
 
 
 def page(*snapshots: Snapshot) -> bytes:
-    """What one who answers for these workers shows."""
+    """The page that the worker which answers for all of them shows."""
     registry = Registry(Clock())
     for one in snapshots:
         registry.add(one)

@@ -1,4 +1,6 @@
-"""outbound_tcp_transfer_cost_bytes_total: what connections to endpoints carried, by zone, however long their series live."""
+"""outbound_tcp_transfer_cost_bytes_total: the bytes of connections to endpoints, by zone, however long their series
+live.
+"""
 
 from __future__ import annotations
 

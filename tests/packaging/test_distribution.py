@@ -1,4 +1,6 @@
-"""What is installed: the source distribution is whole, what it installs runs, the man page is today's, `make clean` leaves nothing."""
+"""What is installed: the source distribution is complete, what it installs runs, the man page is up to date, and `make
+clean` leaves nothing.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ _BUILD = "import sys; from setuptools import build_meta; print(getattr(build_met
 
 
 def tracked() -> list[str]:
-    """The files of the checkout; of a tree without git all of them."""
+    """The files that git tracks; without git, all files of the tree."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode == 0 and listed.stdout:
         return [name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
@@ -52,7 +54,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What pip makes of the source distribution, dependencies aside."""
+    """What pip installs from the source distribution, without dependencies."""
     site = tmp_path_factory.mktemp("site")
     command = [
         sys.executable,
@@ -102,7 +104,9 @@ def test_what_is_installed_has_its_documents_and_its_metadata(installed: Path) -
 
 
 def test_the_demo_runs_from_what_was_installed(installed: Path, tmp_path: Path) -> None:
-    """In an empty home, away from the sources; the dependencies are those of this environment."""
+    """The demo runs from the installation in an empty home, away from the sources, with the dependencies of this
+    environment.
+    """
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(installed)}
     code = "import proxy, sponson, sys; sys.argv = ['sponson', *sys.argv[1:]]; print(proxy.__file__, file=sys.stderr); sponson.main()"
     done = subprocess.run(
@@ -115,7 +119,7 @@ def test_the_demo_runs_from_what_was_installed(installed: Path, tmp_path: Path) 
 
 
 def test_the_wheel_for_the_image_is_built_without_documents(tmp_path: Path) -> None:
-    """The Dockerfile copies these and no more."""
+    """The wheel for the image can be built from the files that the Dockerfile copies, and no others."""
     for name in ("pyproject.toml", "setup.py", "sponson.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "proxy").mkdir()

@@ -1,6 +1,6 @@
-"""Route matching as the specification says it: every match of every rule of every route is scored, the best wins.
+"""Route matching as specified: every match of every rule of every route is scored, and the best wins.
 
-Slow and plain, and independent of the product's: what policy/table.py finds must be the same.
+It is slow, plain and independent of the product's: what policy/table.py finds must be the same.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def match_path(match: PathMatch, path: bytes) -> int | None:
 
 
 def match_header(match: ValueMatch, fields: Sequence[Field]) -> bool:
-    """Some value of that header fits; an expression sees visible ASCII only."""
+    """Whether some value of that header fits; an expression matches visible ASCII only."""
     name = match.name.lower().encode()
     for field in fields:
         if field.name == name:
@@ -156,7 +156,7 @@ def match_grpc(match: GrpcMatch, request: RequestHead) -> Score | None:
     if request.method != b"POST":
         return None
     parts = request.path.partition(b"?")[0].split(b"/")
-    # Behind `/service/method` more segments are not looked at, as upstream.
+    # As in Linkerd, further segments behind `/service/method` are not looked at.
     if len(parts) < 3 or parts[0]:
         return None
     service, method = match.service.encode(), match.method.encode()

@@ -1,4 +1,4 @@
-"""Who may: networks, TLS, identities and suffixes."""
+"""Authorization of clients by networks, TLS, identities and suffixes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which exchanges count as successes."""
+"""Which exchanges count as successes, with a route's own response classes and without any."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The six default policies, their opaque form, and what stands in for a message that makes no sense."""
+"""The six default policies, their opaque form, and the policy in place of a message that cannot be converted."""
 
 from __future__ import annotations
 

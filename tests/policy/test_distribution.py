@@ -1,4 +1,4 @@
-"""Which of a rule's backends is chosen: by their order, by weight, by what is ready."""
+"""Which of a rule's backends is chosen: by order, by weight, and by readiness."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def chooser(ready: set[str], kind: DistributionKind = RANDOM_AVAILABLE, **weight
 
 
 def twins(ready: set[str], kind: DistributionKind, *pairs: tuple[str, int]) -> Chooser[Named]:
-    """Of backends of which some are the same."""
+    """A chooser over backends of which some are the same."""
     backends = tuple(RouteBackend(Backend(default_meta(name), Fail("")), weight) for name, weight in pairs)
     return compile_distribution(Distribution(kind, backends), lambda one: Named(one.backend.meta.name, ready))
 

@@ -1,4 +1,4 @@
-"""Filters as they are compiled: one callable for requests and one for responses, which return heads and edit none."""
+"""Compiled filters: one callable for requests and one for responses, which return heads and edit none."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def asked(filters: tuple[Filter, ...], request: RequestHead, match: HttpMatch | 
 
 
 def edited(modifier: HeaderModifier, fields: Pairs, has_host: bool = False) -> RequestHead:
-    """What becomes of a request; the head that came in is left alone."""
+    """The request after the modifier; the head that came in must be unchanged."""
     before = head(fields, has_host)
     known, had_host = list(before.fields), before.has_host
     after = asked((modifier,), before)
@@ -57,7 +57,9 @@ def test_fields_are_added_then_set_then_removed() -> None:
 
 
 def test_a_request_that_is_filtered_again_has_each_field_once() -> None:
-    """What a filter adds is not in the head that it was given: a second attempt begins from the same one."""
+    """A filter does not edit the head that it is given, so a second attempt, which begins with the same head, does not
+    get a field twice.
+    """
     request = head([])
     filters = (HeaderModifier(add=(("x-a", b"1"),)), HeaderModifier(add=(("x-b", b"2"),)))
     for _ in range(2):
@@ -106,7 +108,9 @@ def test_a_field_of_the_mesh_is_looked_at_further_on() -> None:
 def test_what_a_policy_may_not_say_is_ignored_and_logged(
     name: str, value: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Two lengths, or a length and a coding, are two messages to somebody: where a message ends is the codecs' to say."""
+    """A policy may not set these fields. With two lengths, or a length and a coding, two recipients could read two
+    messages; only codecs decide where a message ends.
+    """
     with caplog.at_level(logging.WARNING):
         after = edited(HeaderModifier(add=((name, value), ("x-a", b"1")), set=((name, value),)), [("x-b", "2")])
     assert pairs(after) == [("x-b", "2"), ("x-a", "1")]
@@ -173,7 +177,9 @@ def test_a_redirection_answers_passes_or_is_none() -> None:
 
 
 def test_a_kind_that_nobody_knows_is_found_when_the_policy_is_compiled() -> None:
-    """The type checker finds it sooner: `assert_never` takes nothing that a Filter can be."""
+    """A kind of filter that is not known is found when the policy is compiled. The type checker finds it earlier, by
+    `assert_never`.
+    """
 
     def compiled() -> Filters:
         return compile_filters((cast(Filter, HttpMatch()),))

@@ -1,4 +1,4 @@
-"""Route matching: hosts, paths, headers, queries, methods, gRPC; which of several rules wins."""
+"""Route matching: hosts, paths, headers, queries, methods, gRPC; and which of several matching rules wins."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_any_value_of_a_header_will_do() -> None:
     assert match_header(regex, [field(b"x", b"foo"), field(b"x", b"barr")])
     assert not match_header(regex, [field(b"x", b"bah")])
     assert not match_header(regex, [field(b"x", b"barro")])
-    # The first hit must be the whole value, and what is not ASCII is never looked at.
+    # The first hit must be the whole value, and a value that is not ASCII never fits.
     assert not match_header(ValueMatch("x", None, Pattern(r"a|ab")), [field(b"x", b"ab")])
     assert not match_header(ValueMatch("x", None, Pattern(r".*")), [field(b"x", b"caf\xe9")])
 
@@ -265,7 +265,9 @@ def test_grpc_headers() -> None:
 
 
 def test_a_grpc_rule_without_matches_is_the_least_of_all() -> None:
-    """Of a GRPCRoute it ranks as a match of everything does, below any that names a service, a method or a header."""
+    """In a GRPCRoute a rule without matches ranks like a match of everything, below any that names a service, a method
+    or a header.
+    """
     everything = route((), is_grpc=True)
     for match in (GrpcMatch("foo"), GrpcMatch(method="bar"), GrpcMatch(headers=(ValueMatch("x", b"y"),))):
         asked = grpc("/foo/bar", headers=(("x", "y"),))

@@ -1,4 +1,6 @@
-"""Patterns that other people wrote: linear time, the dialect of Linkerd's engine, and clear refusals."""
+"""Patterns that other people wrote: matched in linear time, in the dialect of Linkerd's engine, or refused with a
+clear error.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def shortest_s(call: Callable[[], object], times: int = 5) -> float:
     ],
 )
 def test_time_grows_with_the_text_and_no_faster(text: str, unit: bytes) -> None:
-    """Row B6: a backtracking engine needs minutes for the second of these, and four times as long for twice the text."""
+    """Row B6: a backtracking engine needs minutes for the second of these texts, and four times as long for twice the
+    text. Here the time grows linearly.
+    """
     pattern = Pattern(text)
     short, long = b"/" + unit * 3_000, b"/" + unit * 60_000
     assert not pattern.covers(short)

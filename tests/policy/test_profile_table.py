@@ -1,4 +1,4 @@
-"""Which route of a ServiceProfile a request takes, and how much is looked at for that."""
+"""Which route of a ServiceProfile a request takes, and how many conditions are tried for that."""
 
 from __future__ import annotations
 

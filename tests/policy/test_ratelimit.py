@@ -1,4 +1,4 @@
-"""Requests per second: in all, per client, and for named clients."""
+"""Limits on requests per second: for all clients together, per client, and for named clients."""
 
 from __future__ import annotations
 

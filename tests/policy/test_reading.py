@@ -1,4 +1,4 @@
-"""How else an app may read a path."""
+"""The other paths that an app may read from a path."""
 
 from __future__ import annotations
 

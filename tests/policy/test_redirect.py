@@ -1,4 +1,4 @@
-"""Where a redirection leads."""
+"""The location of a redirection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RouteTable finds what a search through all matches would find, and does not search."""
+"""RouteTable finds what a search through all matches would find, without searching."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def route(*matches: HttpMatch | GrpcMatch, hosts: tuple[HostMatch, ...] = ()) ->
 
 
 class Making:
-    """Tables and requests by chance, of so few names that they meet all the time."""
+    """Random tables and requests, with so few names that they match often."""
 
     def __init__(self, seed: int) -> None:
         self._dice = Random(seed)
@@ -120,7 +120,7 @@ def test_odd_hosts(host: str) -> None:
 
 COUNT = 100
 SEEN = ValueMatch("x-seen", regex=Pattern("1"))
-"""Every match looks for it, and so at the fields, which count that."""
+"""Every match has this condition, and so reads the fields, which count that."""
 
 
 ANY = PathMatch(prefix="/")
@@ -141,11 +141,11 @@ KINDS = {
     "gRPC": [route(GrpcMatch(f"service-{number}", "a", (SEEN,))) for number in NUMBERS],
     "rules": [route(*(http(PathMatch(prefix=f"/service-{number}")) for number in NUMBERS))],
 }
-"""A hundred ways, and requests that take them."""
+"""A hundred routes of each kind, and requests that take them."""
 
 
 class Looked(list[Field]):
-    """Fields that know how often somebody went through them."""
+    """A list of fields that counts how often it was iterated over."""
 
     times = 0
 
@@ -156,7 +156,7 @@ class Looked(list[Field]):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_hundred_routes_are_not_searched(kind: str) -> None:
-    """Whichever is taken, a handful of matches is scored: as many for the first as for the last."""
+    """Whichever of a hundred routes is taken, a handful of matches is scored: as many for the first as for the last."""
     table = RouteTable(KINDS[kind])
     for number in (0, COUNT // 2, COUNT - 1):
         authority = {"host": f"service-{number}.test:80", "suffix": f"a.{number}.test"}.get(kind, "web")
@@ -169,7 +169,9 @@ def test_a_hundred_routes_are_not_searched(kind: str) -> None:
 
 
 def test_a_path_of_many_segments_costs_no_more_than_its_length() -> None:
-    """What is looked up is bounded by the prefixes that routes name, not by what a client writes."""
+    """How much is looked up is bounded by the prefixes that routes name, not by the number of segments that a client
+    writes.
+    """
     table = RouteTable(KINDS["prefix"])
     asked = request("/a" * 30_000, "GET", "a." * 30_000 + "a", [])
     began_s = time.thread_time()

@@ -1,4 +1,4 @@
-"""A control plane that certifies when the test says so."""
+"""A control plane that certifies when the test lets it."""
 
 from __future__ import annotations
 

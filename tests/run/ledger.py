@@ -1,4 +1,4 @@
-"""The books of a running sidecar: what became of every connection that it accepted."""
+"""Accounts for every connection that a running sidecar accepted, from its metrics."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ BEFORE_OPEN = (
     "transport_header", "gateway_domain", "gateway_loop", "tls_detection_timeout", "tls_detection_reset", "tls_handshake_closed",
     "tls_handshake_reset", "tls_handshake_timeout", "tls_handshake_failed", "ended_unread",
 )  # fmt: skip
-"""Faults of connections that never became one of tcp_open_total: with the closed ones they are all that were accepted."""
+"""Faults of connections that were never counted in tcp_open_total: with the closed ones they are all that were
+accepted.
+"""
 
 
 class Ledger:
-    """Reads over one admin connection that stays open, so that reading changes nothing."""
+    """Reads the metrics over one admin connection that stays open, so that reading changes nothing."""
 
     def __init__(self, proxy: Sidecar) -> None:
         self._proxy = proxy
@@ -33,11 +35,11 @@ class Ledger:
         self._peer.close()
 
     def accounted(self, port: str) -> int:
-        """Connections to the `Inbound`, `Outbound` or `Admin` port that are over, each with its reason."""
+        """How many connections to the `Inbound`, `Outbound` or `Admin` port have ended, each with its reason."""
         return accounted(self._page(), "outbound" if port == "Outbound" else "inbound", self._proxy.address(port).port)
 
     def reasons(self, port: str) -> dict[str, int]:
-        """Faults of the port's direction by reason, and what its detection found as `result=...`."""
+        """Faults of the port's direction by reason, and results of its detection as `result=...`."""
         direction = "outbound" if port == "Outbound" else "inbound"
         found: dict[str, int] = {}
         for labels, count in samples(self._page(), FAULTS, f'direction="{direction}"'):
@@ -52,7 +54,7 @@ class Ledger:
 
 
 def accounted(page: str, direction: str, port: int) -> int:
-    """Of one metrics page: connections from clients to this port that are over."""
+    """How many connections from clients to this port have ended, from one metrics page."""
     closed = samples(page, "tcp_close_total", f'direction="{direction}",peer="src"')
     faults = samples(page, FAULTS, f'direction="{direction}"')
     return sum(count for labels, count in closed if label(labels, "target_port") == str(port)) + sum(

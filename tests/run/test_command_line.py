@@ -1,4 +1,4 @@
-"""`sponson` itself: commands as files, help, mistakes."""
+"""`sponson` itself: every command has its file and its help, and mistakes get an error text."""
 
 from __future__ import annotations
 

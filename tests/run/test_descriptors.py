@@ -1,5 +1,6 @@
-"""A sidecar that may have 256 descriptors, and clients that take all that they get: the probes are answered, a certificate
-is renewed meanwhile, and afterwards everything is as before."""
+"""A sidecar that may have 256 descriptors, and clients that take all that they can get: probes are answered, a
+certificate is renewed meanwhile, and afterwards everything is as before.
+"""
 
 from __future__ import annotations
 

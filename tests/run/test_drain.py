@@ -1,4 +1,4 @@
-"""The end of `sponson run`: what finishes, what closes at once, and when it is over."""
+"""The shutdown of `sponson run`: which connections finish, which close at once, and when the process ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BODY = bytes(range(256)) * 64
 
 
 class Slow:
-    """An app that sends half of its answer, and the rest when it is told to."""
+    """An app that sends half of its answer, and the rest when the test lets it."""
 
     def __init__(self) -> None:
         self.go_on = threading.Event()
@@ -97,8 +97,9 @@ EXPLICIT: dict[str, Any] = {"SPONSON_OUTBOUND_EXPLICIT": "true", "SPONSON_ALLOW_
 
 
 class CallsOut:
-    """An app that, once told to go on, asks another one through its own sidecar: over a connection that it has kept, and
-    over one that it makes then. It answers with what it got."""
+    """An app that, when the test lets it, calls another app through its own sidecar: over a kept connection, and over
+    one that it makes then. It answers with what it got.
+    """
 
     def __init__(self, proxy: Sidecar, other_port: int) -> None:
         self.go_on = threading.Event()
@@ -215,7 +216,9 @@ def test_accepting_ends_when_its_time_is_over(control: ControlPlane, tmp_path: P
 
 
 def test_connections_of_the_backlog_are_served(control: ControlPlane, tmp_path: Path) -> None:
-    """More of them than one turn of the loop accepts: the kernel has accepted them all."""
+    """All connections in the backlog are served, more of them than one turn of the loop accepts, because the kernel
+    has accepted them.
+    """
     with App(quick) as app, sidecar(control, tmp_path, **EXPLICIT) as proxy:
         request = f"GET http://127.0.0.1:{app.port}/ HTTP/1.1\r\nhost: x\r\n\r\n".encode()
         with contextlib.ExitStack() as stack:
@@ -243,7 +246,7 @@ def test_a_request_that_is_in_the_kernel_is_served(control: ControlPlane, tmp_pa
 
 
 def test_an_answer_that_its_client_reads_slowly_is_not_cut_off(control: ControlPlane, tmp_path: Path) -> None:
-    """The app has ended it, and its last bytes wait here for the client."""
+    """The app has ended its answer, and the last bytes wait in the proxy for a slow client: they are not cut off."""
     body = bytes(4_000_000)
 
     def serve(sock: socket.socket) -> None:
@@ -416,7 +419,7 @@ def test_shutdown_by_the_admin_port(is_enabled: bool, control: ControlPlane, tmp
 
 
 def test_row61_under_load_no_request_is_lost(control: ControlPlane, tmp_path: Path) -> None:
-    """Clients that ask again as soon as they are answered are told to close by an answer, and none is cut off."""
+    """Clients that send requests all the time are asked to close by an answer, and none of their requests is cut off."""
     lost: list[str] = []
 
     with App(quick) as app, sidecar(control, tmp_path) as proxy:
@@ -431,7 +434,7 @@ def test_row61_under_load_no_request_is_lost(control: ControlPlane, tmp_path: Pa
                         sock.sendall(GET)
                         answer = read_until(sock, b"ok")
                     except OSError as error:
-                        # If this machine kept us from asking again for longer, the connection was idle for the proxy.
+                        # If a busy machine delayed our next request for longer, the connection was idle for the proxy.
                         if since_s < 0.1:
                             lost.append(repr(error))
                         return
@@ -453,7 +456,9 @@ def test_row61_under_load_no_request_is_lost(control: ControlPlane, tmp_path: Pa
 
 @pytest.mark.parametrize("who", ["idle HTTP/2", "half-closed", "no control plane"])
 def test_row115_nothing_keeps_it_from_ending(who: str, control: ControlPlane, tmp_path: Path) -> None:
-    """A client that does not answer a GOAWAY; one that does not heed the end of its tunnel, until the grace period is over."""
+    """Neither a client that does not answer a GOAWAY nor one that ignores the end of its tunnel keeps the process from
+    ending when the grace period is over.
+    """
 
     def half(sock: socket.socket) -> None:
         sock.recv(1000)

@@ -1,5 +1,6 @@
-"""Whoever may connect may send anything: the process lives, its descriptors come back, and every connection is counted
-with its reason."""
+"""Any client may send anything: the process lives, its descriptors come back, and every connection is counted with its
+reason.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ RESET = struct.pack("ii", 1, 0)
 
 
 def heard(client: ssl.SSLSocket) -> bytes:
-    """Up to the end, which may come without close_notify: older Pythons raise for that whatever they were told."""
+    """What a client receives up to the end, which may come without close_notify; older Pythons raise for that in any
+    case.
+    """
     try:
         return client.recv(1)
     except ssl.SSLError as error:
@@ -48,7 +51,7 @@ def client_hello(name: str) -> bytes:
 
 
 def hostile(dice: random.Random) -> Iterator[bytes]:
-    """First bytes of every kind: random, cut, bent, too long, of other protocols."""
+    """First bytes of every kind: random, cut, altered, too long, of other protocols."""
     hello, foreign = client_hello(NAME), client_hello("other.example.com")
     seeds = [
         hello,
@@ -77,7 +80,7 @@ def hostile(dice: random.Random) -> Iterator[bytes]:
 
 
 def end(sock: socket.socket, dice: random.Random) -> None:
-    """By FIN, by RST, by a half-close that hears the answer, or by none of these for now."""
+    """End the connection by FIN, by RST, by a half-close after which the answer is read, or leave it open for now."""
     how = dice.randrange(3)
     try:
         if how == 0:
@@ -92,7 +95,7 @@ def end(sock: socket.socket, dice: random.Random) -> None:
 
 
 def assault(connect: Callable[[], socket.socket], seed: int) -> None:
-    """ATTEMPTS connections; all are closed when it returns."""
+    """Make ATTEMPTS connections; all are closed when this returns."""
     dice = random.Random(seed)
     lingering: list[socket.socket] = []
     for data in hostile(dice):
@@ -155,7 +158,9 @@ FIN, RST, SILENT, READ_THEN_RST = "fin", "rst", "silent", "read, then rst"
 EACH = 5
 
 Kind = tuple[bytes, str, dict[str, int]]
-"""What is sent, how it ends, and what that is counted as: reasons of faults, and results of detection as `result=...`."""
+"""What is sent, how the connection ends, and how that is counted: reasons of faults, and results of detection as
+`result=...`.
+"""
 
 PLAIN_GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 NO_HOST = b"GET / HTTP/1.1\r\n\r\n"

@@ -1,4 +1,4 @@
-"""`sponson run` from its first line: configuration, ports, readiness, certificates."""
+"""The start of `sponson run`: configuration, ports, readiness, certificates."""
 
 from __future__ import annotations
 
@@ -75,7 +75,9 @@ def test_a_key_without_its_csr(tmp_path: Path) -> None:
 
 
 def test_a_crash_writes_no_key(control: ControlPlane, tmp_path: Path) -> None:
-    """Row B34: neither to a file nor into the pipe of a crash handler, for which a limit of zero would not count (core(5))."""
+    """Row B34: a crash writes no key, neither to a file nor into the pipe of a crash handler, to which a limit of zero
+    does not apply (core(5)).
+    """
     with sidecar(control, tmp_path) as proxy:
         process = Path(f"/proc/{proxy.process.pid}")
         [limits] = [line.split() for line in (process / "limits").read_text().splitlines() if "core file" in line]
@@ -85,7 +87,9 @@ def test_a_crash_writes_no_key(control: ControlPlane, tmp_path: Path) -> None:
 
 
 def test_no_traffic_comes_in_before_the_policies_of_its_ports_are_known(control: ControlPlane, tmp_path: Path) -> None:
-    """The default policy may let in whom the policy does not: it must not hold for whoever is quick."""
+    """The default policy may let in clients that the port's policy refuses, so early clients must wait until the
+    policy is known.
+    """
     asked: list[int] = []
     may_tell = {8080: threading.Event(), 8081: threading.Event()}
 
@@ -130,7 +134,9 @@ def test_what_is_not_built_yet_is_warned_of_by_its_variable(control: ControlPlan
 def test_a_gateway_is_ready_once_the_control_plane_has_said_whom_it_may_serve(
     control: ControlPlane, tmp_path: Path
 ) -> None:
-    """Another cluster's probe of /ready must not send it what it cannot forward."""
+    """A gateway is ready only when it can forward: another cluster's probe of /ready would otherwise send it traffic
+    too early.
+    """
     asked: list[int] = []
     may_tell = threading.Event()
 
@@ -198,7 +204,7 @@ def tls_to_admin(proxy_addr: tuple[str, int], protocol: str) -> bytes:
 
 
 def http2_get(sock: socket.socket, path: str) -> bytes:
-    """The status line and body of a GET, as HTTP/1 would say them."""
+    """The status line and body of a GET, written as in HTTP/1."""
     client = Http2Client()
     answered = client.answers[client.get(path, authority="admin")]
     while not answered.is_over:

@@ -1,4 +1,5 @@
-"""docs/troubleshooting.md, its table made anew: each failure is provoked in a mesh of processes, and what can be seen of it is compared.
+"""Makes the table of docs/troubleshooting.md anew: each failure is caused in a mesh of processes, and its symptoms are
+compared with the table.
 
 `SPONSON_TEST_WRITE=1` writes the table into the document.
 """
@@ -63,15 +64,15 @@ class Answer(NamedTuple):
 
 class Case(NamedTuple):
     failure: str
-    """As the document calls it."""
+    """The failure's name in the document."""
     ask: Callable[[DemoMesh], Awaitable[Answer | None]]
     client_line: str
-    """What the line at the client's side has; empty for none."""
+    """The text in the log line at the client's side; empty for none."""
     server_line: str
     metric: str
-    """That counted it, at either side."""
+    """The metric that counts it, at either side."""
     is_so: Callable[[Answer | None], bool]
-    """It has come to this failure: what was changed just before may need a moment."""
+    """Whether the failure has occurred; a change that was just made may need a moment."""
 
 
 async def get(mesh: DemoMesh, url: str, wait_s: float = 20.0) -> Answer | None:
@@ -128,7 +129,7 @@ async def refused(mesh: DemoMesh) -> Answer | None:
 
 
 async def app_is_stopped(mesh: DemoMesh) -> Answer | None:
-    """It takes the connection and is silent, as one that SIGSTOP has stopped."""
+    """The app accepts the connection and then sends nothing, as after SIGSTOP."""
     mesh.replicas[0].delay_s = 3600.0
     return await get(mesh, f"http://{WEB}/", 3.0)
 
@@ -226,7 +227,9 @@ def lines_of(mesh: DemoMesh, sidecar: Sidecar) -> list[str]:
 
 
 async def logged(mesh: DemoMesh, sidecars: list[Sidecar], written: dict[str, int], needle: str) -> str:
-    """The last line with this text beyond those that were written before, without its time, level and target."""
+    """The last line with this text that was logged after those that were written before, without its time, level and
+    target.
+    """
     if not needle:
         return NOT_SEEN
     end = asyncio.get_running_loop().time() + DEADLINE_S
@@ -252,7 +255,7 @@ async def values(sidecars: list[Sidecar], metric: str) -> float:
 
 
 def told(text: str) -> str:
-    """Without what differs from run to run, and as a cell of a table."""
+    """The text without what differs from run to run, as a cell of a table."""
     text = re.sub(r"([:=])[0-9]{4,5}\b", r"\1PORT", text)
     text = re.sub(r"(for|after) [0-9]+s\b", r"\1 Ns", text)
     return text.replace("|", "\\|").replace("<", "&lt;")

@@ -1,4 +1,4 @@
-"""The systemd units: systemd itself finds nothing wrong with them, and little that they could harm."""
+"""The systemd units: systemd itself finds no fault in them, and its rating of their exposure is low."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason=
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """The units as they would be installed, with an executable of this machine for the command."""
+    """The units as they would be installed, with an executable of this machine in place of the command."""
     program = tmp_path / "sponson"
     program.write_text(f"#!{sys.executable}\n")
     program.chmod(0o755)
@@ -53,7 +53,7 @@ def test_what_runs_for_long_is_exposed_to_little(name: str, installed: Path) -> 
 
 
 def commands(name: str) -> list[tuple[list[str], list[str]]]:
-    """Of each line that runs something: the words of our command, and its flags."""
+    """For each line that runs something, the words of our command and its flags."""
     text = (UNITS / name).read_text().replace("$ARGUMENTS", "--addr")
     found = re.findall(r"^Exec\w+=.*?/usr/bin/sponson (.*)", text, re.MULTILINE)
     return [

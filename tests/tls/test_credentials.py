@@ -1,4 +1,6 @@
-"""Certificates are checked before they are used; contexts rotate; keys and requests are made as the identity service wants them."""
+"""Certificates are checked before they are used; contexts rotate; keys and requests have the form that the identity
+service needs.
+"""
 
 from __future__ import annotations
 

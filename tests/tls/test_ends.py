@@ -1,4 +1,4 @@
-"""How TLS connections end when something goes wrong: faults of ours, peers that are gone, peers that are not wanted."""
+"""How TLS connections end when something goes wrong: faults of ours, peers that are gone, peers that are refused."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_fault_of_the_codec_ends_this_connection_only(where: str, caplog: pyte
 
 @pytest.mark.parametrize("says", ["data", "end", "abort"])
 def test_a_peer_that_is_gone_is_met_when_something_is_written(says: str) -> None:
-    """Nobody reads, so that writing is what finds the reset."""
+    """With reading paused, a peer that is gone is noticed when a write meets the reset."""
 
     async def story(ticking: Ticking) -> None:
         pair = await open_pair(ticking)
@@ -157,7 +157,7 @@ def test_a_client_that_is_gone_before_its_hello_was_looked_at() -> None:
 
 
 class Work:
-    """Asks for a turn after the other, until it is done or has a fault."""
+    """Asks for one turn after the other until it is done or fails."""
 
     def __init__(self, wire: Wire, is_faulty: bool) -> None:
         self.left = 3

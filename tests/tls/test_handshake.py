@@ -1,4 +1,4 @@
-"""TLS connections over real sockets: half-close both ways, large writes, a slow reader, ends of every kind."""
+"""TLS connections over real sockets: half-close in both directions, large writes, a slow reader, ends of every kind."""
 
 from __future__ import annotations
 
@@ -139,7 +139,9 @@ def test_what_a_peer_said_before_it_reset_us_is_heard_when_a_write_tells_of_the_
 
 @pytest.mark.acceptance("TLSD-05")
 def test_mutual_tls_and_plain_text_and_a_foreign_name() -> None:
-    """A name that is not ours, and what is no TLS, stay as they came: the decision is `judge_hello`'s, the bytes are untouched."""
+    """A name that is not ours, and bytes that are not TLS, are left as they came: `judge_hello` decides, and no byte
+    is taken.
+    """
 
     async def story(ticking: Ticking) -> None:
         for first, verdict in (
@@ -169,7 +171,7 @@ def test_mutual_tls_and_plain_text_and_a_foreign_name() -> None:
 @pytest.mark.acceptance("TLSD-01")
 @pytest.mark.parametrize("first_record_bytes", [0, 1, 100])
 def test_a_hello_is_peeked_and_then_terminated_with_all_its_bytes(first_record_bytes: int) -> None:
-    """In one record, or in two (row B27: such a hello went to the app as it was)."""
+    """The ClientHello comes in one record, or in two (row B27: such a hello used to go to the app as it was)."""
 
     async def story(ticking: Ticking) -> None:
         context = credentials(CLIENT).client_context(True)
@@ -243,7 +245,9 @@ def test_the_transport_header_is_sent_first_if_the_server_selects_it() -> None:
 
 
 def test_alpn_on_the_direct_port() -> None:
-    """None offered: none selected, and no header. Only others offered: refused, as rustls does; elsewhere ignored."""
+    """A client that offers no protocol gets none and sends no header. One that offers only others is refused on the
+    direct port, as by rustls; elsewhere they are ignored.
+    """
 
     async def story(ticking: Ticking) -> None:
         pair = Pair(ticking, credentials(SERVER), credentials(CLIENT), is_direct=True, first_bytes=b"header")
@@ -285,7 +289,7 @@ def test_a_client_of_other_anchors_is_refused() -> None:
         await until(lambda: pair.server_failures)
         assert pair.server is None
         assert pair.server_failures == ["certificate verify failed: unable to get local issuer certificate"]
-        # TLS 1.3: the client is done before the server has read its certificate, and hears of it by an alert.
+        # TLS 1.3: the client's handshake ends before the server has read its certificate; a refusal comes as an alert.
         assert pair.client.lost_for == [Reason.PROTOCOL_ERROR]
 
     run(story)
@@ -307,7 +311,7 @@ def test_a_client_whose_certificate_is_an_authority_is_refused() -> None:
 
 
 def presenting(leaf: Leaf) -> Credentials:
-    """Credentials that would not take this certificate themselves, as those of a peer that does not look."""
+    """Credentials that would not accept this certificate themselves, like those of a peer that does not check."""
     made = credentials(SERVER)
     for is_direct in (False, True):
         load_chain(made.server_context(is_direct), [leaf.certificate_der], leaf.key_der)
@@ -381,7 +385,9 @@ def test_certificates_rotate_under_open_connections() -> None:
 
 
 def test_a_truncation_is_no_clean_end() -> None:
-    """FIN without close_notify: `lost` with PEER_CLOSED and no `eof`; a reset: CONNECTION_RESET, and its errno counted."""
+    """A FIN without close_notify gives `lost` with PEER_CLOSED and no `eof`; a reset gives CONNECTION_RESET, and its
+    errno is counted.
+    """
 
     async def story(ticking: Ticking) -> None:
         for is_reset in (False, True):
@@ -460,7 +466,7 @@ def test_a_dial_that_times_out_in_its_handshake_and_one_that_is_given_up() -> No
 
 
 class Served:
-    """A plain client of a TLS server, which has sent its first bytes, and what became of the handshake."""
+    """A plain client of a TLS server: the first bytes that it has sent, and the result of the handshake."""
 
     def __init__(self, ticking: Ticking, first: bytes = b"", *, is_direct: bool = False) -> None:
         self.client, accepted = tcp_pair()

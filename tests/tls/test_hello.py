@@ -1,4 +1,6 @@
-"""The ClientHello parser: real hellos of OpenSSL, a large one like Linkerd's, every prefix, and what is none."""
+"""The ClientHello parser: real hellos of OpenSSL, a large one like Linkerd's, every prefix of them, and bytes that are
+not a hello.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,7 @@ def test_the_first_name_counts() -> None:
 
 
 def in_records(data: bytes, *sizes: int) -> bytes:
-    """The same hello in records of these sizes, and one for the rest."""
+    """The same hello in records of these sizes, and one record for the rest."""
     message, records, at = data[5:], b"", 0
     for size in (*sizes, len(message)):
         if at < len(message):
@@ -119,7 +121,7 @@ def in_records(data: bytes, *sizes: int) -> bytes:
 
 @pytest.mark.parametrize("sizes", [(1,), (2,), (3,), (4,), (100,), (1, 1, 1, 1, 1), (5, 200, 3)])
 def test_a_hello_in_several_records(sizes: tuple[int, ...]) -> None:
-    """Row B27: RFC 8446, section 5.1."""
+    """Row B27: a hello may be spread over several records (RFC 8446, section 5.1)."""
     data = in_records(hello(KEY_SHARE, server_name(b"web")), *sizes)
     for size in range(len(data)):
         assert read_hello(data[:size]) is INCOMPLETE, size
@@ -127,14 +129,14 @@ def test_a_hello_in_several_records(sizes: tuple[int, ...]) -> None:
 
 
 def test_a_hello_in_more_records_than_any_client_makes() -> None:
-    """Each look reads all headers anew, so that their number is bounded."""
+    """Each look reads all record headers again, so their number is bounded, far above what any client sends."""
     data = hello(KEY_SHARE, server_name(b"web"))
     assert read_hello(in_records(data, *[1] * 31)) == Hello("web", ())
     assert read_hello(in_records(data, *[1] * 32)) is NOT_TLS
 
 
 def padded(size: int) -> bytes:
-    """A hello whose message has this size."""
+    """A hello with a message of this size."""
     spare = size - (len(hello(server_name(b"web"))) - 5) - 4
     return hello(struct.pack("!H", 21) + vector(2, bytes(spare)), server_name(b"web"))
 

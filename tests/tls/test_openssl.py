@@ -1,4 +1,4 @@
-"""The order of cipher suites, in processes of their own: it must be said before OpenSSL is loaded."""
+"""The order of cipher suites, tested in processes of their own because it must be set before OpenSSL is loaded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ except ssl.SSLWantReadError:
 
 
 def run(before: str = "", **environment: str) -> list[str]:
-    """Not under coverage, which loads OpenSSL before anything else."""
+    """What PROGRAM prints, run without coverage, which would load OpenSSL before anything else."""
     found = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(before=before)],
         env={**{name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}, **environment},

@@ -1,4 +1,4 @@
-"""Identities out of certificates: what OpenSSL says of real ones, made here."""
+"""Identities read from certificates: what OpenSSL reports of real ones that are made here."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def peer_certificate(leaf: Leaf) -> ssl.SSLObject:
 
 
 def found(*names: str | x509.GeneralName, cn: str = "", is_ca: bool | None = None) -> list[str]:
-    """As they are read from the certificate of a peer after a handshake."""
+    """The identities that are read from a peer's certificate after a handshake."""
     near = peer_certificate(issue(the_ca(), *names, cn=cn, is_ca=is_ca))
     return identities(near.getpeercert(), near.getpeercert(True))
 
@@ -68,7 +68,9 @@ def test_other_kinds_and_unusable_names_are_skipped() -> None:
 
 @pytest.mark.parametrize("bad", ["\0", "\x1b[31m", "\r\nl5d-client-id: boss", " ", "\t", "\x7f", "é"])
 def test_a_name_with_characters_that_no_identity_has_is_refused(bad: str) -> None:
-    """Row B14: such a name went into header fields and metrics as it was, and a parser that drops the character reads another's."""
+    """Row B14: such a name used to reach header fields and metrics as it was, and a parser that drops the character
+    would read another name.
+    """
     uri = x509.UniformResourceIdentifier._init_without_validation(f"spiffe://foo/we{bad}b")
     with pytest.raises(RefusedCertificateError, match="a name that is no identity: URI"):
         found(uri, "foo.ns.local")
@@ -88,7 +90,9 @@ def test_visible_names_that_are_no_uris_are_skipped() -> None:
 
 
 def test_an_authority_is_no_workload() -> None:
-    """Row B14: webpki refuses it for Linkerd; OpenSSL lets it pass."""
+    """Row B14: a certificate of an authority is refused as a workload's. webpki refuses it for Linkerd; OpenSSL
+    accepts it.
+    """
     assert found("foo.ns.local", is_ca=False) == ["foo.ns.local"]
     with pytest.raises(RefusedCertificateError, match="CA:TRUE"):
         found("foo.ns.local", is_ca=True)

@@ -1,4 +1,6 @@
-"""Files with secrets in a directory where others can write: nothing of theirs is followed, taken over or trusted (row B32)."""
+"""Files with secrets in a directory in which others can write: nothing of theirs is followed, taken over or trusted
+(row B32).
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ def test_written_whole_and_private_whatever_the_umask_and_whatever_stood_there(t
 
 
 def test_it_is_private_from_its_first_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seen just before the rename: nobody could open it on the way, and its name could not be prepared."""
+    """Just before the rename, no other user could open the file, and its name could not have been prepared."""
     seen: list[tuple[int, str]] = []
     rename = Path.replace
 
@@ -132,7 +134,7 @@ def test_another_users_directory_is_not_written_to(tmp_path: Path, caplog: pytes
 
 
 def test_what_another_user_prepared_is_not_taken_over(tmp_path: Path) -> None:
-    """The name of the draft was `key.<pid>`, which anybody could make beforehand and keep open."""
+    """The draft used to be called `key.<pid>`, which any user could create beforehand and keep open."""
     prepared = tmp_path / f"key.{os.getpid()}"
     prepared.write_bytes(b"")
     prepared.chmod(0o666)

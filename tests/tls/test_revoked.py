@@ -1,4 +1,6 @@
-"""Revocation lists: what they name is read as another implementation wrote it, and refused on both sides of a handshake."""
+"""Revocation lists: lists written by another implementation are read correctly, and revoked certificates are refused
+on both sides of a handshake.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def serial_of(certificate_der: bytes) -> int:
 
 
 def certified(name: str, ca: Authority | None = None) -> tuple[Credentials, bytes]:
-    """A workload, and the certificate that it shows."""
+    """A workload, and the certificate that it presents."""
     ca = ca or the_ca()
     leaf = issue(ca, name)
     made = Credentials(name, ca.pem)
@@ -65,7 +67,9 @@ def test_certificates_are_known_by_issuer_and_serial_number() -> None:
 
 @pytest.mark.parametrize("serial", [1, 127, 128, 255, 256, 2**63, 2**159 - 1])
 def test_serial_numbers_of_every_length(serial: int) -> None:
-    """The sign octet of DER included, as OpenSSL's and cryptography's certificates have it."""
+    """Serial numbers of every length are read correctly, with the sign octet of DER that OpenSSL's and cryptography's
+    certificates have.
+    """
     ca = the_ca()
     builder = x509.CertificateBuilder().subject_name(ca.certificate.subject).issuer_name(ca.certificate.subject)
     builder = builder.public_key(ca.key.public_key()).serial_number(serial)
@@ -75,7 +79,7 @@ def test_serial_numbers_of_every_length(serial: int) -> None:
 
 
 def test_lists_of_other_kinds_are_refused() -> None:
-    """A list of changes only, and one whose entries are other issuers'."""
+    """A list that has only changes, and one with entries of other issuers, are refused."""
     with pytest.raises(ValueError, match="critical extension"):
         read_revocation_lists(revocation_list(the_ca(), 5, extension=x509.DeltaCRLIndicator(6)))
     issuer = x509.CertificateIssuer([x509.DirectoryName(make_ca("other").certificate.subject)])

@@ -20,7 +20,7 @@ from tests.kit.sockets import Recorder, Ticking, descriptors, run, tcp_pair, unt
 
 
 def served(ticking: Ticking, meter: Meter | None = None) -> tuple[socket.socket, Any]:
-    """(a client's blocking socket, the Recorder that serves it)."""
+    """A client's blocking socket, and the Recorder that serves it."""
     client, accepted = tcp_pair()
     connection = serve_plain(ticking.reactor, accepted, Recorder, meter)
     return client, connection.codec
@@ -286,7 +286,9 @@ def test_a_socket_that_the_loop_does_not_take() -> None:
 
 
 def test_an_end_that_comes_while_nobody_reads_is_heard_afterwards() -> None:
-    """uvloop may read once although reading was paused before it began: bytes and end wait."""
+    """uvloop may read once although reading was paused before it began: the bytes and the end wait until reading goes
+    on.
+    """
 
     async def story(ticking: Ticking) -> None:
         client, accepted = tcp_pair()
@@ -350,7 +352,7 @@ def test_a_refused_dial() -> None:
 
 
 def full_listener() -> tuple[socket.socket, list[socket.socket]]:
-    """A listener whose backlog is full, so that a connect to it hangs."""
+    """A listener with a full backlog, so that a connect to it hangs."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen(0)

@@ -1,4 +1,4 @@
-"""HTTP detection: Linkerd's rule as a pure function, and the codec that waits where the rule would harm."""
+"""HTTP detection: Linkerd's rule as a pure function, and the codec that waits where the rule would do harm."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONG_GET = b"GET /foo/bar/bar/blah HTTP/1.1\r\nHost: foob.example.com\r\nUser-Ag
 
 
 class Detected:
-    """What detection found."""
+    """The results of one detection."""
 
     def __init__(self, timeout_s: float = 10.0) -> None:
         self.wire = ListWire()
@@ -127,7 +127,9 @@ def test_what_only_looks_like_http(first: bytes) -> None:
 
 @pytest.mark.parametrize("data", [LONG_GET, PREFACE, b"POST / HTTP/1.0\r\n\r\n"])
 def test_a_client_that_sends_byte_by_byte_is_http_all_the_same(data: bytes) -> None:
-    """Linkerd takes it for opaque TCP (docs/linkerd/inbound.md, section 2); we wait while every byte fits."""
+    """Linkerd takes a client that sends byte by byte for opaque TCP (docs/linkerd/inbound.md, section 2); we wait as
+    long as every byte fits HTTP.
+    """
     detected = Detected()
     pieces = [data[at : at + 1] for at in range(14)]
     assert detected.after(*pieces[:13]) == []

@@ -1,4 +1,4 @@
-"""EarlyDials: how many connections silent clients can make a proxy hold, and how fast."""
+"""EarlyDials: how many connections silent clients can make a proxy open, and how fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The codec that waits for first bytes: what it keeps, whom it asks, and that each beginning has one outcome."""
+"""The codec that waits for first bytes: what it keeps, which rule it asks, and that each beginning has one outcome."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.kit.sockets import Recorder, Ticking
 
 
 class Line:
-    """A rule that wants a whole line; what it finds is a text that says how it came."""
+    """A rule that needs a whole line; its result is a text that states how the line came."""
 
     def __init__(self, patience_s: float = 0.0, tells_loss: bool = False) -> None:
         self.patience_s = patience_s
@@ -27,7 +27,7 @@ class Line:
 
 
 class Begun:
-    """A connection whose first bytes are awaited."""
+    """A connection whose first bytes have not come yet."""
 
     def __init__(self, rule: Line | None = None, is_faulty: bool = False) -> None:
         self.wire = ListWire()

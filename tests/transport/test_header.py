@@ -1,4 +1,4 @@
-"""The transport header, byte for byte as recorded between Linkerd's proxies, and what is none."""
+"""The transport header, byte for byte as recorded between Linkerd's proxies, and bytes that are refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def framed(message: bytes, size: int | None = None) -> bytes:
 
 
 class Read:
-    """A transport header, read or not."""
+    """The result of reading a transport header."""
 
     def __init__(self) -> None:
         self.wire = ListWire()

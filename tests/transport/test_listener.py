@@ -1,4 +1,4 @@
-"""The listener: options reach the sockets, errors never end it, no descriptor left makes it rest."""
+"""The listener: options are set on the sockets, errors never end it, and it rests when no descriptor is left."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ANY = Addr("127.0.0.1", 0)
 
 
 class Accepted:
-    """Keeps what a listener accepts."""
+    """Keeps the connections that a listener accepts."""
 
     def __init__(self) -> None:
         self.found: list[tuple[socket.socket, Addr]] = []
@@ -110,7 +110,7 @@ def test_workers_share_a_port_and_others_are_refused_clearly() -> None:
 
 
 class NoDescriptors:
-    """While it holds, this process can open none: accept fails with EMFILE."""
+    """While it is open, this process cannot open a descriptor: accept fails with EMFILE."""
 
     def __enter__(self) -> None:
         self.before = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -150,7 +150,9 @@ def test_without_descriptors_it_rests_counts_and_goes_on(caplog: pytest.LogCaptu
 
 @pytest.mark.parametrize("is_admin", [False, True])
 def test_with_few_descriptors_left_idle_connections_make_room(is_admin: bool) -> None:
-    """Who is at the door is let in; the next must wait until there is room."""
+    """With few descriptors left, the client that was just accepted is served, and the next one must wait until there
+    is room.
+    """
 
     async def story(ticking: Ticking) -> None:
         accepted = Accepted()

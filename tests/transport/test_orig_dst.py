@@ -1,4 +1,4 @@
-"""The original destination, out of the kernel's structures."""
+"""The original destination, read from the kernel's structures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Peeking: nothing is taken, nothing spins, every outcome is told once."""
+"""Peeking takes no byte, does not spin, and reports every outcome once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.transport.test_connection import reset
 
 
 class Look:
-    """A socket that is peeked at; decided when it holds `size` bytes."""
+    """A socket that is peeked at; the judge decides when it has `size` bytes."""
 
     def __init__(
         self, ticking: Ticking, size: int = 5, pair: tuple[socket.socket, socket.socket] | None = None
@@ -82,7 +82,7 @@ def test_many_pieces_each_looked_at_once() -> None:
 
 @pytest.mark.parametrize("kind", ["tcp", "unix"])
 def test_waiting_for_the_rest_does_not_spin(kind: str) -> None:
-    """A unix socket does not honour SO_RCVLOWAT: the look rests for a tick instead."""
+    """A unix socket ignores SO_RCVLOWAT, so there the look rests for a tick instead."""
 
     async def story(ticking: Ticking) -> None:
         pair = tcp_pair() if kind == "tcp" else socket.socketpair()

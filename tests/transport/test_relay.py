@@ -28,7 +28,7 @@ SHAPES = ["plain", "dials TLS", "through two proxies"]
 
 
 class Path:
-    """A client and an app, both plain, joined by one relay, or by two with TLS between them."""
+    """A client and an app, both plain, joined by one relay, or by two relays with TLS between them."""
 
     def __init__(self, ticking: Ticking, shape: str = "plain") -> None:
         self.ticking = ticking

@@ -1,4 +1,6 @@
-"""The kernel moves bulk: the same bytes, the same ends, and no descriptor kept for a connection that only waits."""
+"""Bulk data that the kernel moves: the same bytes, the same ends, and no descriptor is kept for a connection that only
+waits.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ BULK = random.Random(1).randbytes(4 << 20)
 
 
 async def spliced(path: Path) -> tuple[socket.socket, int]:
-    """The app's end of a relay that has begun to splice, which it tells by its descriptors; how many bytes it had."""
+    """The app's end of a relay that has begun to splice, which its descriptors show, and how many bytes it had
+    received.
+    """
     path.client.send(b"x")
     app = await path.app()
     loop = asyncio.get_running_loop()

@@ -39,9 +39,9 @@ _PRINTED_PORT = re.compile(r"curl -x http://127\.0\.0\.1:(\d+) ")
 class Block(NamedTuple):
     line: int
     depth: int
-    """Of the heading that it stands under."""
+    """The level of the heading above it."""
     fence: str
-    """What stands behind `console`."""
+    """The text behind `console`."""
     steps: tuple[Step, ...]
 
     @property
@@ -58,7 +58,7 @@ class Heading(NamedTuple):
 
 
 def parts(text: str) -> list[Block | Heading]:
-    """Console blocks and headings, in order; ValueError at a fence that says nothing known."""
+    """Console blocks and headings, in order; ValueError for a fence that is not known."""
     found: list[Block | Heading] = []
     depth, lines = 0, text.splitlines()
     number = 0
@@ -110,7 +110,9 @@ class Terminal:
             )  # fmt: skip
 
     def wait(self) -> None:
-        """Until its commands have ended, or until the last of them has shown what it shows; AssertionError if that fails."""
+        """Wait until its commands have ended, or until the last of them has printed what the block shows;
+        AssertionError if that fails.
+        """
         end = time.monotonic() + _DEADLINE_S
         while self._process.poll() is None and not (self.block.stays and not self._missing()):
             assert time.monotonic() < end, f"{self._document}:{self.block.line}: not in time:\n{self.printed()}"
@@ -121,7 +123,7 @@ class Terminal:
         assert not is_over, f"{self._document}:{self.block.line}: it did not stay:\n{self.printed()}"
 
     def _missing(self) -> str:
-        """What was not reached, failed or was not shown; empty if all went as it should."""
+        """What failed or was not shown; empty if everything is as it should be."""
         pieces = re.split(rf"^{MARK}(\d+)$", self.printed(), flags=re.MULTILINE)
         printed = {int(number): text for number, text in zip(pieces[1::2], pieces[2::2], strict=True)}
         for index, step in enumerate(self.block.steps):
@@ -141,7 +143,7 @@ class Terminal:
         return self._output.read_text(errors="replace")
 
     def leave(self) -> None:
-        """Ctrl-C, and then `kill` for what is in the background."""
+        """Send Ctrl-C, and then `kill` to what runs in the background."""
         self._signal(signal.SIGINT)
         if self.block.stays:
             try:
@@ -158,7 +160,7 @@ class Terminal:
 
 
 def follow(document: Path, place: Path, programs: Path) -> None:
-    """AssertionError, with what was printed, if anything does not go as the document says."""
+    """AssertionError, with what was printed, if anything is not as in the document."""
     checkout = str(ROOT) if (ROOT / "proxy").exists() else ""
     environment = {
         "HOME": str(place), "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1",
@@ -179,7 +181,7 @@ def follow(document: Path, place: Path, programs: Path) -> None:
 
 
 def _with_printed_port(block: Block, terminals: list[Terminal]) -> Block:
-    """With the port that the demo has printed in place of the one that the document has."""
+    """The block with the port that the demo has printed in place of the one in the document."""
     for terminal in terminals:
         found = _PRINTED_PORT.search(terminal.printed())
         if found is not None:

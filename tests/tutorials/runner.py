@@ -1,7 +1,8 @@
-"""Runs a tutorial exactly as it is printed: the commands of its console blocks, one shell for all, with what they show.
+"""Runs a tutorial exactly as it is printed: the commands of its console blocks in one shell, with the output that they
+show.
 
-In a block a line that begins with `$ ` is a command, lines with `> ` go on with it, and the others are what it must
-print, in this order and among other lines perhaps; `...` within a line stands for anything.
+In a block, a line that begins with `$ ` is a command, lines with `> ` continue it, and all others are output that
+must appear, in this order and perhaps among other lines; `...` within a line stands for anything.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def steps(text: str) -> list[Step]:
 
 
 def run(tutorial: Path, home: Path, programs: Path, private_namespaces: bool = False) -> None:
-    """AssertionError, with all that was printed, if a command fails or does not show what the tutorial says."""
+    """AssertionError, with all output, if a command fails or does not print what the tutorial shows."""
     script = "\n".join(
         f"printf '\\n{MARK}{index}\\n'\n{step.command}\nprintf '\\n{MARK}status %s\\n' $?"
         for index, step in enumerate(steps(tutorial.read_text()))
@@ -94,7 +95,7 @@ def check(tutorial: Path, output: str) -> None:
 
 
 def not_shown(step: Step, lines: list[str]) -> str:
-    """The first line that a step must show and has not; empty if there is none."""
+    """The first line that a step must print and has not; empty if there is none."""
     left = iter(lines)
     for shown in step.shown:
         pattern = re.compile(".*".join(map(re.escape, shown.split("..."))) + r"\s*")

@@ -1,4 +1,6 @@
-"""README.md and docs/operating.md, word by word: by whoever runs the tests, in an empty home, with a checkout beside it."""
+"""README.md and docs/operating.md, command by command, as the user who runs the tests, in an empty home with a
+checkout beside it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ UNTESTED = {
     "README.md": [("make test", "it is the suite itself"), ("pipx install .", "it downloads packages")],
     "docs/operating.md": [],
 }
-"""What a document's own words keep from being run, and why."""
+"""Blocks that the document itself marks as not runnable, and why."""
 
 NEEDS = ("bash", "make", "curl", "openssl", "nft", "unshare")
 
@@ -35,14 +37,16 @@ def why_not() -> str:
 
 
 def unshared(*command: str) -> list[str]:
-    """With a loopback of its own, since documents name ports, and nothing left running at the end."""
+    """The command, run in namespaces of its own: documents name ports, so it needs its own loopback interface, and what
+    it leaves running ends with it.
+    """
     user = ["--user", "--map-root-user"] if os.geteuid() else []
     return ["unshare", *user, "--net", "--pid", "--fork", "--kill-child", *command]
 
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """An empty home, which is the checkout as well. With a short name: the control plane's sockets are in it."""
+    """An empty home, which is also the checkout. Its name is short, because the control plane's sockets are in it."""
     made = Path(tempfile.mkdtemp(prefix="doc-"))
     for name in ("Makefile", "docs", "examples", "deploy", "pyproject.toml", "proxy"):
         (made / name).symlink_to(ROOT / name)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """With a short name: the control plane's sockets are in it."""
+    """An empty home. Its name is short, because the control plane's sockets are in it."""
     made = Path(tempfile.mkdtemp(prefix="tut-"))
     yield made
     wait_until(lambda: not left_in(made), f"all that the tutorial started has ended: {left_in(made)}", 30)
@@ -32,7 +32,7 @@ def home() -> Iterator[Path]:
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
-    """Where `sponson` is found."""
+    """The directory in which `sponson` is found."""
     program = tmp_path / "sponson"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m proxy "$@"\n')
     program.chmod(0o755)

@@ -1,4 +1,4 @@
-"""`sponson up`: two commands make two apps that talk over mutual TLS, and nothing is left when they have gone."""
+"""`sponson up`: two commands make two apps that talk over mutual TLS, and nothing is left when they have ended."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def ask(state: State) -> subprocess.CompletedProcess[str]:
 
 
 def left(state: State) -> list[str]:
-    """Processes that were started for this mesh."""
+    """The processes that were started for this mesh and still run."""
     return left_in(state.directory)
 
 
@@ -195,7 +195,7 @@ def test_seats_are_numbered_and_freed_by_whoever_leaves(tmp_path: Path) -> None:
     assert Seat.take(state, "default", "web").replica == 0
     two.leave()
     assert apps(state) == []
-    # What is left of one that was killed counts for nothing.
+    # The files that a killed app left behind do not count.
     (tmp_path / "up" / "default.old-0.json").write_text(json.dumps(app._asdict()))
     assert apps(state) == []
     assert is_anybody_up(state)

@@ -16,7 +16,7 @@ from tests.interop.mesh import Mesh
 class Scene(NamedTuple):
     mesh: Mesh
     port: int
-    """Of the WebSocket app."""
+    """The port of the WebSocket app."""
     echo: EchoApp
 
 

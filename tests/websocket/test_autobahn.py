@@ -1,6 +1,6 @@
-"""The Autobahn cases, driven by kosoku: each ends through proxies as it ends without any.
+"""The Autobahn cases, driven by kosoku: each ends through proxies as it ends without one.
 
-Sections 1 to 7 and 10 whole; of 9, 12 and 13, which measure and take minutes, a few.
+All of sections 1 to 7 and 10 are run; of 9, 12 and 13, which measure and take minutes, a few.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ CASES = [f"{section}.*" for section in (*range(1, 8), 10)]
 MEASURING = ["9.1.3", "9.2.3", "9.3.5", "9.5.3", "9.7.1", "12.1.3", "13.1.3"]
 WHOLE = 247
 MOST_GIVEN_UP = 40
-"""Of the whole run: more than what stands in a few stalls is a server that does not answer."""
+"""The limit for the whole run: more than a few stalls can explain means that a server does not answer."""
 
 Ends = dict[str, tuple[Any, ...]]
 
 
 def ends(at: Addr) -> Ends:
-    """How each case ended: verdicts, and what the app's side closed with.
+    """How each case ended: the verdict, and the close code of the app's side.
 
     Autobahn calls a pass NON-STRICT when the app's failing of the connection overtook its echo of what came before:
-    a race of the app's own, which the direct run loses now and then, so that it counts as the pass it is.
+    a race within the app, which the direct run loses now and then too, so it counts as a pass.
 
-    Its client gives up by its clock, after half a second in section 6 and a second in most others, and drops the
-    connection: a machine that stands still for that long fails each case of that moment. Such cases are run again, alone.
+    Its client gives up after a time, half a second in section 6 and a second in most others, and drops the
+    connection: a machine that stalls for that long fails each case of that moment. Such cases are run again, alone.
     """
     found = {one.case_id: one for one in run_cases(at, [*CASES, *MEASURING], 4)}
     late = [case for case, one in found.items() if was_given_up(one)]
@@ -72,7 +72,7 @@ def run_cases(at: Addr, cases: list[str], at_once: int) -> list[Any]:
 
 
 def was_given_up(case: Any) -> bool:
-    """Kosoku's client itself failed and dropped the connection, and the app had not said a word of closing."""
+    """Whether kosoku's client itself failed and dropped the connection before the app had begun to close."""
     return bool(case.failed_by_me and case.dropped_by_me and case.remote_close_code is None and not case.passed)
 
 
@@ -86,7 +86,9 @@ def direct(scene: Scene) -> Ends:
 
 
 def test_a_case_that_the_client_gives_up_on_is_told_from_one_that_the_server_ends() -> None:
-    """What a stall looks like: Autobahn's client drops the connection by its clock (here after half a second)."""
+    """What a stall looks like: Autobahn's client drops the connection after its time, here half a second. A server
+    that ends the case looks different.
+    """
 
     async def never_answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -111,7 +113,7 @@ def test_a_case_that_the_client_gives_up_on_is_told_from_one_that_the_server_end
 
 @pytest.mark.parametrize("way", [OUTBOUND, INBOUND])
 def test_every_case_ends_as_without_a_proxy(scene: Scene, direct: Ends, way: str) -> None:
-    """A plain hop, and one of mutual TLS."""
+    """Every case ends as without a proxy, over a plain hop and over one of mutual TLS."""
     assert ends(scene.mesh.way(way, scene.port, "http/1")) == direct
 
 
