@@ -24,7 +24,9 @@ BASELINE = RESULTS / "baseline.json"
 
 
 def builds(given: list[str]) -> dict[str, sponson.Build]:
-    """Ours by label: the two of this checkout, and what `--build LABEL=PROGRAM` adds or puts in their place."""
+    """Our builds by label: the two of this checkout, and those that `--build LABEL=PROGRAM` adds or puts in their
+    place.
+    """
     found = {"sponson": sponson.INTERPRETED, "sponson_compiled": sponson.COMPILED}
     for one in given:
         label, mark, program = one.partition("=")
@@ -94,7 +96,9 @@ def plan(args: argparse.Namespace, ours: dict[str, sponson.Build]) -> measure.Pl
 
 
 def facts(ours: dict[str, sponson.Build], chosen: measure.Plan) -> dict[str, Any]:
-    """Of each of our builds that ran: its interpreter. One that is not there was left out of the run with its line."""
+    """The interpreter of each of our builds that ran. A build that was not there was left out of the run, with a line
+    that says so.
+    """
     found = {}
     for label, build in ours.items():
         if label in chosen.peers:
@@ -108,7 +112,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """The exit status; every table and remark goes to standard error, the JSON to standard output."""
+    """Run the bench. Returns the exit status; tables and remarks go to standard error, the JSON to standard output."""
     try:
         for program, package in (
             ("wrk", "wrk"),

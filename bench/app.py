@@ -1,9 +1,8 @@
 """The applications of the bench that nginx cannot be: a gRPC service, and a TCP one that echoes or streams.
 
-`python -m bench.app GRPC_PORT ECHO_PORT`. The gRPC service stands on our own HTTP/2 codec, so that the load's core
-is not the bottleneck; what it answers is fixed.
-TCP: a connection that begins with `E` gets every later byte back; one that begins with `S` and eight digits in hex
-gets so many bytes and then the end.
+`python -m bench.app GRPC_PORT ECHO_PORT`. The gRPC service uses our own HTTP/2 codec, so that the load's core is
+not the bottleneck; its answers are fixed. Over TCP, a connection that begins with `E` gets every later byte back;
+one that begins with `S` and eight hexadecimal digits gets that many bytes and then the end.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _PIECE = bytes(65536)
 
 
 class GrpcAnswer(ClientEnd):
-    """A ClientStream that answers: one message for a unary call, one for each that comes in `/stream`."""
+    """A ClientStream that answers: one message for a unary call, one for each message that comes in `/stream`."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange

@@ -1,6 +1,6 @@
-"""What all candidates stand in front of: nginx for HTTP/1.1, HTTP/2 and bodies, and our own gRPC and echo apps.
+"""What runs behind all candidates: nginx for HTTP/1.1, HTTP/2 and bodies, and our own gRPC and echo apps.
 
-One backend for everyone, on the load's core, never on the proxy's.
+All candidates share one backend. It runs on the load's core, never on the proxy's.
 """
 
 from __future__ import annotations

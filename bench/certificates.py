@@ -1,4 +1,4 @@
-"""Certificates for the peers that know no identity service: one CA, an `out.test` and an `in.test` leaf (P-256)."""
+"""Certificates for candidates that have no identity service: one CA, an `out.test` and an `in.test` leaf (P-256)."""
 
 from __future__ import annotations
 

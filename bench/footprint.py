@@ -1,4 +1,4 @@
-"""What a proxy holds: memory of idle connections, of open streams, and of a transfer that its client hardly reads.
+"""What a proxy holds in memory: for idle connections, open streams, and a transfer that its client hardly reads.
 
 Resident memory before and after, of the candidate's own processes; whatever is paid once (buffers, caches) is paid
 before the first look. The other side is driven from here by hand, since only what the proxy keeps is measured.
@@ -22,7 +22,7 @@ from bench.tcp_load import connect
 IDLE_CONNECTIONS = 1000
 IDLE_LINKS = 200
 STREAMS_EACH, STREAM_CONNECTIONS = 90, 10
-"""HAProxy takes 100 streams on a connection."""
+"""HAProxy takes 100 streams on a connection, so each has fewer."""
 SLOW_S = 6.0
 SLOW_BYTES_PER_S = 10_000
 
@@ -36,7 +36,7 @@ class Figure(NamedTuple):
     name: str
     shape: str
     take: Callable[[Candidate, Path], dict[str, Any] | None]
-    """None if the candidate has no such thing."""
+    """Takes the measurement; None if the candidate cannot do this."""
 
 
 def _rss(candidate: Candidate) -> int:
@@ -80,7 +80,7 @@ def _get(sock: socket.socket, host: str, path: str = "/") -> None:
 
 
 def _use(candidate: Candidate, made: list[socket.socket], count: int) -> None:
-    """So many connections that carried one request each."""
+    """Make this many connections that have carried one request each."""
     for _ in range(count):
         made.append(connect(candidate.port, ""))
         _get(made[-1], candidate.host)
@@ -180,7 +180,7 @@ def open_streams(candidate: Candidate, folder: Path) -> dict[str, Any] | None:
 
 
 def _trickle(candidate: Candidate, sock: socket.socket, request: bytes) -> dict[str, Any]:
-    """The most that the proxies hold while `sock` takes its answer slowly, beyond what they held before it asked."""
+    """The most that the proxies hold while `sock` reads its answer slowly, beyond what they held before the request."""
     before = _settled(candidate)
     most = before
     sock.settimeout(5)

@@ -42,7 +42,9 @@ FLOODS: dict[str, Callable[[], Iterator[bytes]]] = {
 
 
 def measure(candidate: Candidate, flood: Callable[[], Iterator[bytes]]) -> dict[str, Any]:
-    """Milliseconds that the polite client waited at worst and mostly, and megabytes, before and behind the flood."""
+    """Milliseconds that the polite client waited at worst and in the median, and megabytes, before and after the
+    flood.
+    """
     proxy = candidate.processes[0]
     peer = Peer(socket.create_connection(("127.0.0.1", candidate.port), timeout=30))
     client = Http2(peer)
@@ -70,7 +72,7 @@ def measure(candidate: Candidate, flood: Callable[[], Iterator[bytes]]) -> dict[
 
 
 def _attack(candidate: Candidate, flood: Callable[[], Iterator[bytes]], tell: Any) -> None:
-    """In a process of its own, since threads of one would wait for each other."""
+    """Run the flood in a process of its own, because threads of one process would wait for each other."""
     flooder = Flooder(socket.create_connection(("127.0.0.1", candidate.port), timeout=30), candidate.host)
     flooder.open(STREAMS, "/")
     tell.send(None)

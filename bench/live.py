@@ -32,7 +32,7 @@ GROWTH_MB = 30.0
 CALM = 11
 
 Flood = Callable[[Sidecar], int | None]
-"""Runs to its end; the code of the GOAWAY that the flooder got."""
+"""Runs a flood to its end; returns the code of the GOAWAY that the flooder got."""
 
 
 def from_a_client(name: str) -> Flood:
@@ -74,7 +74,7 @@ def from_an_endpoint(proxy: Sidecar) -> int | None:
 
 
 def _goaway_code(received: bytes) -> int | None:
-    """Of the last GOAWAY among the frames that came."""
+    """The code of the last GOAWAY among the frames that came."""
     code, at = None, received.find(b"SM\r\n\r\n") + 6
     while at + 9 <= len(received):
         if received[at + 3] == 7:
@@ -93,12 +93,12 @@ class Poll:
         self._process.stdout.readline()  # the first answer has come
 
     def took_ms(self) -> list[float]:
-        """End it; how long each answer took, the shortest first."""
+        """End it. Returns how long each answer took, the shortest first."""
         return sorted(map(float, self._process.communicate()[0].split()))
 
 
 def poll(port: int) -> None:
-    """Until standard input ends."""
+    """Ask until standard input ends."""
     took: list[float] = []
     with socket.create_connection(("127.0.0.1", port), timeout=30) as sock:
         while not took or not select.select([sys.stdin], [], [], 0.005)[0]:

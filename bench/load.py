@@ -91,7 +91,7 @@ def wrk(url: str, connections: int, seconds: float, folder: Path, host: str = ""
 
 
 def h2load(url: str, seconds: float, folder: Path, *extra: str) -> Run:
-    """Closed loop by h2load; `extra` says clients (-c), streams (-m), body (-d), headers (-H), --h1."""
+    """Closed loop by h2load; `extra` has its options for clients (-c), streams (-m), body (-d), headers (-H), --h1."""
     log = folder / "h2load.log"
     log.write_text("")
     flags = ["-t1", "-D", str(max(1, round(seconds))), f"--log-file={log}"]

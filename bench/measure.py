@@ -1,7 +1,7 @@
-"""One run of the whole bench: every candidate in turn, round by round, and the medians of what was seen.
+"""One run of the whole bench: every candidate in turn, round by round, and the medians of the measurements.
 
-A candidate's figures of one round stand beside the others' of the same round; a failed request is a failed
-cell, said so, not a number.
+A candidate's figures of one round are compared with the others' of the same round; a failed request makes a failed
+cell, shown as such and not as a number.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def say(text: str) -> None:
 
 
 def run(plan: Plan) -> dict[str, dict[str, Any]]:
-    """Workload to candidate to figures; a candidate that cannot is left out with a line that says why."""
+    """Workload to candidate to figures. A candidate that cannot run is left out, with a line that gives the reason."""
     found: dict[str, dict[str, Any]] = {}
     starts: dict[str, list[Ready]] = {}
     shapes = dict.fromkeys([*(one.shape for one in plan.workloads), *(one.shape for one in plan.figures)])
@@ -81,7 +81,7 @@ def _take(figure: Figure, candidates: dict[str, Candidate], stable: Stable) -> d
 
 
 def _derived(found: dict[str, dict[str, Any]], starts: dict[str, list[Ready]]) -> dict[str, dict[str, Any]]:
-    """Cold starts, medians of every start that the run made; and a handshake: what a connection costs more over mTLS."""
+    """Cold starts, the medians of every start of the run; and handshakes: what a connection costs more over mTLS."""
     cold = {
         name: {
             field: round(statistics.median(getattr(one, field) for one in seen), 1)
@@ -119,7 +119,7 @@ def _measure(plan: Plan, workload: Workload, candidates: dict[str, Candidate], s
         for name, candidate in candidates.items():
             if name in broken:
                 continue
-            seconds = plan.seconds if number else min(1.0, plan.seconds)  # the first round only warms
+            seconds = plan.seconds if number else min(1.0, plan.seconds)  # the first round only warms up
             try:
                 cell = _cell(workload, candidate, seconds, stable)
             except BenchError as error:
@@ -137,7 +137,7 @@ def _measure(plan: Plan, workload: Workload, candidates: dict[str, Candidate], s
 
 
 def _tell_above_direct(rows: dict[str, Any]) -> None:
-    """What the proxies add: `p50_above_ms` and its like, of the medians."""
+    """Add what the proxies add to the direct way, from the medians: `p50_above_ms` and the like."""
     floor = rows.get("direct", {})
     for name, row in rows.items():
         for quantile in ("p50", "p99", "p999"):

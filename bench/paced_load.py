@@ -1,7 +1,8 @@
-"""Open loop: requests leave by the clock over ten HTTP/1.1 connections, and what they wait for counts.
+"""Open loop: requests leave by the clock over ten HTTP/1.1 connections, and the time that they wait counts.
 
-A request's time runs from when it was due, not from when a connection was free for it; so a proxy that stalls
-is charged for everyone who would have come. `python -m bench.paced_load PORT HOST RATE SECONDS` prints one JSON object.
+A request's time runs from when it was due, not from when a connection was free for it, so a proxy that stalls is
+charged for all requests that were due meanwhile. `python -m bench.paced_load PORT HOST RATE SECONDS` prints one
+JSON object.
 """
 
 from __future__ import annotations

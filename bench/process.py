@@ -51,7 +51,7 @@ def _bind_to(cpu: int) -> None:
 
 
 class Ready(NamedTuple):
-    """A cold start, from the first instruction to being of use."""
+    """A cold start, from the first instruction until the process is useful."""
 
     start_ms: float
     cpu_ms: float
@@ -124,7 +124,7 @@ class Process:
 
 
 class Stable:
-    """Everything that was started, and a folder for what it needs."""
+    """Everything that was started, and a folder for its files."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="sponson-bench-"))

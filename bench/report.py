@@ -1,6 +1,7 @@
 """The table, the JSON and the plot of one run, and its comparison with a recorded one.
 
-Ratios within a run; a baseline from another machine is compared by its ratios to HAProxy, never by absolutes.
+Ratios are taken within a run; a baseline from another machine is compared by its ratios to HAProxy, never by
+absolute values.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from bench.workloads import WORKLOADS
 
 REFERENCE = "haproxy"
 FIGURE_NAMES = {one.name for one in FIGURES} | {"cold_start", "handshake_pair"}
-"""What is no load: told as it is."""
+"""Figures that do not come from a load; they are shown as they are."""
 _COLORS = {
     "direct": "#999999", "sponson": "#2b6cb0", "sponson_compiled": "#38a169", "haproxy": "#dd6b20", "nginx": "#805ad5",
     "nghttpx": "#d53f8c", "envoy": "#718096",
@@ -41,7 +42,7 @@ def cost(row: dict[str, Any]) -> float | None:
 
 
 def ratio(rows: dict[str, Any], name: str) -> float | None:
-    """CPU of `name` to HAProxy's, in the same run."""
+    """The CPU of `name` divided by HAProxy's in the same run."""
     ours, theirs = cost(rows.get(name, {})), cost(rows.get(REFERENCE, {}))
     return ours / theirs if ours and theirs else None
 

@@ -24,9 +24,9 @@ class Workload(NamedTuple):
     shape: str
     drive: Drive
     is_quick: bool = False
-    """Measured by --quick: what the budgets are about."""
+    """Measured by --quick, which has the workloads with budgets."""
     per_gb: bool = False
-    """CPU is told per GB, not per request."""
+    """Whether CPU is shown per GB instead of per request."""
 
 
 def _url(candidate: Candidate, path: str = "/") -> str:
@@ -50,7 +50,7 @@ def _h2load(clients: int, streams: int, path: str = "/", *extra: str) -> Drive:
 
 
 def _varying_h2(clients: int, streams: int) -> Drive:
-    """h2load cannot vary a header, but it walks a list of paths: a fresh path is a fresh field."""
+    """h2load cannot vary a header, but it walks through a list of paths: a new path is a new field."""
 
     def drive(candidate: Candidate, seconds: float, folder: Path) -> Run:
         paths = folder / "paths"

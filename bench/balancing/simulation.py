@@ -1,7 +1,9 @@
-"""Requests at a steady rate to four endpoints, in virtual time over the real Balancer: nothing here waits, or measures a machine.
+"""Requests at a steady rate to four endpoints, in virtual time over the real Balancer: nothing here waits, or measures
+a machine.
 
-Three endpoints answer after 5, 50 and 500 ms, give or take a fifth; the fourth after 5 ms, but for `hang` it answers nothing, and
-what it has then is answered when it is back, unless the client has given up by then. The dice have a seed: two runs are the same.
+Three endpoints answer after 5, 50 and 500 ms, give or take a fifth. The fourth answers after 5 ms, but during
+`hang` it does not answer; the requests that it has then are answered when it is back, unless the client has given
+up. The dice have a seed, so two runs are the same.
 """
 
 from __future__ import annotations
@@ -27,37 +29,37 @@ from proxy.policy.client import LeastRequestLoad, PeakEwmaLoad
 
 LATENCIES_S: Final = (0.005, 0.05, 0.5, 0.005)
 HANGS: Final = 3
-"""The place of the one that hangs."""
+"""The position of the endpoint that hangs."""
 NAMES: Final = ("5 ms", "50 ms", "500 ms", "hangs")
 PATIENCE_S: Final = 10.0
-"""After which a client gives up."""
+"""The time after which a client gives up."""
 SEED: Final = 20261201
 
 
 class Scene(NamedTuple):
     rate: float
-    """Requests a second."""
+    """Requests per second."""
     duration_s: float = 240.0
     hang: tuple[float, float] = (60.0, 90.0)
     """From when to when the fourth endpoint answers nothing."""
     window_s: float = 5.0
-    """Shares are those of the requests that were sent within such a time."""
+    """The width of a window; shares are those of the requests that were sent within one."""
 
 
 class Outcome(NamedTuple):
     shares: list[list[float]]
-    """By window and endpoint; they add up to 1, or to 0 where nothing was sent."""
+    """By window and endpoint. They add up to 1, or to 0 if nothing was sent."""
     latencies_s: list[tuple[float, float]]
     """When each request was sent, and how long its client waited."""
 
     def p99_s(self, begin_s: float = 0.0, end_s: float = float("inf")) -> float:
-        """Of the requests that were sent within this time."""
+        """The 99th percentile of the latencies of requests that were sent within this time."""
         found = sorted(waited for sent_at, waited in self.latencies_s if begin_s <= sent_at < end_s)
         return found[min(int(len(found) * 0.99), len(found) - 1)] if found else 0.0
 
 
 class Endpoint:
-    """One of the simulated ones, as a Balancer knows it."""
+    """A simulated endpoint, as a Balancer uses it."""
 
     def __init__(self, place: int, load: Load) -> None:
         self.place: Final = place
@@ -67,11 +69,11 @@ class Endpoint:
         gate.became_ready(self)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """There is nothing to close."""
 
 
 class RoundRobin:
-    """A Picker that looks at nothing, to compare with."""
+    """A Picker that takes endpoints in turn, for comparison."""
 
     def __init__(self) -> None:
         self._endpoints: list[Endpoint] = []
@@ -128,7 +130,9 @@ class Simulation:
         )
         self._order = count()
         self._due: list[tuple[float, int, Endpoint, float, int]] = []
-        """Ends of requests: when, in which order among equals, of whom, begun when, and how."""
+        """Ends of requests: when, their order among equal times, the endpoint, when the request began, and how it
+        ended.
+        """
         windows = int(scene.duration_s / scene.window_s)
         self._sent = [[0] * len(LATENCIES_S) for _ in range(windows)]
         self._waited: list[tuple[float, float]] = []
@@ -171,7 +175,7 @@ class Simulation:
             self._waited.append((begun_at, ended_at - begun_at))
         self._now = now
 
-    # ---- Served, of a balancer whose queue nobody joins
+    # ---- Served, of a balancer whose queue is not used
 
     def dispatch_to(self, endpoint: Endpoint, waiter: object) -> None:
         raise AssertionError("nobody waits")
@@ -181,7 +185,7 @@ class Simulation:
 
 
 def recovered_after_s(outcome: Outcome, scene: Scene, share: float) -> float | None:
-    """How long after its hang the fourth endpoint had this share of a window's requests again; None if it never had."""
+    """How long after its hang the fourth endpoint again had this share of a window's requests; None if it never had."""
     end_s = scene.hang[1]
     for number, shares in enumerate(outcome.shares):
         ended_at = (number + 1) * scene.window_s

@@ -53,7 +53,7 @@ class Server:
         return (int(fields[11]) + int(fields[12])) * _TICK_S
 
     def cpu_fine_s(self) -> float:
-        """To the nanosecond, over all its threads."""
+        """CPU seconds of all its threads, with nanosecond resolution."""
         total = 0
         for task in Path(f"/proc/{self._process.pid}/task").iterdir():
             total += int((task / "schedstat").read_text().split()[0])
@@ -64,7 +64,7 @@ class Server:
         return int(found[1]) / 1024 if found is not None else 0.0
 
     def stop(self) -> float:
-        """Seconds until it has ended."""
+        """End it. Returns the seconds until it has ended."""
         began = time.monotonic()
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(30)
@@ -101,7 +101,7 @@ async def run(form: str, arguments: argparse.Namespace, folder: Path) -> dict[st
 async def edits(
     form: str, server: Server, watchers: Watchers, arguments: argparse.Namespace, manifests: Path
 ) -> dict[str, Any]:
-    """Change one line of one file, again and again, and look who is told and what it costs."""
+    """Change one line of one file, again and again, and measure who is sent something and what it costs."""
     await asyncio.sleep(_QUIET_S)
     reached, costs, others, fresh = [], [], 0, []
     for number in range(arguments.edits):
@@ -152,7 +152,7 @@ def main() -> None:
 
 
 def shown(value: Any) -> Any:
-    """A list as its median and its worst."""
+    """For a list, its median and its worst value."""
     if isinstance(value, list):
         return [round(median(value), 4), round(max(value), 4)]
     return round(value, 3) if isinstance(value, float) else value

@@ -1,4 +1,4 @@
-"""Manifests of a large mesh, in either form: endpoints in slices, or workloads that selectors find."""
+"""Manifests of a large mesh in either form: endpoints in slices, or workloads that selectors choose."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ endpoints:
 
 
 def write(folder: Path, form: str, services: int, endpoints: int) -> None:
-    """A file a service, each with so many endpoints."""
+    """Write one file per service, each with this many endpoints."""
     folder.mkdir(parents=True)
     for number in range(services):
         (folder / f"svc-{number}.yaml").write_text(text(form, number, endpoints))
@@ -52,7 +52,7 @@ def text(form: str, number: int, endpoints: int, port: int = 8080) -> str:
 
 
 def large(form: str, number: int, endpoints: int) -> str:
-    """One service with so many endpoints."""
+    """One service with this many endpoints."""
     place = {"number": number, "namespace": NAMESPACE}
     selector = f"  selector: {{app: svc-{number}}}\n" if form == WORKLOADS else ""
     addresses = [f"10.{20 + index // 62500}.{index // 250 % 250}.{index % 250 + 1}" for index in range(endpoints)]

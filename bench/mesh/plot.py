@@ -1,4 +1,4 @@
-"""The plot of one run: each figure as a bar beside the bound that it has to keep."""
+"""The plot of one run: each figure as a bar beside its bound."""
 
 from __future__ import annotations
 

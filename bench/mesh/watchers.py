@@ -1,4 +1,4 @@
-"""Many proxies' streams in one process: each stands for one proxy that watches one service."""
+"""The streams of many proxies in one process: each stands for one proxy that watches one service."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEADLINE_S: Final = 120.0
 
 
 class Watchers:
-    """Streams of Destination/Get, spread over services and connections; each notes when it was last told something."""
+    """Streams of Destination/Get, spread over services and connections; each notes when it last got a message."""
 
     def __init__(self, target: str, streams: int, services_: int) -> None:
         self._channels = [
@@ -27,21 +27,21 @@ class Watchers:
         self._services = services_
         self._streams = streams
         self.told = [0] * streams
-        """How many messages each has got."""
+        """How many messages each stream has got."""
         self.at_s = [0.0] * streams
         self.refused: list[str] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
 
     async def open(self) -> float:
-        """Open them all at once; seconds until each has its first answer or was refused."""
+        """Open them all at once. Returns the seconds until each has its first answer or was refused."""
         began = time.monotonic()
         self._tasks = [asyncio.create_task(self._follow(index)) for index in range(self._streams)]
         await self._until(lambda: sum(map(bool, self.told)) + len(self.refused) >= self._streams)
         return time.monotonic() - began
 
     async def heard(self, indexes: list[int], since: list[int]) -> float:
-        """When the last of these was told something more than `since`; in seconds of the monotonic clock."""
+        """When the last of these streams had got a message beyond `since`, in seconds of the monotonic clock."""
         await self._until(lambda: all(self.told[index] > since[index] for index in indexes))
         return max(self.at_s[index] for index in indexes)
 
@@ -49,7 +49,7 @@ class Watchers:
         return [index for index in range(self._streams) if index % self._services == number]
 
     async def ask(self, number: int, port: int = 81) -> float:
-        """Seconds until a fresh question, on a connection that is open, has its answer."""
+        """Seconds until a new question on an open connection is answered."""
         began = time.monotonic()
         stream = self._stream(0, number, port)
         await stream.read()
@@ -57,7 +57,7 @@ class Watchers:
         return time.monotonic() - began
 
     async def ask_meanwhile(self, number: int) -> tuple[float, list[float]]:
-        """As `ask`, of a service that may not be there yet; and how long fresh questions about the others took until then."""
+        """As `ask`, for a service that may not be there yet; and how long new questions about others took until then."""
         asking = asyncio.create_task(self._ask_until_there(number))
         others, port = [], 1000
         while not asking.done():

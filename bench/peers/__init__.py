@@ -1,1 +1,1 @@
-"""The candidates: each module starts one proxy in the shapes that it can take, before one backend."""
+"""The candidates: each module starts one proxy in the shapes that it can take, in front of one backend."""

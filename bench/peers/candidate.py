@@ -18,7 +18,7 @@ SHAPES = (HTTP_1, HTTP_2, PAIR, GRPC_PAIR, TCP, TCP_MTLS)
 
 
 class Link(NamedTuple):
-    """How another workload's proxy connects to a pair's inbound one: files of PEM, and what is said before HTTP/2."""
+    """How another workload's proxy connects to the inbound proxy of a pair: PEM files, and what is sent before HTTP/2."""
 
     port: int
     server_name: str
@@ -31,14 +31,14 @@ class Link(NamedTuple):
 
 class Candidate(NamedTuple):
     processes: list[Process]
-    """Whose CPU counts; empty for the direct way."""
+    """The processes whose CPU counts; empty for the direct way."""
     port: int
     host: str = ""
-    """The Host that routes, if the proxy routes by it."""
+    """The Host by which the proxy routes; empty if it does not route by it."""
     connect_to: str = ""
-    """An authority to ask for by CONNECT before opaque bytes flow, or empty."""
+    """An authority for a CONNECT before opaque bytes flow; empty for none."""
     link: Link | None = None
-    """Of a pair for HTTP."""
+    """Set for a pair for HTTP."""
 
 
 Start = Callable[[Stable, Backend, str], Candidate | None]

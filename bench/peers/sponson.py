@@ -1,6 +1,7 @@
-"""Sponson itself, interpreted and compiled: its sidecars under its own embedded control plane, default policy, metrics on.
+"""Sponson itself, interpreted and compiled: its sidecars under its own embedded control plane, default policy, metrics
+on.
 
-The load enters by the outbound port as an explicit proxy's client does, since redirection rules need root.
+The load uses the outbound port as an explicit proxy, because redirection rules need root.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ class _Mesh:
         wait_for_port(self._port, process)
 
     def link(self, inbound_port: int, app_port: int) -> Link:
-        """A certificate of our own making, of the mesh's CA, and the header that names the app's port."""
+        """A certificate of the mesh's CA that is made here, and the header that names the app's port."""
         key, csr = make_key_and_csr(_CLIENT)
         signed = open_ca(State(self._folder / "state")).sign(csr, _CLIENT)
         (self._folder / "link.crt").write_text(
