@@ -23,7 +23,7 @@ EX_UNAVAILABLE: Final = 69
 EX_OSERR: Final = 71
 
 _TRY_S: Final = 5.0
-"""For one question to the proxy."""
+"""For one request to the proxy."""
 _STATUS_LINE_LIMIT: Final = 1024
 _FALSE: Final = ("", "0", "f", "false", "n", "no", "off")
 """The values of an environment variable that mean no."""
@@ -76,14 +76,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def linkerd_await(arguments: Sequence[str]) -> int:
-    """Linkerd's `linkerd-await`: the exit status of its command line."""
+    """Linkerd's `linkerd-await`. Returns the exit status of its command line."""
     parser = argparse.ArgumentParser(prog="linkerd-await", description="Wait until the proxy is ready.")
     add_arguments(parser)
     return run(parser.parse_args(arguments))
 
 
 def _await_ready(port: int, backoff_s: float, timeout_s: float | None) -> bool:
-    """False when the time was over first; 0 and None mean that it never is."""
+    """Wait until the proxy is ready; False if the time was over first. A timeout of 0 or None stands for no limit."""
     deadline = time.monotonic() + timeout_s if timeout_s else float("inf")
     while True:
         left_s = deadline - time.monotonic()
@@ -95,7 +95,7 @@ def _await_ready(port: int, backoff_s: float, timeout_s: float | None) -> bool:
 
 
 def _ask(port: int, method: str, path: str, timeout_s: float = _TRY_S) -> int:
-    """The status of the proxy's answer on the loopback, 0 if there is none; nothing here takes longer than `timeout_s`."""
+    """The status of the proxy's answer on loopback, 0 if there is none; takes no longer than `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     for ip in _LOOPBACK:
         try:
@@ -121,7 +121,9 @@ def _status(connection: socket.socket, deadline: float) -> int:
 
 
 def _run_child(command: list[str]) -> int:
-    """Its exit status; a SIGTERM to us goes to it. 71 if it cannot be started, or a signal ended it."""
+    """Run the command and return its exit status; a SIGTERM to us is passed on to it. 71 if it cannot be started, or a
+    signal ended it.
+    """
     # Blocked until both the child and the signal's handler are there, so that none is lost between the two.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:
@@ -152,5 +154,7 @@ def _port(text: str) -> int:
 
 
 def _bool_or_command(text: str) -> bool | str:
-    """Linkerd's takes a value only behind `=`: in `--timeout-fatal my-app` the next word is the command already."""
+    """As in Linkerd's program, a value must follow `=`: in `--timeout-fatal my-app` the next word is already the
+    command.
+    """
     return text == "true" if text in ("true", "false") else text

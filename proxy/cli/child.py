@@ -1,6 +1,6 @@
 """Sponson's own commands as child processes: each in a session of its own, its output in a file.
 
-Unless it is to outlive its parent, whatever ends that one, even SIGKILL, ends the child: the kernel sees to it.
+Unless it is to outlive its parent, the kernel ends the child when the parent ends, even by SIGKILL.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import proxy
 _PR_SET_PDEATHSIG: Final = 1
 _STOP_S: Final = 5.0
 WHERE: Final = Path(proxy.__file__).parents[1]
-"""There `-m proxy` is this very package, wherever the demo was started from."""
+"""The directory from which `-m proxy` is this very package, wherever the demo was started from."""
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -32,7 +32,7 @@ def dying_with_parent(number: signal.Signals, become: Callable[[], None] | None 
 
     def ask() -> None:
         if become is not None:
-            become()  # another group forgets whom the kernel was to tell
+            become()  # changing the group cancels the signal that was asked for
         _libc.prctl(_PR_SET_PDEATHSIG, number)
         if os.getppid() != parent:
             os._exit(1)
@@ -80,7 +80,7 @@ class Child:
             os.killpg(self.pid, number)
 
     def wait(self, timeout_s: float) -> None:
-        """Until it has ended, or the time is up."""
+        """Wait until it has ended, or the time is over."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout_s)
 
@@ -91,7 +91,7 @@ class Child:
 
 
 async def stop_all(children: Sequence[Child]) -> None:
-    """Ask each to end, and end those that have not within a few seconds."""
+    """Ask each child to end, and kill those that have not ended within a few seconds."""
     for child in children:
         child.signal(signal.SIGTERM)
     await asyncio.gather(*(asyncio.to_thread(child.wait, _STOP_S) for child in children))

@@ -34,7 +34,9 @@ class Command(Protocol):
 
 
 def module_of(words: Sequence[str]) -> str:
-    """Of a command, or of an action of one. `await` is a word of Python's, and a module's name has no hyphen."""
+    """The module of a command, or of an action of one. `await` is a keyword of Python, and a module's name has no
+    hyphen.
+    """
     names = [word.replace("-", "_") for word in words]
     return ".".join(("proxy.cli", *(f"{name}_" if iskeyword(name) else name for name in names)))
 

@@ -1,4 +1,4 @@
-"""Guard: what a person can do to a command ends it with a sentence and a status, not with a traceback.
+"""Guard: whatever a person does to a command, it ends with a sentence and a status, not with a traceback.
 
 A fault of ours still shows its traceback. So does everything if SPONSON_LOG asks for debug or trace.
 """
@@ -35,7 +35,7 @@ def guarded(name: str, command: Callable[[], int]) -> int:
         if _wants_traceback():
             raise
         _forget_stdout()
-        with suppress(OSError):  # a terminal that is gone takes no last word
+        with suppress(OSError):  # the terminal may be gone
             print(f"{name}: {explained(error)}", file=sys.stderr)
         _drop(error)
         return 1
@@ -43,7 +43,7 @@ def guarded(name: str, command: Callable[[], int]) -> int:
 
 
 def explained(error: BaseException) -> str:
-    """In a sentence, what is wrong and what would help."""
+    """A sentence about what is wrong and what would help."""
     if isinstance(error, MemoryError):
         return "there is no memory left"
     number = error.errno if isinstance(error, OSError) else None
@@ -60,7 +60,9 @@ def explained(error: BaseException) -> str:
 
 
 def _drop(error: BaseException) -> None:
-    """Let go of what was half made (an event loop without its sockets), whose finalizers would complain of just that."""
+    """Release objects that were half made (an event loop without its sockets); their finalizers would complain about
+    that.
+    """
     import gc
     import warnings
 
@@ -72,7 +74,9 @@ def _drop(error: BaseException) -> None:
 
 
 def _flushed(command: Callable[[], int]) -> int:
-    """Output that cannot be written is found here, and not when the interpreter ends."""
+    """Run the command and flush its output, so that output which cannot be written is found here, and not when the
+    interpreter ends.
+    """
     try:
         status = command()
     except SystemExit as ended:

@@ -1,6 +1,6 @@
-"""Guide: examples and exit statuses of every command, which stand below its help and in the man page.
+"""Guide: examples and exit statuses of every command, shown below its help and in the man page.
 
-Each example is a command line that the parser takes; a test tries them.
+Each example is a command line that the parser accepts; a test tries them.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ Statuses = tuple[tuple[int, str], ...]
 
 class Guide(NamedTuple):
     examples: tuple[tuple[str, str], ...]
-    """A command line behind `sponson`, and what it is for."""
+    """The command line after `sponson`, and its purpose."""
     statuses: Statuses = ()
-    """Beside 2, and 0 and 130 where they mean nothing special."""
+    """Statuses beside 2, and 0 and 130 where they have a special meaning."""
 
 
 _FAILED: Final[Statuses] = ((1, "it cannot be done; stderr says why"),)
 _NONSENSE: Final[Statuses] = ((2, "the command line makes no sense"),)
 _INTERRUPTED: Final[Statuses] = ((INTERRUPTED, "ended by Ctrl-C"),)
 _TAKES_CTRL_C: Final = frozenset({"run", "demo", "up", "validate-network", "mesh serve"})
-"""These end in their own way."""
+"""Commands that handle Ctrl-C themselves."""
 
 GUIDES: Final = {
     "run": Guide(
@@ -138,7 +138,7 @@ def statuses_of(words: str) -> Statuses:
 
 
 def epilog_of(words: str) -> str:
-    """Examples and exit statuses, as they stand below a command's help."""
+    """Examples and exit statuses, for the end of a command's help."""
     examples = GUIDES[words].examples
     lines = ["examples:"]
     for line, what in examples:

@@ -1,4 +1,4 @@
-"""How a command logs: `--log` and `--log-format`, before SPONSON_LOG, before Linkerd's variables."""
+"""How a command logs: `--log` and `--log-format` come before SPONSON_LOG, and that before Linkerd's variables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser, variables: str = f"${OUR_LOG}
 def begin(
     arguments: argparse.Namespace, env: Mapping[str, str], stream: TextIO, default_filter: str = DEFAULT_FILTER
 ) -> Logging:
-    """Set logging up as the arguments and the environment say; bad items of the filter are named on stderr."""
+    """Set logging up from the arguments and the environment; invalid items of the filter are named on stderr."""
     text = arguments.log if arguments.log is not None else env.get(OUR_LOG) or env.get(LOG)
     form = arguments.log_format or env.get(LOG_FORMAT, "").strip().lower()
     return set_up(text, stream, sys.stderr, form, default_filter)

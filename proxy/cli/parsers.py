@@ -1,4 +1,4 @@
-"""Parsers: how the help of a command looks, whichever it is."""
+"""Parsers: the common form of every command's help."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ def _formatter(is_help: bool) -> type[argparse.HelpFormatter]:
 
 
 def is_terminal() -> bool:
-    """Whether stdout is one that knows more than plain text."""
+    """Whether stdout is a terminal that can show more than plain text."""
     return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"

@@ -118,7 +118,7 @@ _LIST: Final[dict[str, Any]] = {"action": "append", "default": None, "metavar": 
 """As Go's flags: separated by commas, or given again."""
 
 
-# ---- what it says
+# ---- what it prints
 
 
 def _install(arguments: argparse.Namespace) -> int:
@@ -141,7 +141,7 @@ def _install(arguments: argparse.Namespace) -> int:
 
 
 def _remove(arguments: argparse.Namespace) -> int:
-    """Of the mode that was asked for, or everything that is there."""
+    """Remove the rules of the mode that was asked for, or of all modes."""
     where = _where_of(arguments)
     shell = Shell(_log_of(arguments), where.netns, arguments.simulate)
     if arguments.iptables_mode or arguments.firewall_bin_path:
@@ -171,7 +171,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _log_of(arguments: argparse.Namespace) -> Log:
-    # Linkerd's takes every format that it does not know for the plain one.
+    # Linkerd's program treats every unknown format as the plain one.
     format_ = arguments.log_format if arguments.log_format in FORMATS else "plain"
     level = arguments.log_level or ("info" if arguments.simulate else "warning")
     return Log(format_, parse_level(level))
@@ -218,7 +218,9 @@ def _listed(given: list[str] | None) -> list[str]:
 
 
 def _ranges(given: list[str] | None, log: Log) -> tuple[PortRange, ...]:
-    """What cannot be read is an error in the log and no more, as with Linkerd: a pod with a typing error still starts."""
+    """Items that cannot be read are logged as errors and skipped, as in Linkerd: a pod with a typing error still
+    starts.
+    """
     found = []
     for text in _listed(given):
         try:

@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _read(path: Path) -> dict[str, str]:
-    """OSError if it cannot be read, ValueError if a line is no variable."""
+    """OSError if the file cannot be read, ValueError if a line is not a variable."""
     found = {}
     for number, line in enumerate(path.read_text().splitlines(), 1):
         name, equals, value = line.partition("=")

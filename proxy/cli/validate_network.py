@@ -122,7 +122,9 @@ class _Validation:
         return self._received == self._secret
 
     def _exchange(self, listener: socket.socket, client: socket.socket, deadline: float) -> bool:
-        """Until the client has as much as the secret is long, or its stream ends; False if the time is over first."""
+        """Read until the client has as many bytes as the secret is long, or its stream ends; False if the time is over
+        first.
+        """
         poll = select.poll()
         poll.register(listener, select.POLLIN)
         poll.register(client, select.POLLIN)

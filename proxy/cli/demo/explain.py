@@ -1,4 +1,4 @@
-"""What each part of the demo is, and where to look: for `--explain`."""
+"""The text of `--explain`: what each part of the demo is, and where to look."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from proxy.cli.demo.mesh import CONTROL_PLANE, DemoMesh
 
 
 def explained(mesh: DemoMesh) -> str:
-    """Lines to read and to copy from."""
+    """Lines to read, and to copy from."""
     state = f"--state-dir {mesh.directory}/state"
     parts = [
         "What runs:",

@@ -1,6 +1,6 @@
 """Facts: what the demo claims about identities and TLS, read from the proxies' metrics and from what the apps saw.
 
-No fact is a constant of the demo; one that nothing vouches for is absent or false.
+No fact is a constant of the demo; one that no observation proves is absent or false.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Labels = dict[str, str]
 
 
 async def gather_facts(client_admin: Addr, server_admins: Sequence[Addr], replicas: Sequence[Replica]) -> Facts:
-    """OSError if a proxy's metrics cannot be read."""
+    """Gather the facts; OSError if a proxy's metrics cannot be read."""
     apps = {str(replica.addr) for replica in replicas}
     outbound = await _requests(client_admin, "outbound", apps)
     inbound = [labels for admin in server_admins for labels in await _requests(admin, "inbound", apps)]
@@ -46,7 +46,7 @@ async def gather_facts(client_admin: Addr, server_admins: Sequence[Addr], replic
 async def _requests(admin: Addr, direction: str, targets: Container[str]) -> list[Labels]:
     """The labels of each series that has counted requests to one of the targets (not those to a proxy's own admin port)."""
     page = (await fetch(admin, "/metrics")).body.decode()
-    # Parsing is slow, and requests that are due wait for it: only what is asked for is parsed.
+    # Parsing is slow, and requests that are due wait for it, so only what is needed is parsed.
     text = "".join(line for line in page.splitlines(keepends=True) if line.startswith(_REQUESTS))
     return [
         sample.labels

@@ -1,4 +1,4 @@
-"""The demo's own little HTTP/1.1: independent of the proxy's codecs, so that they are shown to work with another's.
+"""The demo's own small HTTP/1.1, independent of the proxy's codecs, which thereby work with another implementation.
 
 For loopback and for well-behaved peers; a surprise is a ConnectionError, never a guess.
 """
@@ -19,7 +19,7 @@ _PIECE_BYTES = 65536
 class Head(NamedTuple):
     start: str
     fields: dict[str, str]
-    """Names in lower case; of repeated ones the last."""
+    """Names in lower case; of repeated fields the last counts."""
 
     @property
     def keeps_alive(self) -> bool:
@@ -27,7 +27,7 @@ class Head(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Of either version, as an app sees it."""
+    """A request of either version, as an app sees it."""
 
     version: str
     """`HTTP/1.1` or `HTTP/2`."""
@@ -37,7 +37,7 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """Of either version."""
+    """A response of either version."""
 
     status: int
     fields: dict[str, str]
@@ -49,7 +49,7 @@ Answer = Callable[[Request], Awaitable[Response]]
 
 
 async def read_head(reader: StreamReader) -> Head | None:
-    """The next head; None where the peer closed instead. ConnectionError if it is none."""
+    """The next head; None if the peer closed instead. ConnectionError if it is not a head."""
     try:
         text = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     except asyncio.IncompleteReadError as error:

@@ -23,13 +23,13 @@ from proxy.core.addr import Addr
 HTTP1: Final = "http1"
 HTTP2: Final = "http2"
 _TURNS: Final = (HTTP1, HTTP1, HTTP1, HTTP2)
-"""Every fourth request is one of HTTP/2."""
+"""Every fourth request is HTTP/2."""
 
 _TIMEOUT_S: Final = 10.0
 _AT_ONCE: Final = 256
 """Each may hold a descriptor at both ends of the mesh, and a process often may have 1024."""
 _KEPT: Final = 100_000
-"""Latencies that percentiles are taken of: the newest."""
+"""How many latencies are kept for percentiles: the newest ones."""
 
 WINDOW_S: Final = 5.0
 """What counts as recent."""
@@ -52,7 +52,7 @@ class Requests(Protocol):
 
 class Load:
     def __init__(self, through: Addr, authority: str, rps: float, is_proxy: bool = True) -> None:
-        """`is_proxy`: `through` is an explicit proxy, which HTTP/1 requests name the whole URL to."""
+        """`is_proxy`: `through` is an explicit proxy, and HTTP/1 requests to it have the whole URL."""
         self._clients: Final[dict[str, Requests]] = {
             HTTP1: Http1Requests(through, is_proxy),
             HTTP2: Http2Requests(through),
@@ -64,7 +64,7 @@ class Load:
         self.began_at = time.monotonic()
         self.requests = 0
         self.unsent = 0
-        """Arrivals that found too many requests under way."""
+        """Arrivals that were not sent because too many requests were under way."""
         self.successes = 0
         self.failures: Counter[str] = Counter()
         """By what went wrong."""
@@ -96,7 +96,7 @@ class Load:
             client.close()
 
     def percentiles_ms(self, shares: Sequence[float], last_s: float | None = None) -> list[float]:
-        """Of the latencies that are kept, or of the last seconds' only; 0 while there is none."""
+        """Percentiles of the latencies that are kept, or of the last seconds' only; 0 while there are none."""
         since = 0.0 if last_s is None else time.monotonic() - last_s
         ordered = sorted(outcome.latency_s for outcome in self._since(since))
         if not ordered:
@@ -109,17 +109,17 @@ class Load:
         return sum(1 for _ in self._since(time.monotonic() - window_s)) / window_s if window_s > 0 else 0.0
 
     def _since(self, at: float) -> Iterator[Outcome]:
-        """The newest first."""
+        """The outcomes since then, the newest first."""
         return takewhile(lambda outcome: outcome.at >= at, reversed(self.outcomes))
 
     @property
     def success_rate(self) -> float:
-        """Of the requests that have ended; 0 while there is none."""
+        """The share of successes among requests that have ended; 0 while there are none."""
         ended = self.successes + self.failures.total()
         return self.successes / ended if ended else 0.0
 
     def recent_success_rate(self) -> float | None:
-        """Of the requests that ended in the last seconds; None while there are none."""
+        """The share of successes among requests that ended in the last seconds; None while there are none."""
         since = time.monotonic() - WINDOW_S
         good = sum(1 for _ in self._since(since))
         bad = sum(1 for _ in takewhile(lambda at: at >= since, reversed(self.failed_at)))

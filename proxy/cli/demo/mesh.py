@@ -104,7 +104,7 @@ class DemoMesh:
 
     @property
     def target(self) -> Addr:
-        """Where the client sends its requests: to its sidecar, or to the service, where it need not know of one."""
+        """Where the client sends its requests: to its sidecar or, if it knows of none, to the service."""
         return Addr(CLUSTER_IP, 80) if self.is_transparent else self.client.outbound
 
     def _sidecar(self, name: str, service_account: str) -> Sidecar:
@@ -133,7 +133,7 @@ class DemoMesh:
         return next((child for child in others if child.has_ended), None)
 
     async def kill(self, index: int) -> None:
-        """A replica and its sidecar, at once, as when their machine loses its power."""
+        """Kill a replica and its sidecar at once, as if their machine lost its power."""
         replica = self.replicas[index]
         self.killed[replica.name] = time.monotonic()
         child = self.processes[replica.name]
@@ -142,7 +142,7 @@ class DemoMesh:
         await asyncio.to_thread(child.wait, _START_S)
 
     async def revive(self, index: int) -> None:
-        """Start it again, where it was. DemoError if it is not ready in time."""
+        """Start the replica again where it was. DemoError if it is not ready in time."""
         replica, sidecar = self.replicas[index], self.servers[index]
         pod = sidecar.pod
         listener = socket.create_server(replica.addr, backlog=1024) if pod is None else pod.listen(APP_PORT)
@@ -152,7 +152,7 @@ class DemoMesh:
         await self._until_ready(sidecar)
 
     async def start_control_plane(self, addr: Addr) -> Addr:
-        """Start it, also anew after it was killed; where it serves (port 0: anywhere)."""
+        """Start the control plane, also again after it was killed. Returns where it serves (port 0: any free one)."""
         address = self._state.directory / "address"
         address.unlink(missing_ok=True)
         serve = ("--dir", str(self._manifests), "--state-dir", str(self._state.directory), "--addr", str(addr))
@@ -161,7 +161,7 @@ class DemoMesh:
         return self._state.serving_addr()
 
     def write_manifests(self, servers: Sequence[Sidecar]) -> None:
-        """The service with these replicas behind it, put in place whole."""
+        """Write the service with these replicas behind it; the file is replaced as a whole."""
         ports = {one.name: one.addr.port for one in self.replicas}
         workloads = [_workload(sidecar, ports.get(sidecar.name)) for sidecar in (*servers, self.client)]
         write_file(self._manifests / "mesh.yaml", "---\n".join([_service(self.is_transparent), *workloads]).encode())
@@ -242,7 +242,7 @@ async def _is_ready(sidecar: Sidecar) -> bool:
 
 
 def _service(has_address: bool) -> str:
-    """A client that knows of no proxy needs an address; one that does calls the service by its name."""
+    """The service. A client that knows of no proxy needs its address; one that does calls it by its name."""
     return f"""\
 apiVersion: v1
 kind: Service

@@ -32,7 +32,7 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 class PodError(Exception):
-    """Namespaces cannot be had; says why."""
+    """Namespaces cannot be made; the text says why."""
 
 
 class Pod(NamedTuple):
@@ -41,7 +41,7 @@ class Pod(NamedTuple):
     """A descriptor."""
 
     def enter(self) -> None:
-        """This thread's sockets are made in here from now on. OSError."""
+        """Sockets that this thread makes belong to this namespace from now on. OSError."""
         if _libc.setns(self.namespace, _CLONE_NEWNET):
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
@@ -60,7 +60,7 @@ class Pod(NamedTuple):
             return socket.create_server(("", port), backlog=1024)
 
     def for_sidecar(self) -> Callable[[], None]:
-        """What a child does before it becomes a sidecar in here."""
+        """The function that a child calls before it becomes a sidecar in this namespace."""
 
         def become() -> None:
             self.enter()
@@ -95,7 +95,7 @@ class Pods:
         return Addr(_HUB_IP, 8086)
 
     def add(self) -> Pod:
-        """One more, on the network, with its connections redirected."""
+        """Add a pod to the network, with its connections redirected."""
         number = len(self._pods) + 1
         pod = self._made(_POD_IP.format(number))
         with self.hub.inside():
@@ -113,7 +113,9 @@ class Pods:
         return pod
 
     def close(self) -> None:
-        """This process is where it was, and the namespaces go when the last process in them has. Idempotent."""
+        """Return this process to its own namespace; the others vanish when the last process in them has ended.
+        Idempotent.
+        """
         if self._pods:
             self._home.enter()
             for pod in (*self._pods, self._home):
@@ -138,7 +140,7 @@ def _current() -> Pod:
 
 
 def _run(*command: str) -> None:
-    """In this thread's namespace. PodError if it fails."""
+    """Run a program in this thread's namespace. PodError if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, cwd=WHERE)
     if done.returncode:
         raise PodError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")

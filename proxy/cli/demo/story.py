@@ -1,7 +1,7 @@
-"""Story: what the demo lets happen to the mesh: again and again one replica is killed, with its sidecar, and started anew.
+"""Story: what the demo does to the mesh: every so often it kills one replica, with its sidecar, and starts it again.
 
-The client's sidecar is told nothing: it takes the replica out because connections to it are refused, and lets it back in
-when they are accepted again.
+The client's sidecar gets no notice of that: it takes the replica out because connections to it are refused, and
+puts it back when they are accepted again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BACK_S: Final = 6.0
 
 
 class Story:
-    """Of one mesh; without `every_s` nothing happens."""
+    """The story of one mesh; without `every_s` nothing happens."""
 
     def __init__(self, mesh: DemoMesh, every_s: float | None) -> None:
         self._mesh: Final = mesh
@@ -29,7 +29,7 @@ class Story:
         self.kills = 0
 
     async def run(self) -> None:
-        """Until it is cancelled. DemoError if a replica does not come back."""
+        """Run until cancelled. DemoError if a replica does not come back."""
         if self._every_s is None:
             return
         while True:
@@ -42,7 +42,7 @@ class Story:
             self._back_at[self._mesh.replicas[index].name] = time.monotonic()
 
     def state_of(self, name: str) -> str:
-        """Of a replica, in a word or two."""
+        """The state of a replica in one or two words."""
         killed_at = self._mesh.killed.get(name)
         now = time.monotonic()
         if killed_at is not None:

@@ -1,6 +1,6 @@
 """View: the demo's live table, and the report at its end.
 
-Shows what Load and Facts say; computes nothing but shares. Every number has its unit beside it or above it.
+It shows what Load and Facts have, and computes nothing but shares. Every number has its unit beside it or above it.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def line(load: Load, mesh: DemoMesh) -> str:
 
 
 def screen(mesh: DemoMesh, load: Load, facts: Facts, story: Story, columns: int, lines: int) -> RenderableType:
-    """The whole live view, for a terminal of this size: what matters least is left out where it has not so many lines."""
+    """The whole live view for a terminal of this size; if it has too few lines, the least important rows are left out."""
     wide = columns >= _WIDE_COLUMNS
     blocks = [
         _Block(0, _replicas_title(story, wide), _replicas(mesh, load, story, columns)),
@@ -120,7 +120,7 @@ def screen(mesh: DemoMesh, load: Load, facts: Facts, story: Story, columns: int,
 
 class _Block(NamedTuple):
     rank: int
-    """The highest are left out first."""
+    """The highest ranks are left out first."""
     title: Text
     body: Table | Text | None
 
@@ -191,7 +191,7 @@ def _replicas_title(story: Story, wide: bool) -> Text:
 
 
 def _replicas(mesh: DemoMesh, load: Load, story: Story, columns: int) -> Table:
-    """Of the last seconds, so that it shows when one is taken out and when it is let in again."""
+    """The replicas in the last seconds, so that one can be seen to be taken out and put back."""
     wide = columns >= _WIDE_COLUMNS
     table = _table()
     table.add_column("name", no_wrap=True, min_width=5)

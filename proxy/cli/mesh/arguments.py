@@ -65,7 +65,7 @@ def dns_name(text: str) -> str:
 
 
 def dns_label(text: str) -> str:
-    """A namespace: with a dot in it, two accounts could be called the same."""
+    """A name for a namespace. With a dot in it, two accounts could have the same name."""
     if "." in text:
         raise argparse.ArgumentTypeError(f"{text!r} has a dot in it")
     return dns_name(text)

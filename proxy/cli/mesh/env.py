@@ -28,7 +28,7 @@ from proxy.mesh.state import State, StateError
 FAILURES: Final = (StateError,)
 
 STARTS_S: Final = 10.0
-"""So long a control plane may take to start before its last address is taken."""
+"""How long to wait for a control plane that starts before its last address is used."""
 
 _LOOK_S: Final = 0.05
 
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def over(environ: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
-    """A workload's variables over what is set already, which goes before them where they only tune."""
+    """A workload's variables over those that are set already; of variables that only tune, those that are set win."""
     return {**environ, **variables, **{name: environ[name] for name in TUNING if name in environ}}
 
 
@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _remembered(state: State) -> Addr:
-    """Where the control plane of this directory serves, as soon as one that starts does; said on stderr if none runs."""
+    """The address of this directory's control plane; waits for one that is starting. If none runs, stderr says so."""
     now = running(state)
     end = time.monotonic() + STARTS_S
     while now is not None and now.addr is None and time.monotonic() < end:

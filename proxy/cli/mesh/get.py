@@ -45,5 +45,5 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _source(row: dict[str, Any]) -> str:
-    """What is stale was read there once, and cannot be read now."""
+    """The file and line. A stale object was read there once, and cannot be read now."""
     return f"{row['source']} (stale)" if row.get("stale") else str(row["source"])

@@ -32,11 +32,11 @@ A = TypeVar("A", bound=Message)
 
 
 class JoinError(Exception):
-    """The control plane cannot be reached, or refuses; says which and why."""
+    """The control plane cannot be reached, or refuses; the text says which and why."""
 
 
 def join(server: Addr, trust_anchors: str, token: bytes, ttl_s: int = 0) -> join_pb2.JoinResponse:
-    """Exchange a token; JoinError if that cannot be."""
+    """Exchange a token; JoinError if that fails."""
     request = join_pb2.JoinRequest(token=token, ttl_s=ttl_s)
     return asyncio.run(_call(server, trust_anchors, JOIN, request))
 

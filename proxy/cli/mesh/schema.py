@@ -15,7 +15,7 @@ from proxy.mesh.manifests.schema import likely
 
 
 class UnknownKindError(Exception):
-    """Somebody asked for the schema of a kind that is not read."""
+    """The schema of a kind was asked for that is not read."""
 
 
 FAILURES: Final = (UnknownKindError,)

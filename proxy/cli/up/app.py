@@ -1,4 +1,4 @@
-"""One app that is up: what it needs is started before it, watched beside it, and taken away after it."""
+"""One app that is up: what it needs is started before it, watched while it runs, and removed after it."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _STOP_S: Final = 10.0
 
 _TOKEN_TTL_S: Final = 30 * 86400.0
 _MANIFESTS: Final = "manifests"
-"""In the state directory, of a control plane that `sponson up` has started."""
+"""The folder in the state directory of a control plane that `sponson up` has started."""
 
 
 class UpError(Exception):
-    """The app cannot be run; says what is missing and why."""
+    """The app cannot be run; the text says what is missing and why."""
 
 
 class Wanted(NamedTuple):
@@ -47,7 +47,7 @@ class Wanted(NamedTuple):
 
 
 async def run_app(state: State, wanted: Wanted) -> int:
-    """Until the app ends: its exit status. StateError or UpError if it cannot be run."""
+    """Run an app until it ends. Returns its exit status. StateError or UpError if it cannot be run."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -72,7 +72,7 @@ class _Up:
         self._port = port if wanted.port is None else wanted.port
         self._sidecar: Child | None = None
         self._control_plane: Child | None = None
-        """If it was we who started it."""
+        """Set if this process has started it."""
         self._manifest: Manifest | None = None
         self._app: subprocess.Popen[bytes] | None = None
 
@@ -99,7 +99,7 @@ class _Up:
     # ---- the control plane
 
     async def _have_control_plane(self) -> tuple[Addr, Path]:
-        """Where it serves and what directory it reads; started if none runs."""
+        """Where the control plane serves and what directory it reads; it is started if none runs."""
         found: list[Running] = []
 
         def is_there() -> bool:
@@ -116,7 +116,9 @@ class _Up:
         return now.addr, now.manifests
 
     def _start_control_plane(self) -> None:
-        """One that ends with the last app. Two apps may try at once: the second to come finds the lock taken, and ends."""
+        """Start a control plane that ends with the last app. Two apps may try at once: the second one's finds the lock
+        taken, and ends.
+        """
         if self._control_plane is not None and not self._control_plane.has_ended:
             return
         manifests = self._state.directory / _MANIFESTS
@@ -145,7 +147,7 @@ class _Up:
     # ---- the app
 
     def _start_app(self) -> subprocess.Popen[bytes]:
-        """In our process group: the terminal's Ctrl-C reaches it as if we were not there."""
+        """Start the app in our process group, so that Ctrl-C reaches it as if we were not there."""
         entry = self._entry
         environment = {
             "no_proxy": "localhost,127.0.0.1,::1",
@@ -179,7 +181,7 @@ class _Up:
     # ---- the end
 
     async def clean_up(self) -> None:
-        """Idempotent. Waits for a control plane that goes because we were its last app."""
+        """Idempotent. If this was the last app, waits for the control plane to end."""
         self._held.release()
         if self._app is not None and self._app.poll() is None:
             _kill(self._app)
@@ -208,7 +210,9 @@ class _Up:
         return f"{entry.workload}: {serves}; its way out is http_proxy=http://127.0.0.1:{entry.outbound}"
 
     async def _until(self, is_so: Callable[[], object], what: str, child: Child | None) -> None:
-        """Wait for a condition, which may be a coroutine; UpError if it does not come, or if `child` ends meanwhile."""
+        """Wait for a condition, which may be a coroutine; UpError if it does not come true in time, or if `child` ends
+        meanwhile.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _START_S
         while True:

@@ -30,7 +30,7 @@ class Manifest:
         write_file(self._workload_file, _workload(app).encode(), 0o644)
 
     def remove(self) -> None:
-        """Of this replica; and of the service, if it was the last one."""
+        """Remove this replica's manifest, and the service's if it was the last one."""
         self._workload_file.unlink(missing_ok=True)
         others = self._directory.glob(f"up.{self._app.namespace}.{self._app.name}-*.yaml")
         if not any(path.stem.rpartition("-")[2].isdigit() for path in others):
