@@ -75,7 +75,9 @@ def guided(target: Target, seconds: float, seed: int) -> tuple[int, str]:
             (corpus / str(number)).write_bytes(data)
         words = Path(folder) / "words"
         words.write_text("".join(f'"{"".join(f"{chr(92)}x{octet:02x}" for octet in one)}"\n' for one in target.tokens))
-        command = [sys.executable, "-m", "tests.fuzz.guided", target.name, str(corpus), f"-dict={words}"]
+        command = [sys.executable, "-m", "tests.fuzz.guided", target.name, str(corpus)]
+        if target.tokens:  # libFuzzer takes an empty dictionary for an error
+            command.append(f"-dict={words}")
         command += [
             f"-max_total_time={max(1, round(seconds))}",
             f"-seed={seed}",
