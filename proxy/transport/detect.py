@@ -1,9 +1,18 @@
 """HTTP detection: what the first bytes of a connection are (docs/linkerd/inbound.md, section 2).
 
 `sniff` is Linkerd's rule on one read, fewer than 14 bytes included.
-That rule takes a slow HTTP client for opaque TCP, so DetectRule departs from
-it: as long as all bytes so far are the beginning of an HTTP request, it waits
-for more, for PATIENCE_S at most.
+DetectRule departs from it in three cases:
+
+- The rule takes a slow HTTP client for opaque TCP. As long as all bytes so far
+  are the beginning of an HTTP request, DetectRule waits for more, for
+  PATIENCE_S at most.
+- The rule takes any run of token characters for a method whose line has not
+  come yet, so that `hello-to-the-server` and a megabyte of `x` would wait for
+  the rest of a request. DetectRule waits for PATIENCE_S until the bytes say
+  more: a line, or a method and a target.
+- A request whose line cannot be read, `GET /a b HTTP/1.1` for one, would be
+  passed on without being seen when it is the first of its connection, and be
+  answered 400 when it is the second. It is HTTP both times.
 """
 
 from __future__ import annotations
@@ -30,7 +39,15 @@ _TARGET: Final = rb"[\x21-\x7e\x80-\xff]"
 _REQUEST_LINE: Final = re.compile(
     rb"(?:\r?\n)*" + _TOKEN + rb"+ " + _TARGET + rb"+ HTTP/1\.[01]\r?\n",
 )
-_VERSION: Final = b"HTTP/1."
+_UNREADABLE_LINE: Final = re.compile(
+    rb"(?:\r?\n)*(?:GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH|TRACE|CONNECT)(?=[ \t])[^\r\n]*[ \t]HTTP/1\.[01][ \t]*\r?\n"
+)
+"""A line that is a request's by both its ends, whatever stands between them. No other protocol's first line has both; one
+end alone may be the text of a log that is shipped."""
+_METHOD_AND_TARGET: Final = re.compile(
+    rb"(?:\r?\n)*(?:CONNECT .|" + _TOKEN + rb"{1,32} (?:/|\*|[A-Za-z][A-Za-z0-9+.\-]*:))"
+)
+"""A request has begun, though its line has not ended."""
 _BEGINNING: Final = re.compile(
     rb"(?:\r?\n)*\r?(?:"
     + _TOKEN
@@ -89,12 +106,28 @@ class DetectRule:
 
     def judge(self, first: bytes, came: Came | Reason) -> Detection | None:
         if came is Came.BYTES:
-            return None if may_become_http(first) else _DETECTIONS[sniff(first)]
+            if may_become_http(first) or (len(first) < _LONGEST_BYTES and _is_vague(first)):
+                return None
+            return _detection(first)
         if came is Came.TIMEOUT:
             return Detection.NOT_HTTP if first else Detection.READ_TIMEOUT
         if came is Came.END and first:
-            return _DETECTIONS[sniff(first)]
+            return _detection(first)
         return Detection.ERROR
+
+
+def _detection(first: bytes) -> Detection:
+    sniffed = sniff(first)
+    if sniffed == "opaque":
+        return Detection.HTTP1 if _UNREADABLE_LINE.match(first[:_LONGEST_BYTES]) is not None else Detection.NOT_HTTP
+    if sniffed == "http1" and _is_vague(first):
+        return Detection.NOT_HTTP
+    return _DETECTIONS[sniffed]
+
+
+def _is_vague(first: bytes) -> bool:
+    """Whether this is the beginning of a request only as any word is: it may as well be another protocol's."""
+    return _METHOD_AND_TARGET.match(first) is None and _BEGINNING.fullmatch(first[:_LONGEST_BYTES]) is not None
 
 
 DETECT_HTTP: Final[Rule[Detection]] = DetectRule()

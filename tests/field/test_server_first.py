@@ -202,3 +202,15 @@ def test_it_can_be_switched_off(way: str) -> None:
         assert client.until(b"\r\n") == GREETING
         assert len(app.connections) == 1
         stage.close()
+
+
+@pytest.mark.parametrize("stage", WAYS, indirect=True)
+@pytest.mark.parametrize(
+    "said", [b"hello-to-the-server", b"how do-you-do?", b"x" * 100_000], ids=["word", "words", "long"]
+)
+def test_a_client_whose_bytes_look_like_a_method_is_heard(stage: Stage, said: bytes) -> None:
+    """Row 83: a client that speaks first and then waits is heard, whatever its first word looks like."""
+    stage.play(lambda peer: peer.send(b"you said " + peer.exactly(len(said))))
+    client = stage.connect()
+    client.send(said)
+    assert client.rest() == b"you said " + said

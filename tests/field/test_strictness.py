@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from statistics import median
-from time import perf_counter
+from time import thread_time
 
 import pytest
 
@@ -318,6 +318,30 @@ def test_a_target_that_its_method_cannot_have_is_refused_in_either_position(stag
     assert [one.target for one in app.requests] == [b"/good", b"/next", b"/next"]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"GET /a b HTTP/1.1",
+        b"GET  /a HTTP/1.1",
+        b"GET\t/a HTTP/1.1",
+        b"GET /a HTTP/1.1 ",
+        b"PUT /\x01 HTTP/1.1",
+        b"GET HTTP/1.1",
+    ],
+    ids=lambda one: f"row28-{one!r}",
+)
+@pytest.mark.parametrize("stage", PROXIED, indirect=True)
+def test_a_request_line_that_cannot_be_read_is_refused_in_either_position(stage: Stage, line: bytes) -> None:
+    app = stage.answers()
+    first = stage.connect()
+    second = stage.connect()
+    second.ask(get(b"/good"))
+    for client in (first, second):
+        assert client.ask(line + b"\r\nHost: app.ns\r\n\r\n").status == 400
+        assert client.rest() == b"" and client.end == FIN
+    assert [one.target for one in app.requests] == [b"/good"]
+
+
 CASED = [
     b"X-MiXeD-Case: 1", b"x-lower: 2", b"X-UPPER: 3", b"X-Twice: a", b"Accept:*/*", b"X-Twice: b", b"x-twice: c", b"Cookie: a=1", b"Cookie: b=2",
 ]  # fmt: skip
@@ -352,8 +376,9 @@ def test_case_order_and_duplicates_of_fields_stay(stage: Stage) -> None:
 
 @pytest.mark.parametrize("stage", [OUT, IN, PAIR], indirect=True)
 def test_a_request_costs_the_same_whatever_its_host(stage: Stage) -> None:
-    """Row 32: a request costs the same whatever its Host is. 40 connections per Host instead of 1,000; medians are
-    compared by order of magnitude.
+    """Row 32: a request costs the same whatever its Host is. There are 40 connections per Host instead of 1,000; medians
+    are compared by order of magnitude. The cost is the proxies' own CPU time, which a busy machine does not lengthen; that
+    nothing is waited for is seen by the deadline of `ask`.
     """
     app: Answering = stage.answers()
     took: dict[bytes, list[float]] = {}
@@ -361,10 +386,10 @@ def test_a_request_costs_the_same_whatever_its_host(stage: Stage) -> None:
     for turn in range(40):
         for host in hosts:
             name = host % turn if b"%" in host else host
-            began = perf_counter()
+            began = stage.topology.call(thread_time)
             with Peer.connect(stage.where) as client:
                 assert client.ask(get(host=name)).status == 200
-            took.setdefault(host, []).append(perf_counter() - began)
+            took.setdefault(host, []).append(stage.topology.call(thread_time) - began)
     known = median(took[b"app.ns"])
-    assert all(median(took[host]) < 6 * known + 0.005 for host in hosts), {h: median(t) for h, t in took.items()}
+    assert all(median(took[host]) < 3 * known + 0.001 for host in hosts), {h: median(t) for h, t in took.items()}
     assert len(app.requests) == 40 * len(hosts)

@@ -153,6 +153,61 @@ def test_the_wait_is_short_and_begins_with_the_first_byte() -> None:
     assert detected.found == [(Detection.NOT_HTTP, b"USERx")]
 
 
+VAGUE = [
+    b"hello-to-the-server",
+    b"what is-it-that-you-want",
+    b"x" * 1000,
+    b"GET products-of-today",
+    b"\r\nM-SEARCH-and-a-very-long-method",
+]
+
+
+@pytest.mark.parametrize("first", VAGUE, ids=lambda one: one[:24].decode())
+def test_a_word_alone_is_no_request_unless_more_follows(first: bytes) -> None:
+    """Linkerd waits for the rest of a request, and never passes them on."""
+    assert sniff(first) == "http1"
+    detected = Detected()
+    assert detected.after(first) == []
+    detected.ticking.pass_time(0.25)
+    assert detected.found == [(Detection.NOT_HTTP, first)]
+    detected = Detected()
+    detected.codec.feed(first)
+    detected.codec.eof()
+    assert detected.found == [(Detection.NOT_HTTP, first)]
+    assert Detected().after(b"GET products-of-", b"today HTTP/1.1\r\n")[0][0] is Detection.HTTP1
+
+
+def test_a_long_run_of_token_characters_is_not_waited_on() -> None:
+    assert Detected().after(b"x" * 1024) == [(Detection.NOT_HTTP, b"x" * 1024)]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"GET /a b HTTP/1.1\r\n", b"GET  / HTTP/1.1\r\n", b"GET\t/ HTTP/1.0\n", b"POST / HTTP/1.1 \r\n", b"DELETE /\x00 HTTP/1.1\r\n",
+        b"GET HTTP/1.1\r\nHost: a\r\n\r\n", b"\r\nHEAD /\x0c\tHTTP/1.1\r\n",
+    ],
+)  # fmt: skip
+def test_a_request_line_that_cannot_be_read_is_http_all_the_same(first: bytes) -> None:
+    """It gets its 400, as it does when it is not the first of its connection."""
+    assert sniff(first) == "opaque"
+    assert Detected().after(first) == [(Detection.HTTP1, first)]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"INFO GET / HTTP/1.1\r\n",
+        b"GET / HTTP/1.1 200 17\n",
+        b"GET /x RTSP/1.0\r\n",
+        b"GET /a b HTTP/1.2\r\n",
+        b"GET a\n / HTTP/1.1\n",
+    ],
+)
+def test_other_lines_with_a_request_in_them_are_not(first: bytes) -> None:
+    assert Detected().after(first) == [(Detection.NOT_HTTP, first)]
+
+
 def test_an_end_after_a_few_bytes() -> None:
     detected = Detected()
     detected.codec.feed(b"GET /")
