@@ -23,7 +23,7 @@ class App(NamedTuple):
     """One app with its sidecar."""
 
     name: str
-    """Of its service account and, if it serves, of its service."""
+    """The name of its service account and, if it serves, of its service."""
     namespace: str
     replica: int
     pid: int
@@ -51,7 +51,7 @@ class Seat:
 
     @classmethod
     def take(cls, state: State, namespace: str, name: str) -> Self:
-        """The first free one of this name. StateError if there is none."""
+        """Take the first free seat of this name. StateError if there is none."""
         state.create()
         make_private(state.directory / FOLDER, state.directory)
         for replica in range(_MAX_REPLICAS):
@@ -62,7 +62,7 @@ class Seat:
         raise StateError(f"{state.directory / FOLDER}: {_MAX_REPLICAS} replicas of {name} are up already")
 
     def say(self, app: App) -> None:
-        """Write down what others may know of it."""
+        """Write down what others may know of the app."""
         data = json.dumps(app._asdict()).encode()
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, data, 0)
@@ -75,7 +75,7 @@ class Seat:
 
 
 def apps(state: State) -> list[App]:
-    """Those that are up, by namespace, name and replica."""
+    """The apps that are up, by namespace, name and replica."""
     found = []
     for path in sorted((state.directory / FOLDER).glob("*.json")):
         if not _is_held(path):
@@ -92,7 +92,9 @@ def is_anybody_up(state: State) -> bool:
 
 
 def _locked(path: Path) -> int | None:
-    """A descriptor of the file with its lock, None if another process has it; StateError if it cannot be made."""
+    """A descriptor of the file with its lock; None if another process has the lock. StateError if the file cannot be
+    made.
+    """
     while True:
         try:
             descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

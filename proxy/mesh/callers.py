@@ -40,10 +40,10 @@ class Caller(NamedTuple):
     ip: str
     """Empty for a connection over the state directory's own socket."""
     identity: str = ""
-    """The identity that its certificate proves; empty without one."""
+    """The identity in its certificate; empty if it has none."""
     serial: int = 0
     is_local: bool = False
-    """It needs no certificate: it is on this machine, where the control plane serves in plain text."""
+    """Whether it needs no certificate, because it is on this machine, where the control plane serves in plain text."""
 
 
 class Stream(NamedTuple):
@@ -52,9 +52,9 @@ class Stream(NamedTuple):
     caller: Caller
     method: str
     question: str
-    """What it is about, as the request says it."""
+    """What the question is about, from the request."""
     names: str
-    """The workload that the request says it comes from; empty if it does not say."""
+    """The workload that the request names as its sender; empty if it names none."""
     since: float
     """Unix seconds."""
 
@@ -68,7 +68,7 @@ def current_caller() -> Caller:
 
 
 class RefusalLog:
-    """One line for each refusal, and one for all that come in the same second beyond the first few."""
+    """Logs each refusal in a line, and those beyond the first few of a second in one line."""
 
     __slots__ = ("_clock", "_second", "_count")
 
@@ -93,7 +93,7 @@ class Callers(Interceptor):
     """Judges each call before its service gets it."""
 
     def __init__(self, refusals: RefusalLog, why_not: Callable[[Caller], str]) -> None:
-        """`why_not` returns why a caller with a certificate is not answered; empty if it is."""
+        """`why_not` returns why a caller with a certificate is refused; empty if it is answered."""
         self._refusals: Final = refusals
         self._why_not = why_not
         self._behind: dict[str, Caller] = {}
@@ -102,7 +102,7 @@ class Callers(Interceptor):
         self._streams: dict[object, tuple[Caller, str, Any, float]] = {}
 
     def admit(self, name: str, caller: Caller, end: Callable[[], None]) -> None:
-        """A connection from off loopback; `name` is that of its socket toward grpcio, `end` ends it soon."""
+        """Admit a connection from off loopback; `name` is that of its socket toward grpcio, `end` ends it soon."""
         self._behind[name] = caller
         self._end[name] = end
 
@@ -116,7 +116,7 @@ class Callers(Interceptor):
         return [Stream(caller, method, *_about(request), since) for caller, method, request, since in streams]
 
     def of(self, peer: str) -> Caller:
-        """The caller behind grpcio's name of a peer."""
+        """The caller whose peer name in grpcio is this."""
         kind, _, rest = peer.partition(":")
         if kind == "unix-abstract":
             return self._behind.get(rest, Caller(""))
@@ -186,7 +186,7 @@ class Callers(Interceptor):
         return await self._admit(method, context, lambda: _message(read, raw))
 
     async def _admit(self, method: str, context: Any, then: Callable[[], Any] = lambda: None) -> Any:
-        """What comes `then`, if the caller may call; ends the call otherwise."""
+        """Continue with `then` if the caller may call; ends the call otherwise."""
         peer = context.peer()
         caller = self.of(peer)
         _caller.set(caller)
@@ -225,7 +225,7 @@ def _message(read: Callable[[bytes], Any], raw: bytes) -> Any:
 
 
 def _about(request: Any) -> tuple[str, str]:
-    """What a request asks for and which workload it names as its sender, whichever message it is."""
+    """What a request asks for, and the workload that it names as its sender, whatever its message type."""
     workload = getattr(request, "source_workload", "") or getattr(request, "workload", "")
     context = getattr(request, "context_token", "") or workload
     if hasattr(request, "path"):
@@ -243,6 +243,6 @@ def _ip(message: Any) -> str:
 
 
 def shown(text: str) -> str:
-    """For a log line: control characters escaped, and not without end."""
+    """The text for a log line: control characters are escaped, and its length is limited."""
     plain = text if text.isprintable() else text.encode("unicode_escape").decode()
     return plain if len(plain) <= _SHOWN_CHARACTERS else f"{plain[:_SHOWN_CHARACTERS]}..."

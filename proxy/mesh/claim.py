@@ -1,7 +1,7 @@
-"""Claims a state directory for one control plane at a time, and tells other processes whether it still runs.
+"""Claims a state directory for one control plane at a time, and shows other processes whether it still runs.
 
-The running process holds a lock on the file, which the kernel releases however the process ends; the file says where it
-serves.
+The running process holds a lock on the file, which the kernel releases however the process ends; the file has the
+address at which it serves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from proxy.mesh.state import State, StateError
 _FILE: Final = "serving"
 _RETRY_S: Final = 0.05
 _TRIES: Final = 20
-"""A process that looks at the lock holds it for a moment, so that the first tries may fail."""
+"""How often to try: another process that looks at the lock holds it for a moment, so that the first tries may fail."""
 
 
 class Running(NamedTuple):
@@ -74,7 +74,7 @@ class Claim:
 
 
 def running(state: State) -> Running | None:
-    """The control plane that runs with this directory now, None if none does."""
+    """The control plane that runs with this directory now; None if none does."""
     try:
         descriptor = os.open(state.directory / _FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

@@ -19,7 +19,7 @@ DUE: Final = 10
 objects that were made and not freed."""
 
 OVERDUE: Final = 200
-"""After so many it is made at once: garbage never exceeds 1.4 million objects."""
+"""After this many a full collection is made at once, so that garbage never exceeds 1.4 million objects."""
 
 QUIET_TICKS: Final = 2
 
@@ -28,7 +28,7 @@ class Collector:
     __slots__ = ("_activity", "_last", "_quiet")
 
     def __init__(self, activity: Callable[[], Hashable]) -> None:
-        """`activity` returns another value after anything has been asked or changed."""
+        """`activity` must return another value after anything has been asked or changed."""
         self._activity = activity
         self._last: Hashable = None
         self._quiet = 0
@@ -39,7 +39,7 @@ class Collector:
         gc.set_threshold(young, middle, NEVER)
 
     def tick(self) -> bool:
-        """To be called each second. Whether a full collection was made."""
+        """To be called each second. Returns whether a full collection was made."""
         now = self._activity()
         self._quiet = self._quiet + 1 if now == self._last else 0
         self._last = now

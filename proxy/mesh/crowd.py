@@ -17,10 +17,10 @@ from proxy.mesh.callers import Caller
 _log: Final = logging.getLogger("sponson.mesh")
 
 _DESCRIPTORS: Final = 3
-"""Of one connection: its socket, the one toward grpcio, and grpcio's end of that."""
+"""The descriptors of one connection: its socket, the one toward grpcio, and grpcio's end of that."""
 
 _RESERVED: Final = 100
-"""Descriptors for all else: manifests, state, the loop, grpcio's own."""
+"""Descriptors for everything else: manifests, state, the loop, grpcio's own."""
 
 _UNLIMITED: Final = 20_000
 
@@ -33,7 +33,7 @@ class Visit:
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
         self.name = ""
-        """Of its socket toward grpcio; empty before the handshake is done."""
+        """The name of its socket toward grpcio; empty until the handshake is done."""
         self.end: Callable[[], None] = _nothing
         self.ending: TimerHandle | None = None
         self.group = ""
@@ -56,21 +56,21 @@ class Crowd:
         return [visit for group in self._groups.values() for visit in group]
 
     def enter(self, visit: Visit) -> None:
-        """One more, which may end another."""
+        """A connection has come; another one may be ended for it."""
         if self._count >= self._most:
             self._make_room()
         self._groups.setdefault(visit.group, {})[visit] = None
         self._count += 1
 
     def prove(self, visit: Visit) -> None:
-        """Its certificate is known: it counts among its own from now on."""
+        """The connection's certificate is known: from now on it counts under its identity."""
         if visit.caller.identity and self._drop(visit):
             visit.group = visit.caller.identity
             self._groups.setdefault(visit.group, {})[visit] = None
             self._count += 1
 
     def leave(self, visit: Visit) -> None:
-        """It is gone. Idempotent."""
+        """The connection is gone. Idempotent."""
         self._drop(visit)
         if visit.ending is not None:
             visit.ending.cancel()

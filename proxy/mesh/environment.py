@@ -29,7 +29,7 @@ _CANDIDATES: Final = range(10_000, 32_768)
 
 
 class Ports(NamedTuple):
-    """Where a sidecar listens."""
+    """The ports on which a sidecar listens."""
 
     inbound: int
     outbound: int
@@ -40,17 +40,17 @@ class Ports(NamedTuple):
 class Workload(NamedTuple):
     account: Account
     name: str
-    """Of its ExternalWorkload."""
+    """The name of its ExternalWorkload."""
     ports: Ports
     token_ttl_s: float
     app_ports: tuple[int, ...] = ()
-    """Those whose policy is asked for before the first connection."""
+    """Ports whose policy is asked for before the first connection."""
     own_ip: str = ""
-    """The only address that it may be called at; empty for any."""
+    """The only address under which it may be reached; empty for any."""
 
 
 class Files(NamedTuple):
-    """Where a sidecar finds what its environment only names."""
+    """The files that a sidecar's environment names."""
 
     identity: Path
     """The directory with key and CSR; Linkerd's proxy needs both there."""
@@ -61,8 +61,10 @@ class Files(NamedTuple):
 
 
 PROBE_SHARE: Final = "0.01"
-"""Of a client's requests to a service go to endpoints that were slow, so that one that is fast again is found out within its next few
-requests, and not after a minute. Only here: under Linkerd's control plane shares are as with Linkerd's proxy."""
+"""The share of a client's requests to a service that probe endpoints which were slow, so that one that is fast again
+is noticed within a few of its requests, and not after a minute. It is set only here: under Linkerd's control plane
+shares are as with Linkerd's proxy.
+"""
 
 TUNING: Final = {
     "LINKERD2_PROXY_CORES": "1",
@@ -91,7 +93,9 @@ TUNING: Final = {
 process is frozen or whose machine is gone would hold its requests for ever."""
 
 _LISTS: Final = {"LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS"}
-"""Values of more than one line, which an env file leaves out; a file that has the same is named beside them."""
+"""Variables with values of several lines, which an env file leaves out; the file with the same content is named beside
+them.
+"""
 
 
 def workload_environment(state: State, server: Addr, workload: Workload) -> dict[str, str]:
@@ -159,7 +163,7 @@ def _linkerd(server: Addr, workload: Workload) -> dict[str, str]:
 
 
 def own_address(server: Addr) -> str:
-    """The address that this machine reaches the control plane from, as peers will see it; empty if there is no way."""
+    """The address from which this machine reaches the control plane, as peers will see it; empty if there is no way."""
     family = socket.AF_INET6 if server.is_ipv6 else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:  # connect of a datagram socket sends nothing
         try:
@@ -193,7 +197,7 @@ class HeldPorts:
     __slots__ = ("numbers", "_sockets")
 
     def __init__(self, count: int) -> None:
-        """OSError if there are not so many."""
+        """OSError if there are not enough free ports."""
         self.numbers: Final[list[int]] = []
         self._sockets: list[socket.socket] = []
         candidates = random.SystemRandom().sample(_CANDIDATES, len(_CANDIDATES))
@@ -215,7 +219,7 @@ class HeldPorts:
         except OSError:
             held.close()
             return
-        # Only now: a search for free ports must not succeed where another one holds them.
+        # Only now, so that a search for free ports does not find one that another search holds.
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.numbers.append(port)
         self._sockets.append(held)

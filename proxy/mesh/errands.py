@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 class Errands:
-    """Daemon threads that take one errand after the other from one queue; a loop may stop without waiting for them."""
+    """Daemon threads that take one errand after another from one queue; a loop may stop without waiting for them."""
 
     __slots__ = ("_work",)
 
@@ -25,7 +25,7 @@ class Errands:
             threading.Thread(target=self._run, name=name, daemon=True).start()
 
     async def run(self, work: Callable[[], R]) -> R:
-        """The result of `work`, which a thread calls; whatever it raises is raised here."""
+        """The result of `work`, which a thread calls; an exception is raised here."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[R] = loop.create_future()
 

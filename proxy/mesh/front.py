@@ -2,8 +2,8 @@
 
 grpcio's own TLS refuses peers that select no ALPN, and proxies select none. So connections end here, on our own
 listener, under a certificate of the control plane's own name, and go on over a socket that only its owner can reach.
-A client's certificate is verified if it shows one; the first Certify of a workload comes without. `Callers` learns who is
-behind a connection by the name of that connection's socket toward grpcio.
+A client's certificate is verified if it has one; the first Certify of a workload comes without. `Callers` identifies the
+client of a connection by the name of that connection's socket toward grpcio.
 """
 
 from __future__ import annotations
@@ -36,17 +36,19 @@ _log: Final = logging.getLogger("sponson.mesh")
 
 _TICK_S: Final = 0.1
 _RENEW_SHARE: Final = 0.7
-"""Of a certificate's life, as proxies do."""
+"""The share of a certificate's life after which it is renewed, as in proxies."""
 
 _UNPROVEN_S: Final = 30.0
 """How long a connection without a certificate may last: it is for Certify, which takes one round trip."""
 
 _AFTER_REFUSAL_S: Final = 0.1
-"""For the refusal to leave before its connection ends."""
+"""How long to wait, so that the refusal leaves before its connection ends."""
 
 _KEEPALIVE_S: Final = 10.0
 _USER_TIMEOUT_S: Final = 30.0
-"""A client whose machine is gone is noticed: what Linkerd's proxies do among each other."""
+"""How long sent data may stay unacknowledged, after which a client's machine counts as gone; Linkerd's proxies use it
+among each other.
+"""
 
 
 class Front:
@@ -95,7 +97,9 @@ class Front:
             self._renewing.cancel()
 
     def trust_anew(self) -> None:
-        """The authority's anchors or issuer have changed: verify by these, and show a certificate of this issuer."""
+        """The authority's anchors or issuer have changed: verify by these anchors, and present a certificate of this
+        issuer.
+        """
         self._credentials = Credentials(self._name, self._authority.anchors_pem.decode())
         self._renew()
 

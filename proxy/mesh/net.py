@@ -19,7 +19,7 @@ Network = IPv4Network | IPv6Network
 
 ANYWHERE: Final[tuple[Network, ...]] = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 PRIVATE_NETWORKS: Final = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "fd00::/8")
-"""What Linkerd takes for the cluster's networks unless told otherwise."""
+"""The networks that Linkerd uses as the cluster's by default."""
 
 LOOPBACK_NETWORKS: Final = ("127.0.0.0/8", "::1/128")
 CLUSTER_NETWORKS: Final[tuple[Network, ...]] = tuple(map(ip_network, (*PRIVATE_NETWORKS, *LOOPBACK_NETWORKS)))
@@ -80,7 +80,7 @@ def read_ip(host: str) -> str | None:
 
 
 def service_key(host: str) -> Key | None:
-    """Namespace and name in `name.namespace.svc.cluster.local`; None of any other host."""
+    """Namespace and name in `name.namespace.svc.cluster.local`; None for any other host."""
     labels = host.removesuffix(f".svc.{CLUSTER_DOMAIN}").split(".")
     if not host.endswith(f".svc.{CLUSTER_DOMAIN}") or len(labels) != 2 or not all(labels):
         return None

@@ -20,7 +20,7 @@ Q = TypeVar("Q", bound=Message)
 A = TypeVar("A", bound=Message)
 
 Ask = Callable[[Q], Question[Any]]
-"""The question in a request; Refusal if it makes no sense."""
+"""Makes the question that a request asks; Refusal if it has no meaning."""
 
 
 class Feed:
@@ -31,18 +31,18 @@ class Feed:
     def __init__(self, topics: Topics) -> None:
         self.topics: Final = topics
         self.streams: set[asyncio.Event] = set()
-        """One for each open stream."""
+        """One event for each open stream."""
         self.asked = 0
-        """Counts the questions that have come."""
+        """How many questions have come."""
         self._has_ended = False
         self._encoder: Final = Errands("encoder")
         self._encoding: dict[tuple[Topic, int, int], asyncio.Future[tuple[bytes, ...]]] = {}
-        """What a thread encodes: of which topic, from which version to which."""
+        """What threads are encoding: the topic, and the versions from which and to which."""
 
     async def follow(self, question: Question[Any]) -> AsyncGenerator[bytes, None]:
-        """What the question is answered now and after each change, encoded; Refusal at the end.
+        """The answer to the question now and after each change, encoded; Refusal at the end.
 
-        A slow reader does not get what it missed: it gets the difference to what it got last.
+        A slow reader does not get the answers that it missed, but the difference to the one that it got last.
         """
         self.asked += 1
         changed = asyncio.Event()
@@ -66,7 +66,9 @@ class Feed:
             self.topics.leave(topic, changed.set)
 
     async def _messages(self, topic: Topic, version: int, told: Any) -> tuple[bytes, ...]:
-        """`topic.messages_since(version, told)`; of an answer that takes long they are encoded by a thread, once for all."""
+        """`topic.messages_since(version, told)`; if the answer takes long, the messages are encoded by a thread, once
+        for all clients.
+        """
         if not topic.is_slow or topic.known_messages(version) is not None:
             return topic.messages_since(version, told)
         key = (topic, version, topic.version)
@@ -86,7 +88,7 @@ class Feed:
             topic.note_messages(since, until, done.result())
 
     def activity(self) -> tuple[int, int, int]:
-        """Another value after a question has come, a stream has ended or an answer has changed."""
+        """A value that changes after a question has come, a stream has ended or an answer has changed."""
         return self.asked, len(self.streams), self.topics.changes
 
     def end(self) -> None:
@@ -125,7 +127,7 @@ def asking(method: Method[Q, A], feed: Feed, ask: Ask[Q]) -> grpc.RpcMethodHandl
 
 
 def calling(method: Method[Q, A], call: Callable[[Q], A]) -> grpc.RpcMethodHandler[Any, Any]:
-    """A unary method that depends on no state."""
+    """A unary method that does not depend on the state."""
 
     async def serve(request: Q, context: Any) -> A:
         try:

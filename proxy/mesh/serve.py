@@ -58,10 +58,10 @@ _STOP_GRACE_S: Final = 0.5
 
 _LOOK_S: Final = 0.2
 _EMPTY_LOOKS: Final = 5
-"""Of those in a row that found no app."""
+"""After this many looks in a row that found no app, the control plane ends."""
 
 _SWITCH_S: Final = 0.001
-"""So long a thread that reads manifests or makes a long answer may keep the interpreter from the loop."""
+"""How long a thread that reads manifests or makes a long answer may keep the interpreter from the loop."""
 
 _SOCKET_PATH_BYTES: Final = 107
 
@@ -87,10 +87,10 @@ class Settings(NamedTuple):
     manifests: Path
     state: State
     addr: Addr
-    """Port 0 for any free one."""
+    """Port 0 stands for any free one."""
     default_policy: str = DEFAULT_POLICIES[0]
     probe_networks: tuple[Cidr, ...] = ()
-    """Where the HTTP probes that pods declare are let in from."""
+    """The networks from which pods' declared HTTP probes are let in."""
     always_tls: bool = False
     """Speak TLS on loopback too, where proxies expect plain text."""
     ends_with_apps: bool = False
@@ -107,12 +107,12 @@ class Served(NamedTuple):
     feed: Feed
     addr: Addr
     front: Front | None
-    """Off loopback."""
+    """Set if the port is not on loopback."""
     callers: Callers
     probing: Probing
 
     async def stop(self, grace_s: float = _STOP_GRACE_S) -> None:
-        """End the open streams, so that clients know why, then all else."""
+        """End the open streams, so that clients get the reason, then everything else."""
         await self.probing.stopping()
         self.feed.end()
         if self.front is not None:
@@ -121,7 +121,7 @@ class Served(NamedTuple):
 
 
 class Unbound(NamedTuple):
-    """A server that listens nowhere yet."""
+    """A server that does not listen yet."""
 
     server: grpc.aio.Server
     feed: Feed
@@ -230,7 +230,9 @@ async def _run(settings: Settings, each_second: Callable[[], None]) -> None:
 
 
 async def _follow(manifests: Manifests, first: Update, topics: Topics, stop: asyncio.Event) -> None:
-    """Publish what the manifests say, and whether and where what they name can be reached, until `stop`."""
+    """Publish the state of the manifests, and whether and where the things that they name can be reached, until
+    `stop`.
+    """
     prober, names = Prober(topics.observe), Names(topics.observe, SystemResolver().resolve)
     prober.apply(first)
     names.apply(first)
@@ -253,7 +255,7 @@ async def _tick(*each_second: Callable[[], object]) -> None:
 
 
 async def _stop_without_apps(state: State, stop: asyncio.Event) -> None:
-    """Set `stop` when no app of `sponson up` has been there for a moment: one may be on its way when another leaves."""
+    """Set `stop` when there has been no app of `sponson up` for a moment; one may be starting when another ends."""
     empty = 0
     while empty < _EMPTY_LOOKS:
         await asyncio.sleep(_LOOK_S)
@@ -262,7 +264,7 @@ async def _stop_without_apps(state: State, stop: asyncio.Event) -> None:
 
 
 async def _first(manifests: Manifests, stop: asyncio.Event) -> Update | None:
-    """What the manifests say at the start; None if the process is to end before they are read."""
+    """The state of the manifests at the start; None if the process is to end before they are read."""
     reading, stopping = asyncio.ensure_future(manifests.open()), asyncio.ensure_future(stop.wait())
     await asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
@@ -273,7 +275,7 @@ async def _first(manifests: Manifests, stop: asyncio.Event) -> Update | None:
 
 
 def keep(served: Served, keys: Keys) -> Upkeep:
-    """What keeps a server's keys as the files and the time say."""
+    """The Upkeep that updates a server's keys as files change and time passes."""
     front = served.front
 
     def on_trust() -> None:
@@ -288,7 +290,7 @@ def keep(served: Served, keys: Keys) -> Upkeep:
 
 
 def _handlers(feed: Feed, keys: Keys, inbound: InboundPolicies) -> tuple[Any, ...]:
-    """A generic handler a service, which knows its `service_name()`."""
+    """One generic handler for each service; it knows its `service_name()`."""
     identity = Identity(keys, time.time, lambda namespace, name: _identity_of(feed.topics, namespace, name))
     join = Join(identity)
     return tuple(
@@ -316,12 +318,12 @@ def _identity_of(topics: Topics, namespace: str, name: str) -> str | None:
 
 
 def _is_named(topics: Topics, identity: str) -> bool:
-    """Whether a workload of the manifests has this identity, as one may that another CA has given a SPIFFE ID."""
+    """Whether a workload of the manifests has this identity, such as a SPIFFE ID that another CA has given it."""
     return bool(topics.snapshot.found(BY_IDENTITY, identity))
 
 
 def _generic(handlers: dict[str, Any]) -> Iterable[grpc.GenericRpcHandler[Any, Any]]:
-    """One handler a service, of handlers by path."""
+    """One handler for each service, made from handlers by path."""
     by_service: dict[str, dict[str, Any]] = {}
     for path, handler in handlers.items():
         _, service, method = path.split("/")

@@ -34,7 +34,7 @@ DEFAULT_ADDR: Final = Addr("127.0.0.1", 8086)
 
 
 class StateError(Exception):
-    """The state directory cannot be used; says which file and why."""
+    """The state directory cannot be used; the text names the file and the reason."""
 
 
 def default_directory() -> Path:
@@ -57,7 +57,9 @@ class State:
         return self.directory / "crl.pem"
 
     def create(self) -> None:
-        """Make the directory, for its owner alone; StateError if that cannot be, or if others own it or may write to it."""
+        """Make the directory, for its owner alone; StateError if that fails, or if it belongs to others or they may
+        write to it.
+        """
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             status = self.directory.stat()
@@ -71,7 +73,7 @@ class State:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Exclude other processes: the second one finds what the first has made."""
+        """Exclude other processes: a second one finds what the first has made."""
         self.create()
         try:
             descriptor = os.open(self.directory / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -84,11 +86,11 @@ class State:
             os.close(descriptor)
 
     def read_secret(self, name: str) -> bytes | None:
-        """A secret's bytes, None if there is none yet; StateError if it is not ours alone."""
+        """A secret's bytes, None if it does not exist yet; StateError if it is not private to us."""
         return read_secret(self.directory / name)
 
     def append(self, name: str, line: bytes) -> None:
-        """Add a line to a private file, in one write; StateError if that cannot be."""
+        """Add a line to a private file, in one write; StateError if that fails."""
         path = self.directory / name
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
@@ -105,17 +107,17 @@ class State:
         return write_file(self.directory / name, data, mode)
 
     def note_addr(self, addr: Addr) -> None:
-        """Say where the server serves."""
+        """Record the address at which the server serves."""
         self.write(_ADDRESS, f"{addr}\n".encode(), 0o644)
 
     def forget_addr(self) -> None:
-        """The server will not be there again."""
+        """Remove the record: the server will not be there again."""
         (self.directory / _ADDRESS).unlink(missing_ok=True)
 
     def serving_addr(self) -> Addr:
-        """Where the server last said that it serves, its default address if it never did or will not be there again.
+        """The address that the server recorded last; its default address if there is no record.
 
-        StateError if that is every address of the machine, of which workloads need one.
+        StateError if that stands for every address of the machine, because workloads need one.
         """
         path = self.directory / _ADDRESS
         try:
@@ -128,7 +130,9 @@ class State:
 
 
 def read_secret(path: Path) -> bytes | None:
-    """A secret's bytes, None if there is none; StateError if it is no plain file, not ours, or others can read it."""
+    """A secret's bytes, None if the file does not exist; StateError if it is not a plain file, not ours, or readable
+    by others.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -152,7 +156,7 @@ def read_secret(path: Path) -> bytes | None:
 
 
 def make_private(directory: Path, below: Path) -> None:
-    """Make `directory` and what is missing between it and `below`, for the owner alone; StateError if that cannot be."""
+    """Make `directory` and what is missing between it and `below`, for the owner alone; StateError if that fails."""
     try:
         for part in [*reversed(directory.relative_to(below).parents), directory.relative_to(below)]:
             (below / part).mkdir(mode=0o700, exist_ok=True)

@@ -14,7 +14,7 @@ _SUFFIX: Final = f".svc.{CLUSTER_DOMAIN}"
 class ServiceName(NamedTuple):
     service: Key
     hostname: str = ""
-    """Of one endpoint, such as a pod of a StatefulSet."""
+    """The name of one endpoint, such as a pod of a StatefulSet."""
 
 
 def read_destination(path: str) -> tuple[str, int]:

@@ -16,7 +16,7 @@ _OLD: Final = "ns:"
 
 
 def read_context(token: str) -> Context:
-    """`{"ns": …, "nodeName": …}`, or `ns:NAME` as old proxies write it; what cannot be read says nothing."""
+    """`{"ns": …, "nodeName": …}`, or `ns:NAME` as old proxies write it; a token that cannot be read counts as empty."""
     try:
         fields = json.loads(token) if token else None
     except (ValueError, RecursionError):

@@ -17,8 +17,9 @@ from proxy.policy.endpoint import HINT_H2, HINT_OPAQUE, EndpointMeta, Http2Param
 
 _WEIGHT: Final = 10000
 _KEEP_ALIVE: Final = Http2Params(keep_alive_interval_s=10.0, keep_alive_timeout_s=3.0, keeps_alive_while_idle=True)
-"""Of meshed endpoints, as Linkerd's chart configures its destination controller: the process of a peer that is frozen
-acknowledges what comes, so that only an answer shows that it lives."""
+"""Keepalive for meshed endpoints, as Linkerd's chart configures its destination controller. The kernel of a peer whose
+process is frozen acknowledges what comes, so only an answer to a PING shows that the peer lives.
+"""
 
 LOCAL: Final = "local"
 REMOTE: Final = "remote"
@@ -37,10 +38,10 @@ class Endpoint:
 
 
 def weighted(view: View, endpoint: Endpoint, locality: str = "") -> pb.WeightedAddr:
-    """An endpoint as discovery describes it; `locality` as seen from who asks, if that is said.
+    """An endpoint as discovery describes it; `locality` is as seen from the client, if that is known.
 
-    The message must not be changed: it is remembered for as long as everything that it depends on stays the same object,
-    so that a change of one endpoint among thousands makes one message.
+    The message must not be changed: it is remembered for as long as everything that it depends on stays the same
+    object, so that a change of one endpoint among thousands makes one message.
     """
     workload = endpoint.workload
     depends: tuple[Any, ...] = (workload,)
@@ -59,11 +60,11 @@ def weighted(view: View, endpoint: Endpoint, locality: str = "") -> pb.WeightedA
 
 _REMEMBERED: Final = 50_000
 _MADE: Final[dict[tuple[Any, ...], tuple[tuple[Any, ...], pb.WeightedAddr]]] = {}
-"""With the objects that each depends on, whose ids are not used again as long as they are referenced here."""
+"""Messages with the objects that each depends on. As long as these are referenced here, their ids are not used again."""
 
 
 def described(view: View, endpoint: Endpoint, locality: str) -> EndpointMeta:
-    """What a proxy is to know of an endpoint."""
+    """What a proxy needs to know of an endpoint."""
     workload = endpoint.workload
     labels = {} if workload is None else _labels(view, workload, endpoint.zone)
     if locality:
@@ -85,7 +86,7 @@ def described(view: View, endpoint: Endpoint, locality: str) -> EndpointMeta:
 
 
 def weighted_message(addr: Addr, meta: EndpointMeta) -> pb.WeightedAddr:
-    """The inverse of how a proxy reads it (control/convert/endpoint.py)."""
+    """The message that a proxy reads back to this metadata (control/convert/endpoint.py)."""
     message = pb.WeightedAddr(addr=address_message(addr), weight=meta.weight, metric_labels=dict(meta.labels))
     if meta.tls is not None:
         message.tls_identity.CopyFrom(_tls_identity(meta.tls))
@@ -106,7 +107,8 @@ def weighted_message(addr: Addr, meta: EndpointMeta) -> pb.WeightedAddr:
 def _is_reached_at_proxy(workload: Workload, port: int, is_opaque: bool) -> bool:
     """Whether peers dial the proxy's own port and name the real one in a transport header.
 
-    Outside of pods always, so that no redirection is needed there; to a pod when its port is opaque, as Linkerd does.
+    That is always so outside of pods, so that no redirection is needed there; in a pod it is so if the port is
+    opaque, as in Linkerd.
     """
     if isinstance(workload, Pod):
         return is_opaque and port not in workload.meta_ports

@@ -29,10 +29,10 @@ from proxy.mesh.net import address_message, read_ip
 from proxy.mesh.store.snapshot import View
 
 _ALIASES = 4
-"""How many external names lead from one to the next: two could name each other."""
+"""How many external names may lead from one to the next, since two could name each other."""
 
 _AT_ONCE = 1000
-"""So many endpoints are added or removed by one message: clients refuse messages of more than 4 MiB."""
+"""The most endpoints that one message adds or removes: clients refuse messages of more than 4 MiB."""
 
 M = TypeVar("M", bound=Message)
 
@@ -40,7 +40,7 @@ _WORKLOADS = (POD.name, EXTERNAL_WORKLOAD.name)
 
 
 def endpoints_of(request: pb.GetDestination) -> Question[Found]:
-    """Destination/Get; Refusal if the path is no service's authority."""
+    """Destination/Get; Refusal if the path is not the authority of a service."""
     try:
         host, port = read_destination(request.path)
         if read_ip(host) is not None:
@@ -53,7 +53,7 @@ def endpoints_of(request: pb.GetDestination) -> Question[Found]:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The endpoints by address; a refusal if there is nothing that could have any."""
+    """The endpoints by address; a refusal if there is nothing that could have endpoints."""
 
     by_addr: dict[Addr, pb.WeightedAddr]
     refusal: Refusal | None = None
@@ -64,7 +64,7 @@ class EndpointsOf(Question[Found]):
     service: Key
     port: int
     hostname: str
-    """Only the endpoint of this name, if it is not empty."""
+    """If it is not empty, only the endpoint of this name."""
     node: str
     """The node of the client; empty if it is not known."""
 
@@ -79,7 +79,7 @@ class EndpointsOf(Question[Found]):
         return Found({one.addr: _described(view, one, zone) for one in chosen})
 
     def messages(self, told: Found | None, now: Found | Refusal) -> Iterable[Message]:
-        """What was added and removed since; nothing while there is nothing. A stream outlives its service."""
+        """What was added and removed since; nothing if there are no endpoints yet. A stream outlives its service."""
         assert isinstance(now, Found)
         namespace, name = self.service
         if told is None and now.refusal is not None:
@@ -110,7 +110,7 @@ def _parts(addrs: Sequence[M]) -> Iterator[Sequence[M]]:
 
 
 def is_other(before: pb.WeightedAddr | None, now: pb.WeightedAddr) -> bool:
-    """Mostly it is the same object."""
+    """Whether the two differ. Mostly they are the same object, which is cheap to see."""
     return before is not now and before != now
 
 
@@ -142,7 +142,7 @@ def endpoints(view: View, service: Service, port: int) -> list[Endpoint]:
 
 
 def _meant(view: View, service: Service) -> Service:
-    """The service that this one is another name for, as far as names lead within the mesh."""
+    """The service that this one is another name for, as far as the names are services of the mesh."""
     for _ in range(_ALIASES):
         try:
             key = read_service(service.external_name).service
@@ -156,7 +156,7 @@ def _meant(view: View, service: Service) -> Service:
 
 
 def _is_dead(view: View, endpoint: Endpoint) -> bool:
-    """Its probes say so."""
+    """Whether its probes report it dead."""
     workload = endpoint.workload
     if not isinstance(workload, ExternalWorkload) or not workload.probes:
         return False
@@ -214,7 +214,7 @@ def _target(view: View, target: tuple[str, Key]) -> Workload | None:
 
 
 def _selected(view: View, service: Service, port: int) -> Iterator[Endpoint]:
-    """External workloads that a selector chooses. Of pods slices speak, as in a cluster."""
+    """External workloads that a selector chooses. Pods are described by slices, as in a cluster."""
     if not service.selector:
         return
     defined = service.port(port)

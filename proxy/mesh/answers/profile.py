@@ -57,7 +57,7 @@ def _quoted(text: str) -> str:
 class ProfileAt(Question[pb.DestinationProfile]):
     target: Addr
     namespace: str
-    """Of who asks."""
+    """The client's namespace."""
 
     def answer(self, view: View) -> pb.DestinationProfile | Refusal:
         services = view.found(BY_ADDRESS, self.target.ip)
@@ -69,7 +69,7 @@ class ProfileAt(Question[pb.DestinationProfile]):
         return _endpoint_profile(view, Endpoint(self.target, workload_at(view, self.target)))
 
     def messages(self, told: pb.DestinationProfile | None, now: pb.DestinationProfile | Refusal) -> Iterable[Message]:
-        """The profile of a service that is removed stays, until something else has its address."""
+        """The profile of a removed service stays until another object has its address."""
         if told is not None and told.HasField("parent_ref") and not isinstance(now, Refusal):
             if now.HasField("endpoint") and not now.endpoint.metric_labels:
                 return ()
@@ -81,7 +81,7 @@ class ProfileOf(Question[pb.DestinationProfile]):
     service: Key
     port: int
     namespace: str
-    """Of who asks."""
+    """The client's namespace."""
 
     def answer(self, view: View) -> pb.DestinationProfile | Refusal:
         service = view.one(SERVICE, self.service)
@@ -92,7 +92,7 @@ class ProfileOf(Question[pb.DestinationProfile]):
 
 @dataclass(frozen=True, slots=True)
 class ProfileOfInstance(Question[pb.DestinationProfile]):
-    """Of one endpoint of a service, such as a pod of a StatefulSet: `web-0.web.default.svc.cluster.local`."""
+    """The profile of one endpoint of a service, such as a pod of a StatefulSet: `web-0.web.default.svc.cluster.local`."""
 
     service: Key
     port: int

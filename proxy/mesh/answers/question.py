@@ -28,7 +28,7 @@ RESOURCE_EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 class Refusal(Exception):
-    """Instead of an answer: a status and a text. Equal refusals are equal values."""
+    """Raised in place of an answer: a status and a text. Equal refusals are equal values."""
 
     def __init__(self, code: grpc.StatusCode, text: str) -> None:
         super().__init__(text)
@@ -43,19 +43,21 @@ class Refusal(Exception):
 
 
 class Finished(Exception):
-    """The stream ends in good order: its client is to ask anew."""
+    """The stream ends without an error; its client should ask again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[V]):
     """Derive a frozen dataclass: its fields are what was asked, and equal questions are one.
 
-    By default an answer is one message, sent whole whenever it changes; a question without an answer is refused when
-    it is first asked, and a stream that is open then says nothing until there is an answer again.
+    By default an answer is one message, sent whole whenever it changes. A question without an answer is refused when it
+    is first asked; on a stream that is open by then, nothing is sent until there is an answer again.
     """
 
     def answer(self, view: View) -> V | Refusal:
-        """The answer by this state: a value that is compared. Whatever it depends on is read through the view."""
+        """The answer in this state: a value that can be compared. Everything that it depends on is read through the
+        view.
+        """
         raise NotImplementedError
 
     def messages(self, told: V | None, now: V | Refusal) -> Iterable[Message]:

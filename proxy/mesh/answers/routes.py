@@ -32,7 +32,7 @@ def budget_message(budget: RetryBudget) -> pb.RetryBudget:
 
 
 def override_message(authority: str, weight: int, port: int) -> pb.WeightedDst:
-    """An authority without a port takes the one that was asked for."""
+    """An authority without a port gets the port that was asked for."""
     has_port = ":" in authority and not authority.endswith("]")
     return pb.WeightedDst(authority=authority if has_port else f"{authority}:{port}", weight=weight)
 
@@ -43,7 +43,9 @@ def duration(seconds: float) -> Duration:
 
 
 def _match(of: Any, condition: Condition, plain: Callable[[Condition], Any]) -> Any:
-    """A condition as a RequestMatch or ResponseMatch (`of`): both combine alike, and `plain` writes what is no combination."""
+    """A condition as a RequestMatch or ResponseMatch (`of`): both are combined alike, and `plain` writes what is not a
+    combination.
+    """
     if condition.all is not None:
         return of(all=of.Seq(matches=[_match(of, one, plain) for one in condition.all]))
     if condition.any is not None:

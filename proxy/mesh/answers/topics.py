@@ -38,7 +38,7 @@ class Made(NamedTuple):
     """An answer as it was made, for its topic to take."""
 
     value: Any
-    """None: it could not be made."""
+    """None if it could not be made."""
     view: View
     took_s: float
 
@@ -52,20 +52,20 @@ class Topic:
         self.question: Final = question
         self.value: Any = None
         self.version = 0
-        """Counts the answers; 0: there is none yet."""
+        """The number of answers so far; 0 if there is none."""
         self.since = 0.0
         """Unix seconds of the last change of the answer."""
         self.followers: set[Callable[[], None]] = set()
         self.is_slow = True
-        """The answer takes long to make, and so do its messages; until one was made it may."""
+        """Whether the answer, and its messages, take long to make. It counts as slow until it has been made once."""
         self._encoded: dict[int, tuple[bytes, ...]] = {}
 
     def known_messages(self, version: int) -> tuple[bytes, ...] | None:
-        """What `messages_since` says, if that was asked before."""
+        """What `messages_since` returned for this version, if it was called before."""
         return self._encoded.get(version)
 
     def messages_since(self, version: int, told: Any) -> tuple[bytes, ...]:
-        """The encoded messages for a client that got `told`, the value of that version (0 and None: it got nothing)."""
+        """The encoded messages for a client that got `told`, the value of that version (0 and None if it got nothing)."""
         found = self._encoded.get(version)
         if found is None:
             found = self.note_messages(version, self.version, encoded(self.question, told, self.value))
@@ -113,18 +113,18 @@ class Topics:
         self.observed = EMPTY
         """Facts that are not in manifests but were observed, such as the results of probes."""
         self.changes = 0
-        """Counts the answers that have become another one."""
+        """How many answers have changed."""
         self._topics: dict[Question[Any], Topic] = {}
         self._idle: OrderedDict[Question[Any], None] = OrderedDict()
         self._readers: Readers[Topic] = Readers()
         self._now = now
         self._work = work
         self._due: dict[Topic, None] = {}
-        """To be answered again, in this order."""
+        """The topics that must be answered again, in this order."""
         self._has_turn = False
-        """A turn of the loop is to come in which they are."""
+        """Whether a turn of the loop in which that happens is scheduled."""
         self._under_way: dict[Topic, set[Facet]] = {}
-        """What has changed since a thread began to answer them."""
+        """What has changed since a thread began to answer these topics."""
 
     def follow(self, question: Question[Any], wake: Callable[[], None]) -> Topic:
         """The question's topic; `wake` is called when its first answer is there and at each change until `leave`."""
@@ -158,7 +158,7 @@ class Topics:
         self._answer_again(update.touched)
 
     def observe(self, changes: Mapping[ObjectId, Entry | None]) -> None:
-        """Take observed facts, as `apply` takes a state."""
+        """Take observed facts, in the way of `apply`."""
         self.observed, touched = self.observed.after(changes)
         self._answer_again(touched)
 
@@ -179,7 +179,7 @@ class Topics:
             self._turn()
 
     def _turn(self) -> None:
-        """Answer what is due, for as long as one turn of the loop may take."""
+        """Answer the topics that are due, for as long as one turn of the loop may take."""
         self._has_turn = False
         end = time.monotonic() + TURN_S
         while self._due:
@@ -195,7 +195,7 @@ class Topics:
                 return
 
     def _answer_beside(self, topic: Topic) -> None:
-        """Answer in a thread, unless one is at it already: then it is due again when that one is done."""
+        """Answer in a thread. If one is already working on the topic, it becomes due again when that is done."""
         if topic in self._under_way:
             return
         changed = self._under_way[topic] = set()
@@ -215,7 +215,7 @@ class Topics:
         return View(self.snapshot, self.observed)
 
     def _made(self, question: Question[Any], view: View) -> Made:
-        """An answer; also called by threads, so that it looks at nothing but what it is given."""
+        """Make an answer. Threads call this too, so it uses only its arguments."""
         began = time.monotonic()
         try:
             value = question.answer(view)
@@ -225,7 +225,7 @@ class Topics:
         return Made(value, view, time.monotonic() - began)
 
     def _take(self, topic: Topic, made: Made) -> None:
-        """Remember an answer and what it depends on; wake those who follow it if it is another one."""
+        """Store an answer and what it depends on; if it has changed, wake the followers."""
         self._readers.note(topic, made.view.read)
         topic.is_slow = made.took_s > SLOW_S
         value = made.value
@@ -237,7 +237,7 @@ class Topics:
                 wake()
 
     def _rest(self, topic: Topic) -> None:
-        """It has no followers any more: it may be forgotten when there are too many of these."""
+        """The topic has no followers any longer and may be forgotten, when there are too many of these."""
         self._idle[topic.question] = None
         if len(self._idle) > IDLE_TOPICS:
             oldest, _ = self._idle.popitem(last=False)

@@ -1,7 +1,7 @@
 """Work: where and when answers are made.
 
-An answer about ten thousand endpoints takes half a second, and one file may change thousands of answers. Neither may hold
-up clients that ask something small meanwhile: long answers are made by threads, many short ones over several turns.
+An answer about ten thousand endpoints takes half a second, and one file may change thousands of answers. Neither
+may delay clients with small questions, so long answers are made by threads, and many short ones over several turns.
 Answers are made from immutable snapshots, so that a thread needs no lock.
 """
 
@@ -16,7 +16,7 @@ from proxy.mesh.errands import Errands
 R = TypeVar("R")
 
 _THREADS: Final = 4
-"""So many long answers may be under way before a short one has to wait for one of them."""
+"""How many long answers may be made at a time."""
 
 
 class Work(Protocol):
@@ -40,7 +40,7 @@ class AtOnce:
 
 
 class OnLoop:
-    """For the loop that runs now."""
+    """Uses the running loop."""
 
     __slots__ = ("_loop", "_threads", "_under_way")
 

@@ -22,7 +22,7 @@ from proxy.mesh.store.snapshot import View
 _DEFAULT_OPAQUE: Final = PortNames(DEFAULT_OPAQUE_PORTS)
 _PARENTS: Final = {"ReplicaSet": REPLICA_SET, "Job": JOB}
 _LABELS: Final = {"job": "k8s_job"}
-"""Kinds that metrics call otherwise."""
+"""Kinds that have another name in metrics."""
 
 
 class WorkloadName(NamedTuple):
@@ -38,7 +38,7 @@ class WorkloadName(NamedTuple):
 
 
 def read_workload_name(text: str) -> WorkloadName:
-    """`{"ns": …, "pod": …}`, `{"ns": …, "external_workload": …}` or `ns:pod`; ValueError if it is none."""
+    """`{"ns": …, "pod": …}`, `{"ns": …, "external_workload": …}` or `ns:pod`; ValueError for anything else."""
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError):
@@ -57,9 +57,9 @@ def workload_named(view: View, name: WorkloadName) -> Workload | None:
 
 
 def workload_at(view: View, addr: Addr) -> Workload | None:
-    """The workload that has an address: a pod at any port, another one at those that it declares.
+    """The workload that has an address: a pod at any port, another workload at the ports that it declares.
 
-    Workloads that share an address, such as all of a mesh on loopback, are told apart by what they declare.
+    Workloads that share an address, such as all of a mesh on loopback, are distinguished by the ports that they declare.
     """
     pods = [one for one in view.found(pod.BY_ADDRESS, addr.ip) if one.is_ready]
     if len(pods) == 1:
@@ -70,7 +70,7 @@ def workload_at(view: View, addr: Addr) -> Workload | None:
 
 
 def config_of(view: View, workload: Workload) -> Config:
-    """The settings of its annotations, or else of its namespace's."""
+    """The settings from its annotations, or else from its namespace's."""
     own = workload.config
     namespace = view.one(NAMESPACE, ("", workload.namespace))
     if namespace is None:
@@ -85,7 +85,9 @@ def config_of(view: View, workload: Workload) -> Config:
 
 
 def surroundings(view: View, workload: Workload) -> tuple[object, object]:
-    """Whatever else decides how a workload is described, beside itself and what made it: as objects, to be told apart."""
+    """The other objects that decide how a workload is described, besides itself and its owner; they are compared by
+    identity.
+    """
     return view.one(NAMESPACE, ("", workload.namespace)), view.found(SERVERS, workload.namespace)
 
 
@@ -113,7 +115,7 @@ def is_service_opaque(view: View, service: Service, port: int) -> bool:
 
 
 def owner_of(view: View, workload: Workload) -> tuple[str, str] | None:
-    """Kind in lower case and name of what made a workload; of what stands behind a ReplicaSet or Job the latter."""
+    """Kind in lower case and name of the workload's owner; for a ReplicaSet or Job, the owner of that."""
     owner = workload.owner
     if owner is None:
         return ("pod", workload.name) if isinstance(workload, Pod) else None

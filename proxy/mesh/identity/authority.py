@@ -66,7 +66,7 @@ class CertificateAuthority:
 
     @property
     def signers(self) -> tuple[Signer, ...]:
-        """The issuer in use and, while its certificates may be valid, the one before."""
+        """The issuer in use and, as long as its certificates may be valid, the previous one."""
         previous = self._issuing.previous
         return (self._issuing.signer,) if previous is None else (self._issuing.signer, previous)
 
@@ -75,7 +75,7 @@ class CertificateAuthority:
         return self._leaf_life.total_seconds()
 
     def refresh(self) -> bool:
-        """Read the files again if they have changed; whether anchors or issuer are others now."""
+        """Read the files again if they have changed. Returns whether the anchors or the issuer have changed."""
         snapshot = self._source.snapshot()
         if snapshot == self._snapshot:
             return False
@@ -119,7 +119,9 @@ def open_ca(
     leaf_life: timedelta = LEAF_LIFE,
     brought: Brought | None = None,
 ) -> CertificateAuthority:
-    """The CA of a state directory: one that is brought, else one that is made on first use. StateError if it cannot be used."""
+    """The CA of a state directory: from the given files, or else one that is made on first use. StateError if it
+    cannot be used.
+    """
     state.create()
     source = MadeIssuer(state) if brought is None else BroughtIssuer(brought, state)
     return CertificateAuthority(source, now, leaf_life)

@@ -39,7 +39,7 @@ class Signer(NamedTuple):
 
     @property
     def key_id(self) -> str:
-        """Tells this issuer from others of the same name."""
+        """Distinguishes this issuer from others of the same name."""
         return x509.SubjectKeyIdentifier.from_public_key(self.key.public_key()).digest.hex()
 
 
@@ -104,7 +104,7 @@ def make_revocation_list(
 
 
 def digest_of(key: PrivateKey) -> hashes.SHA256 | hashes.SHA384 | hashes.SHA512 | None:
-    """What a key signs with: the digest of its strength, none for Ed25519."""
+    """The digest that a key signs with, according to its strength; none for Ed25519."""
     if isinstance(key, ed25519.Ed25519PrivateKey):
         return None
     size = key.curve.key_size if isinstance(key, ec.EllipticCurvePrivateKey) else 256

@@ -17,7 +17,7 @@ PublicKey = ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey | rsa.RSAPublic
 
 _CURVES: Final = frozenset(("secp256r1", "secp384r1", "secp521r1"))
 _RSA_BITS: Final = range(2048, 8193)
-"""From what is thought safe up to what is still cheap to verify."""
+"""From what is considered safe up to what is still cheap to verify."""
 
 _MAX_BYTES: Final = 16_384
 _KINDS: Final = "an ECDSA key (P-256, P-384 or P-521), an Ed25519 key or an RSA key of 2048 to 8192 bits"
@@ -28,11 +28,11 @@ class CsrError(Exception):
 
 
 class MalformedCsrError(CsrError):
-    """It cannot be read, or was not signed by its own key."""
+    """The request cannot be read, or was not signed by its own key."""
 
 
 class UnsupportedKeyError(CsrError):
-    """Its key is of no kind that is signed."""
+    """The key is of a kind for which no certificate is signed."""
 
 
 def read_csr(der: bytes, name: str) -> PublicKey:

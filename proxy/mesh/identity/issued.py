@@ -16,11 +16,12 @@ from proxy.mesh.state import State, StateError
 
 FILE: Final = "issued.jsonl"
 _SHORTEN_AFTER: Final = 1000
-"""Lines that were added."""
+"""How many lines may be added before the file is written anew."""
 
 MOST: Final = 20_000
-"""Certificates in the book, several times what a thousand proxies have. Beyond it the oldest is forgotten, which a
-revocation of its identity then takes for revoked. So a client with a token cannot fill the disk by asking again and again."""
+"""The most certificates in the record, several times what a thousand proxies have. Beyond it the oldest is forgotten,
+and counts as revoked if its identity is. So a client with a token cannot fill the disk by asking again and again.
+"""
 
 _log: Final = logging.getLogger("sponson.mesh")
 
@@ -29,7 +30,7 @@ class Certificate(NamedTuple):
     serial: int
     identity: str
     workload: str
-    """Namespace and name of what the token was bound to; empty if it was bound to none."""
+    """Namespace and name of the workload that the token was bound to; empty if it was bound to none."""
     issuer: str
     """The key id of who signed it."""
     issued_at: int
@@ -41,7 +42,7 @@ class Issued:
     __slots__ = ("_state", "_by_serial", "_added")
 
     def __init__(self, state: State, now: float) -> None:
-        """StateError if there is a book that cannot be read."""
+        """StateError if there is a record that cannot be read."""
         self._state = state
         self._by_serial: dict[int, Certificate] = {}
         self._added = 0
@@ -51,7 +52,9 @@ class Issued:
                 self._by_serial[one.serial] = one
 
     def add(self, one: Certificate, now: float) -> None:
-        """Write it down. A full disk is logged and stops nothing: a serial that is not in the record counts as old."""
+        """Add a certificate to the file. A full disk is logged and stops nothing: a serial that is not in the record
+        counts as old.
+        """
         self._by_serial[one.serial] = one
         if len(self._by_serial) > MOST:
             del self._by_serial[next(iter(self._by_serial))]
@@ -82,7 +85,7 @@ def _line(one: Certificate) -> bytes:
 
 
 def _read(line: bytes) -> Certificate | None:
-    """None of a line that was cut off, as by a full disk."""
+    """None for a line that was cut off, as by a full disk."""
     try:
         fields = json.loads(line)
         return Certificate(

@@ -25,7 +25,7 @@ ROOT_LIFE: Final = timedelta(days=3650)
 
 ROOT_KEY: Final = "ca.key"
 NEXT_ROOT_KEY: Final = "ca-next.key"
-"""Of the root that a rotation is about to switch to; its certificate is in the bundle already."""
+"""The key of the root that a rotation is about to switch to; its certificate is in the bundle already."""
 
 _ISSUER: Final = "issuer.pem"
 _PREVIOUS_ISSUER: Final = "issuer-previous.pem"
@@ -39,17 +39,17 @@ class Issuing(NamedTuple):
     anchors: tuple[x509.Certificate, ...]
     signer: Signer
     previous: Signer | None = None
-    """Who signed certificates that may still be valid: its revocation list goes on being published."""
+    """The issuer of earlier certificates that may still be valid; its revocation list is still published."""
 
     @property
     def names(self) -> tuple[tuple[x509.Certificate, ...], tuple[bytes, ...]]:
-        """What peers see of it, to compare."""
+        """The part that peers can see, for comparison."""
         return self.anchors, self.signer.chain_der
 
 
 class IssuerSource(Protocol):
     def snapshot(self) -> object:
-        """What the files hold; it differs from an earlier one when they have changed."""
+        """The content of the files; it differs from an earlier one when they have changed."""
 
     def load(self, now: datetime, leaf_until: datetime) -> Issuing:
         """An issuer for certificates that end at `leaf_until`; StateError if the files cannot be used."""
@@ -93,7 +93,7 @@ class MadeIssuer:
         return Issuing(anchors, signer, previous)
 
     def _stored(self, name: str, root: Signer | None) -> Signer | None:
-        """An issuer that was kept, None if there is none or it is not the root's."""
+        """An issuer that was kept; None if there is none, or if another root signed it."""
         pem = self._state.read_secret(name)
         if pem is None:
             return None
@@ -130,7 +130,9 @@ class BroughtIssuer:
         return Issuing(anchors, signer, previous)
 
     def _publish(self, anchors_pem: bytes) -> None:
-        """Tell workloads whom to trust. A root that this directory had made before is put aside, not lost."""
+        """Write the anchors that workloads trust. A root that was made in this directory before is put aside, not
+        lost.
+        """
         state = self._state
         with state.locked():
             if (state.directory / ROOT_KEY).exists():
@@ -152,7 +154,7 @@ def make_root(now: datetime) -> Signer:
 
 
 def root_of(state: State, now: datetime) -> tuple[Signer, tuple[x509.Certificate, ...]]:
-    """The root, made if there is none, and all trust anchors; the caller holds the state's lock."""
+    """The root, which is made if there is none, and all trust anchors; the caller holds the state's lock."""
     key_pem = state.read_secret(ROOT_KEY)
     path = state.directory / ROOT_KEY
     if key_pem is None:
@@ -194,7 +196,7 @@ def _check_may_sign(path: Path, certificate: x509.Certificate, now: datetime) ->
 def _above(
     files: Brought, certificate: x509.Certificate, others: list[x509.Certificate], anchors: tuple[x509.Certificate, ...]
 ) -> tuple[x509.Certificate, ...]:
-    """The certificates between an issuer and its anchor, in order; StateError if they lead to none."""
+    """The certificates between an issuer and its anchor, in order; StateError if they do not lead to an anchor."""
     found: list[x509.Certificate] = []
     one = certificate
     while one not in anchors and not any(_is_signed_by(one, anchor) for anchor in anchors):
@@ -215,7 +217,7 @@ def _is_signed_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bo
 
 
 def _content(path: Path) -> bytes | None:
-    """A file's bytes, None if it cannot be read: what makes a change be seen."""
+    """A file's bytes, None if it cannot be read, to notice a change."""
     try:
         with path.open("rb") as file:
             return file.read(_MAX_BYTES)

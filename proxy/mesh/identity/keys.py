@@ -39,9 +39,9 @@ class Keys(NamedTuple):
     revocations: Revocations
 
     def why_not(self, caller: Caller, is_named: bool) -> str:
-        """Why a caller with a valid certificate is not answered; empty if it is.
+        """Why a caller with a valid certificate is refused; empty if it is answered.
 
-        `is_named`: a manifest names this identity.
+        `is_named`: whether a manifest names this identity.
         """
         if self.revocations.is_certificate_revoked(caller.identity, caller.serial):
             return f"the certificate of {caller.identity} was revoked"
@@ -51,7 +51,7 @@ class Keys(NamedTuple):
 
 
 def open_keys(state: State, brought: Brought | None = None) -> Keys:
-    """Those of a state directory, made on first use; StateError if they cannot be used."""
+    """The keys of a state directory, made on first use; StateError if they cannot be used."""
     authority = open_ca(state, brought=brought)
     tokens = open_tokens(state)
     issued = Issued(state, time.time())
@@ -78,7 +78,7 @@ class Upkeep:
         on_revoked: Callable[[], None],
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`on_trust`: anchors or issuer are others; `on_revoked`: more is revoked."""
+        """`on_trust` is called when anchors or issuer have changed; `on_revoked` when more is revoked."""
         self._keys = keys
         self._on_trust = on_trust
         self._on_revoked = on_revoked
@@ -100,7 +100,7 @@ class Upkeep:
                 continue
 
     async def look(self) -> None:
-        """Look once: apply what has changed, and do what is due."""
+        """Check once: apply what has changed, and do what is due."""
         keys, now = self._keys, self._now()
         if keys.authority.refresh():
             self._on_trust()

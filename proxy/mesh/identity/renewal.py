@@ -19,13 +19,15 @@ from proxy.mesh.state import State, StateError, read_secret, write_file
 
 TOKEN_FILE: Final = "token"
 _RENEW_AFTER: Final = 0.5
-"""Of a token's life."""
+"""The share of a token's life after which it is renewed."""
 
 _log: Final = logging.getLogger("sponson.mesh")
 
 
 def renew_tokens(state: State, tokens: Tokens, revocations: Revocations, now: float) -> int:
-    """Replace those that have lived half their life (`now` in Unix seconds). Returns how many. Failures are logged."""
+    """Replace the tokens that have lived half their life (`now` in Unix seconds). Returns how many. Failures are
+    logged.
+    """
     renewed = 0
     for path in _token_files(state):
         try:

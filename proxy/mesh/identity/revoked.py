@@ -38,7 +38,9 @@ class Revocations:
         self._identities, self._serials = _parse(state, self._raw)
 
     def refresh(self) -> bool:
-        """Read the file again if it has changed; whether more is revoked now. What cannot be read changes nothing."""
+        """Read the file again if it has changed. Returns whether more is revoked now. A file that cannot be read
+        changes nothing.
+        """
         try:
             raw = self._state.read_secret(FILE)
             if raw == self._raw:
@@ -59,8 +61,9 @@ class Revocations:
         return issued_at <= self._identities.get(identity, -1)
 
     def is_certificate_revoked(self, identity: str, serial: int) -> bool:
-        """Whether it is revoked. Of a revoked identity only certificates that are recorded as younger than its revocation are
-        valid."""
+        """Whether a certificate is revoked. If its identity is, only certificates that are recorded as younger than
+        the revocation are valid.
+        """
         if serial in self._serials:
             return True
         revoked_at = self._identities.get(identity)
@@ -70,7 +73,9 @@ class Revocations:
         return one is None or one.issued_at <= revoked_at
 
     def certificates(self) -> Iterator[tuple[int, int, str]]:
-        """Serial, when it was revoked, and its issuer's key id, empty where the book does not know it."""
+        """The serial, the time of its revocation, and its issuer's key id, which is empty if the record does not have
+        it.
+        """
         for serial, at in self._serials.items():
             one = self._issued.find(serial)
             yield serial, at, "" if one is None else one.issuer
@@ -81,7 +86,7 @@ class Revocations:
 
 
 def publish_lists(state: State, authority: CertificateAuthority, revocations: Revocations, now: datetime) -> None:
-    """Write `crl.pem`; StateError if that cannot be."""
+    """Write `crl.pem`; StateError if that fails."""
     revoked = sorted(revocations.certificates())
     lists = []
     for signer in authority.signers:
@@ -91,7 +96,9 @@ def publish_lists(state: State, authority: CertificateAuthority, revocations: Re
 
 
 def revoke(state: State, now: float, identity: str = "", serial: int | None = None) -> None:
-    """Add to the file; the running control plane sees it within a second or two. StateError if that cannot be."""
+    """Add a revocation to the file; the running control plane reads it within a second or two. StateError if that
+    fails.
+    """
     with state.locked():
         identities, serials = _parse(state, state.read_secret(FILE))
         if identity:

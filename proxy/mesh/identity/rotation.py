@@ -38,11 +38,11 @@ class Step(StrEnum):
 class Rotation(NamedTuple):
     next: Step
     not_before: datetime | None
-    """When the next step is safe; None for now."""
+    """When the next step is safe; None if it is safe now."""
 
 
 def rotation_of(state: State) -> Rotation:
-    """Where a directory stands; StateError if its file cannot be read."""
+    """The state of a directory's rotation; StateError if its file cannot be read."""
     raw = state.read_secret(_FILE)
     if raw is None:
         return Rotation(Step.BEGIN, None)
@@ -59,7 +59,7 @@ def rotation_of(state: State) -> Rotation:
 
 
 def take(state: State, step: Step, now: datetime) -> None:
-    """One step; the running control plane sees it within a second or two. StateError if it is not the next one's turn."""
+    """Take one step; the running control plane reads it within a second or two. StateError if another step is due."""
     due = rotation_of(state)
     if step is not due.next:
         raise StateError(f"{state.directory}: the next step is {due.next}, not {step}")

@@ -73,7 +73,9 @@ class Identity:
         return self._keys.tokens.issue(proof.account, self._now(), ttl_s, proof.binding)
 
     def prove(self, token: bytes, caller: Caller) -> tuple[Proof, str]:
-        """What a token proves when it is shown now and from there, and the identity of its account; Refusal if nothing."""
+        """What a token proves, and its account's identity, if it is presented now and from this address; Refusal if it
+        proves nothing.
+        """
         try:
             proof = self._keys.tokens.verify(token, self._now())
         except TokenError as error:

@@ -21,22 +21,22 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from proxy.mesh.state import State, StateError
 
 AUDIENCE: Final = "identity.l5d.io"
-"""That of the tokens which Linkerd projects into pods."""
+"""The audience of the tokens that Linkerd projects into pods."""
 
 KEY_FILE: Final = "token.key"
 PUBLIC_KEY_FILE: Final = "token.pub"
 _LEEWAY_S: Final = 20.0
-"""How far clocks may differ."""
+"""How much clocks may differ."""
 
 _MAX_BYTES: Final = 4096
 _MAX_ADDRESSES: Final = 16
 _SUBJECT: Final = "system:serviceaccount:"
 _OURS: Final = "sponson.io"
-"""The claim that holds what a token is bound to."""
+"""The claim with what a token is bound to."""
 
 
 class TokenError(Exception):
-    """The token does not prove anything; says why without repeating it."""
+    """The token does not prove anything; the text says why, without repeating the token."""
 
 
 class Account(NamedTuple):
@@ -45,12 +45,12 @@ class Account(NamedTuple):
 
 
 class Binding(NamedTuple):
-    """What a token is good for beside its account."""
+    """What a token is bound to besides its account."""
 
     workload: str = ""
-    """The ExternalWorkload's name; empty for any of the account."""
+    """The name of an ExternalWorkload; empty for any workload of the account."""
     addresses: tuple[str, ...] = ()
-    """From where it may be shown; empty for anywhere."""
+    """The addresses from which it may be presented; empty for any."""
 
 
 _UNBOUND: Final = Binding()
@@ -89,7 +89,7 @@ class Tokens:
         return f"{signed}.{_base64(self._key.sign(signed.encode()))}"
 
     def verify(self, token: bytes, now: float) -> Proof:
-        """What a token proves at a time (Unix seconds); TokenError otherwise."""
+        """What a token proves at a time (Unix seconds); TokenError if it proves nothing."""
         proof = self.read(token)
         if now > proof.expires_at:
             raise TokenError(f"it expired {now - proof.expires_at:.0f} s ago")
@@ -98,7 +98,7 @@ class Tokens:
         return proof
 
     def read(self, token: bytes) -> Proof:
-        """What a token of ours says, be it expired or not; TokenError otherwise."""
+        """The content of a token of ours, even if it has expired; TokenError otherwise."""
         if len(token) > _MAX_BYTES:
             raise TokenError("it is too long")
         signed, _, signature = token.rpartition(b".")
@@ -115,7 +115,7 @@ class Tokens:
 
     def _is_signature(self, signed: bytes, signature: bytes) -> bool:
         raw = _unbase64(signature)
-        # The last character of base64 has bits to spare: only the one spelling that we write is taken.
+        # The last character of base64 has unused bits, so only the spelling that we write is accepted.
         if raw is None or _base64(raw).encode() != signature:
             return False
         try:
@@ -147,7 +147,9 @@ def open_tokens(state: State) -> Tokens:
 
 
 def canonical_address(text: str) -> str:
-    """The one spelling of an IP address that tokens are bound to; ValueError if it is none. Mapped IPv4 is IPv4."""
+    """The one spelling of an IP address that tokens are bound to; ValueError if the text is not an address. Mapped
+    IPv4 is IPv4.
+    """
     found = ip_address(text)
     mapped = getattr(found, "ipv4_mapped", None)
     return str(found if mapped is None else mapped)

@@ -32,7 +32,7 @@ class Invitation(NamedTuple):
 
 
 def read_invitation(text: str) -> Invitation:
-    """InvitationError if it is none, or was cut off."""
+    """InvitationError if the text is not an invitation, or was cut off."""
     stripped = "".join(text.split())  # a terminal may have broken the line
     if not stripped.startswith(_MARK) or len(stripped) > _MAX_CHARACTERS:
         raise InvitationError("that is no invitation: `sponson mesh invite` makes one, on the control plane's machine")

@@ -39,7 +39,9 @@ class Place:
         self.directory: Final = directory.absolute()
 
     def settle(self, joined: Joined, ports: Ports, app_ports: tuple[int, ...]) -> dict[str, str]:
-        """Write the environment of a sidecar whose token and anchors are here; the variables. StateError if that fails."""
+        """Write the environment of a sidecar whose token and anchors are here. Returns the variables. StateError if
+        that fails.
+        """
         make_private(self.directory / _IDENTITY, self.directory)
         own_ip = own_address(joined.server)
         workload = Workload(joined.account, joined.workload, ports, 0.0, app_ports, own_ip)
@@ -51,13 +53,13 @@ class Place:
         return variables
 
     def keep(self, token: bytes, trust_anchors: str) -> None:
-        """Put these in place of what was there; StateError if that cannot be."""
+        """Replace the token and the trust anchors; StateError if that fails."""
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_file(self.directory / ANCHORS_FILE, trust_anchors.encode(), 0o644)
         write_file(self.directory / TOKEN_FILE, token)
 
     def joined(self) -> Joined:
-        """StateError if no workload has joined from here."""
+        """The record of the join; StateError if no workload has joined from here."""
         path = self.directory / _JOINED_FILE
         try:
             said = json.loads(path.read_bytes())

@@ -23,7 +23,9 @@ class Join:
         self._refusals: Final = RefusalLog()
 
     def join(self, request: pb.JoinRequest, caller: Caller) -> pb.JoinResponse:
-        """Refusal if the token proves nothing, or not from there. The new one is bound to what the old one was."""
+        """Refusal if the token proves nothing, or may not be used from there. The new token is bound to the same as
+        the old one.
+        """
         try:
             if not request.token:
                 raise Refusal(INVALID_ARGUMENT, "missing token")

@@ -44,7 +44,7 @@ class PortNames(NamedTuple):
 
 
 def port_names(meta: Metadata, name: str) -> PortNames | None:
-    """None without the annotation."""
+    """The ports in an annotation; None if there is no such annotation."""
     given = meta.annotations.get(name)
     if given is None:
         return None
@@ -64,7 +64,7 @@ def port_names(meta: Metadata, name: str) -> PortNames | None:
 
 
 def known_port_names(meta: Metadata, name: str, named: Iterable[tuple[str, int]]) -> PortNames | None:
-    """As `port_names`; ManifestError if a name is none of the object's own ports."""
+    """As `port_names`; ManifestError for a name that is not one of the object's own ports."""
     found = port_names(meta, name)
     known = tuple(one for one, _ in named if one)
     for missing in () if found is None else (one for one in found.names if one not in known):
@@ -126,7 +126,7 @@ def duration_s(annotation: Value) -> float:
 
 
 def go_duration_s(value: Value) -> float:
-    """As Go writes them: 300ms, 1.5s, 1h30m."""
+    """A duration as Go writes it: 300ms, 1.5s, 1h30m."""
     text = value.text()
     if text == "0":
         return 0.0

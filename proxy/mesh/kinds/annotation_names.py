@@ -1,7 +1,7 @@
-"""The names of annotations: one that is not read, and looks like one that is, is a typing error.
+"""The names of annotations: an unknown name that looks like a known one is a typing error.
 
-Annotations of other programs are ignored. Under prefixes whose annotations are all read, every other name is an
-error; under those that Linkerd's injector uses too, only one that is nearly the name of one that is read.
+Annotations of other programs are ignored. Under prefixes of which every annotation is known, every other name is an
+error; under those that Linkerd's injector uses too, only a name that is nearly one of the known ones.
 """
 
 from __future__ import annotations

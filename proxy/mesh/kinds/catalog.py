@@ -1,7 +1,7 @@
 """Every kind that is read, those that are passed over, and those that must not be.
 
-A cluster's own manifests can be pointed at: what concerns no proxy is passed over without a word, anything else that is
-not known is named once. A kind that forbids something is never passed over if the proxies would not enforce it.
+The directory may hold a cluster's own manifests: kinds that do not concern proxies are passed over silently, any other
+unknown kind is named once. A kind that forbids something is never passed over if the proxies would not enforce it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks for references that lead nowhere; each is reported once, with what was looked for."""
+"""Checks for references that lead nowhere; each is reported once, with the name that was looked for."""
 
 from __future__ import annotations
 

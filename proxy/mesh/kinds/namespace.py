@@ -1,4 +1,4 @@
-"""kind: Namespace (v1): its annotations hold for what is in it and says nothing else."""
+"""kind: Namespace (v1): its annotations apply to the objects in it that do not have their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kind: Node (v1), of which only its zone matters: who asks from there prefers endpoints nearby."""
+"""kind: Node (v1). Only its zone matters: clients in a zone prefer endpoints in the same zone."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ _BOM: Final = "\ufeff"
 
 class Chunk(NamedTuple):
     line: int
-    """Of the file, at which the chunk's first line stands, from 1."""
+    """The line of the file, counted from 1, at which the chunk begins."""
     text: str
 
 
@@ -24,10 +24,10 @@ def decode(data: bytes) -> str:
 
 
 def chunks(text: str) -> Iterator[Chunk]:
-    """The parts of a text that begin with a line `---`, and what stands before the first.
+    """The parts of a text that begin with a line `---`, and what comes before the first.
 
-    No scalar may hold such a line (YAML 1.2.2 section 9.1.2). A text with directives (`%YAML`), which belong to the
-    document after them, stays whole. A byte order mark at the beginning of a document is no content.
+    No scalar may contain such a line (YAML 1.2.2 section 9.1.2). A text with directives (`%YAML`), which belong to
+    the document after them, stays whole. A byte order mark at the beginning of a document is not content.
     """
     starts = [0]
     if _DIRECTIVE.search(text) is None:

@@ -1,4 +1,4 @@
-"""The kinds as one JSON Schema (draft 2020-12), so that editors complete and complain while one types."""
+"""The kinds as one JSON Schema (draft 2020-12), so that editors can complete names and report errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from proxy.mesh.manifests.schema import DEFINITIONS, Json
 
 
 def json_schema(kinds: Iterable[Kind[Any]]) -> Json:
-    """A document may be of any other kind too, which then is not judged; a List is judged item by item."""
+    """A document may also be of any other kind, which is not judged; a List is judged item by item."""
     rules = [_rule(kind, version) for kind in kinds for version in kind.schemas]
     listed = {"if": _is("v1", "List"), "then": {"properties": {"items": {"type": "array", "items": {"$ref": "#"}}}}}
     return {

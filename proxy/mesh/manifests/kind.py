@@ -19,7 +19,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What every model is: a value with a namespace (empty if it is of the whole cluster) and a name."""
+    """The base of every model: a value with a namespace (empty if it is of the whole cluster) and a name."""
 
     namespace: str
     name: str
@@ -40,7 +40,7 @@ class Metadata(NamedTuple):
     labels: Mapping[str, str]
     annotations: Mapping[str, Value]
     owner: tuple[str, str] | None = None
-    """Kind and name of what made it."""
+    """Kind and name of its owner."""
 
     @property
     def key(self) -> Key:
@@ -59,7 +59,7 @@ class Document(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Table(Generic[T]):
-    """An index of one kind's objects: `keys` says under what an object is found."""
+    """An index of one kind's objects: `keys` gives the keys under which an object is found."""
 
     name: str
     keys: Callable[[T], Iterable[Hashable]]
@@ -77,11 +77,15 @@ class Kind(Generic[T]):
     schemas: Mapping[str, Record]
     """Version → what an object has beside apiVersion, kind and metadata."""
     read: Callable[[Document], T]
-    """The model of an object; ManifestError if it means nothing. Equal objects must be equal values."""
+    """Makes the model of an object; ManifestError if the object has no meaning. Equal objects must become equal
+    values.
+    """
     tables: tuple[Table[T], ...] = ()
     is_namespaced: bool = True
     restricts: bool = False
-    """Whether more would be allowed without its objects: one that cannot be read is refused at the start, not left out."""
+    """Whether more would be allowed without its objects. If so, one that cannot be read is refused at the start, not
+    left out.
+    """
 
     def __repr__(self) -> str:
         return f"{self.name}.{self.group}" if self.group else self.name

@@ -36,21 +36,21 @@ class Claim(NamedTuple):
     model: Any
     """None if something is wrong with it."""
     line: int
-    """Within the chunk."""
+    """The line within the chunk."""
 
 
 class ChunkRead(NamedTuple):
     claims: tuple[Claim, ...]
     faults: tuple[tuple[ObjectId | None, Fault], ...]
-    """With the object that each concerns, if that much is known."""
+    """Each with the object that it concerns, if that much is known."""
     is_whole: bool
-    """False if some of it could not be read, so that an object that is missing may not be gone."""
+    """False if some of it could not be read, so that an object which is missing may still exist."""
     may_restrict: bool
     """Whether what could not be used may include a policy that forbids something."""
 
 
 class Catalog:
-    """The kinds that are read, and what is done with the others."""
+    """The kinds that are read, and what happens to others."""
 
     __slots__ = ("kinds", "checks", "judge_annotations", "_by_name", "_ignored", "_unenforced")
 
@@ -65,7 +65,7 @@ class Catalog:
         """`ignored` and `unenforced` are groups and names; a name of `*` stands for every kind of its group."""
         self.kinds: Final = kinds
         self.checks: Final = checks
-        """By kind, what finds out whether an object leads somewhere (store/checks.py)."""
+        """By kind, the functions that find out whether an object's references lead somewhere (store/checks.py)."""
         self.judge_annotations: Final = judge_annotations
         self._by_name = {(kind.group, kind.name): kind for kind in kinds}
         self._ignored = ignored
@@ -78,11 +78,11 @@ class Catalog:
         return (group, name) in self._ignored or (group, "*") in self._ignored
 
     def is_unenforced(self, group: str, name: str) -> bool:
-        """Whether it forbids something that the proxies would not enforce."""
+        """Whether the kind forbids something that the proxies would not enforce."""
         return (group, name) in self._unenforced or (group, "*") in self._unenforced
 
     def restricts(self, text: str) -> bool:
-        """Whether a text that could not be parsed speaks of a kind that forbids something."""
+        """Whether a text that could not be parsed mentions a kind that forbids something."""
         kinds = (kind for kind in self.kinds if kind.restricts)
         named = {*(kind.group for kind in kinds), *(group for group, _ in self._unenforced)} - {""}
         return any(group in text for group in named)
@@ -117,13 +117,13 @@ class _Reading:
         return ChunkRead(tuple(self._claims), tuple(self._faults), self._is_whole, self._may_restrict)
 
     def fail(self, of: ObjectId | None, fault: Fault, may_restrict: bool, hides: bool = False) -> None:
-        """`hides`: objects may stand there that could not be made out."""
+        """`hides`: objects may be there that could not be recognised."""
         self._faults.append((of, fault))
         self._is_whole = self._is_whole and not hides
         self._may_restrict = self._may_restrict or may_restrict
 
     def document(self, document: Value, listed_as: tuple[str, str] | None = None) -> None:
-        """One document; `listed_as`: the apiVersion and kind that a typed list gives its items."""
+        """Read one document; `listed_as`: the apiVersion and kind that a typed list gives to its items."""
         if listed_as is None and not _is_object(document):
             self.fail(None, document.fault("no manifest: apiVersion and kind are missing: ignored", False), False)
             return
@@ -220,7 +220,7 @@ def _type(document: Value, listed_as: tuple[str, str] | None) -> tuple[str, str]
 
 
 def _metadata(document: Value, kind: Kind[Any]) -> Metadata:
-    """ManifestError if it does not say which object it is."""
+    """ManifestError if it does not name the object."""
     meta = document.need("metadata")
     name = meta.need("name")
     namespace = meta.get("namespace") if kind.is_namespaced else None

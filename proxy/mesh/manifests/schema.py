@@ -33,7 +33,7 @@ class Schema(Protocol):
 
 
 class Anything:
-    """What is passed over."""
+    """Accepts anything, because it is passed over."""
 
     def judge(self, value: Value, faults: list[Fault]) -> None:
         pass
@@ -51,7 +51,7 @@ class Text:
         self._means: Final = means
         self._longest: Final = longest
         self._is_free: Final = not one_of and pattern is None and not longest
-        """Any string will do."""
+        """Whether any string is accepted."""
 
     def judge(self, value: Value, faults: list[Fault]) -> None:
         if value.tag == "str" and self._is_free:
@@ -128,7 +128,7 @@ class Ip:
 
 
 class Either:
-    """The first of these schemas whose kind of scalar it is: `Either(int=PORT, str=NAME)`."""
+    """The first of these schemas that fits the kind of scalar: `Either(int=PORT, str=NAME)`."""
 
     def __init__(self, **by_tag: Schema) -> None:
         self._by_tag: Final = by_tag
@@ -225,7 +225,7 @@ class Record:
 
 
 class Recursive:
-    """A schema that holds itself; `name` is what it is called where it is written out."""
+    """A schema that contains itself; `name` is its name where it is written out."""
 
     def __init__(self, name: str, make: Callable[[], Schema]) -> None:
         self.name: Final = name
@@ -247,7 +247,7 @@ class Recursive:
 
 
 class OpenRecord(Record):
-    """A mapping of which only these keys matter."""
+    """A mapping of which only these keys are judged."""
 
     def judge(self, value: Value, faults: list[Fault]) -> None:
         raw = value.raw
@@ -282,7 +282,7 @@ def is_dns_name(text: str) -> bool:
 
 
 def unknown_key(value: Value, key: str, known: Mapping[str, Any] | tuple[str, ...]) -> Fault:
-    """The error for an unknown key, with the word that was probably meant."""
+    """The error for an unknown key, with the key that was probably meant."""
     owner = value.parent
     path = owner.path if owner is not None else ""
     return Fault(value.line, path, f"{shown(key)} is no key here{likely(key, tuple(known)) or _expected(tuple(known))}")

@@ -55,7 +55,9 @@ class Value:
         self.raw: Final = raw
         self.line: Final = line
         self.tag: Final = tag
-        """The short name of a YAML tag (`str`, `int`, `null`, `map`, …); whole if it is none of YAML's own."""
+        """The short name of a YAML tag (`str`, `int`, `null`, `map`, …); a tag that is not one of YAML's own is kept
+        whole.
+        """
         self._parent = parent
         self._key = key
 
@@ -73,7 +75,9 @@ class Value:
         return "".join(reversed(parts)).removeprefix(".")
 
     def release(self) -> None:
-        """Forget all that is in it. Values know what they stand in, so that otherwise only the collector would free them."""
+        """Forget the content. Values refer to the value that contains them, so otherwise only the collector would free
+        them.
+        """
         open_ = [self.raw]
         while open_:
             raw = open_.pop()
@@ -106,7 +110,7 @@ class Value:
         return self.raw
 
     def get(self, key: str, *further: str) -> Value | None:
-        """The value under a path of keys; None if one is absent or null. ManifestError if one is no mapping."""
+        """The value under a path of keys; None if one is absent or null. ManifestError if one is not a mapping."""
         raw = self.raw
         if raw.__class__ is not dict:
             raise self.error("must be a mapping")
@@ -189,7 +193,7 @@ def plain_tag(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _canonical_ip(text: str) -> str:
-    """Empty if it is none."""
+    """Empty if the text is not an IP address."""
     try:
         return socket.inet_ntop(socket.AF_INET, socket.inet_pton(socket.AF_INET, text))
     except (OSError, ValueError):

@@ -16,12 +16,12 @@ from proxy.mesh.manifests.value import Fault, ManifestError, Value, plain_tag, s
 
 _DEPTH: Final = 64
 _VALUES: Final = 2_000_000
-"""With aliases written out: what a walk over a document may have to visit."""
+"""With aliases written out: the values that a walk over a document may have to visit."""
 
 _MERGE: Final = "<<"
 
 _PARSER: Final[Any] = vars(cyaml)["CParser"]
-"""libyaml's parser alone: events are all that is wanted of it."""
+"""libyaml's parser alone, because only its events are needed."""
 
 _SCALAR: Final = yaml.ScalarEvent
 _MAPPING_START: Final = yaml.MappingStartEvent
@@ -33,7 +33,7 @@ _DOCUMENT_END: Final = yaml.DocumentEndEvent
 
 
 def documents(text: str) -> Iterator[Value]:
-    """The documents of a text that are not empty; ManifestError where it is no YAML."""
+    """The documents of a text that are not empty; ManifestError where it is not YAML."""
     try:
         parser: Any = _PARSER(text)
         while True:
@@ -115,7 +115,7 @@ class _Builder:
                 return self._root
 
     def _scalar(self, event: Any) -> None:
-        """One that has an anchor, is the whole document, or is given to `<<`."""
+        """Handle a scalar that has an anchor, is the whole document, or is given to `<<`."""
         top = self._stack[-1] if self._stack else None
         if top is not None and top.is_mapping and top.key is None:
             self._take_key(top, event)
@@ -154,7 +154,7 @@ class _Builder:
         return opened
 
     def _close(self) -> _Open | None:
-        """What the mapping or list that ends here stands in."""
+        """End a mapping or list. Returns the one that contains it."""
         stack = self._stack
         done = stack.pop()
         for source in done.merged:
@@ -181,7 +181,7 @@ class _Builder:
         self._place(known[0], None, known[1])
 
     def _place(self, value: Value, anchor: str | None, size: int) -> None:
-        """A value that is complete goes where it stands."""
+        """Put a complete value into the one that contains it."""
         if anchor:
             self._anchors[anchor] = (value, size)
         if not self._stack:

@@ -1,4 +1,4 @@
-"""Beliefs: the answers at the desk, made from the running control plane's own parts."""
+"""Beliefs: the answers that the desk gives, made from the running control plane's own parts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Beliefs:
         self._began: Final = time.time()
 
     def answer(self, request: dict[str, str]) -> dict[str, Any]:
-        """ValueError if nothing of the kind can be asked."""
+        """ValueError if there is no such question."""
         asked = request.get("ask", "")
         if asked == "status":
             return self._status()
@@ -89,7 +89,7 @@ def _stream(stream: Stream) -> dict[str, Any]:
 
 
 def _workload(stream: Stream) -> Key:
-    """Which workload asks, as it says itself: in JSON, or as `namespace:name`."""
+    """The workload that a stream's client names: in JSON, or as `namespace:name`."""
     try:
         said = json.loads(stream.names)
         return str(said.get("ns", "")), str(said.get("external_workload") or said.get("pod") or "")

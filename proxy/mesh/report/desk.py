@@ -87,7 +87,7 @@ class Desk:
 
 
 def ask(state: State, request: dict[str, str]) -> dict[str, Any]:
-    """What the running control plane answers; StateError if none runs, or if it refuses."""
+    """The running control plane's answer; StateError if none runs, or if it refuses."""
     path = state.directory / FILE
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_TIMEOUT_S)

@@ -1,6 +1,6 @@
 """The rows of `sponson mesh get`: the control plane's state, one row per object.
 
-A row is a dict of plain values; each has `source` (file and line) and `since` (Unix seconds at which it came to be as it is).
+A row is a dict of plain values; each has `source` (file and line) and `since` (Unix seconds of its last change).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def endpoints_rows(snapshot: Snapshot) -> Iterator[Row]:
 
 
 def workloads(snapshot: Snapshot, streams: Mapping[Key, int]) -> Iterator[Row]:
-    """`streams`: how many each workload has open, by what it says of itself."""
+    """`streams`: how many streams each workload has open, by the name that it gives itself."""
     for kind in (EXTERNAL_WORKLOAD, POD):
         for entry in _entries(snapshot, kind.name):
             workload = entry.model
@@ -94,12 +94,14 @@ def routes(snapshot: Snapshot) -> Iterator[Row]:
 
 
 def described(entry: Entry) -> Row:
-    """All that is believed of one object."""
+    """Everything that is known of one object."""
     return _head(entry) | {"kind": entry.id.kind.name, "group": entry.id.kind.group, "model": plain(entry.model)}
 
 
 def find(snapshot: Snapshot, kind: str, namespace: str, name: str) -> Entry | None:
-    """The object of this kind, whose name may be in lower case or in the plural; one of the whole cluster too."""
+    """The object of this kind; the kind may be in lower case or in the plural. An object of the whole cluster is found
+    too.
+    """
     for of, entry in snapshot.entries.items():
         if is_kind(of, kind) and of.key in ((namespace, name), ("", name)):
             return entry
@@ -129,7 +131,7 @@ def _summary(entry: Entry) -> str:
 
 
 def _text(value: Any) -> str:
-    """On one line: `name=value` for what has names."""
+    """A value on one line; named values as `name=value`."""
     if isinstance(value, dict):
         return " ".join(f"{name}={_text(one)}" for name, one in value.items() if one not in (None, "", [], {}))
     return ",".join(map(_text, value)) if isinstance(value, list) else str(value)

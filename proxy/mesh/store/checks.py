@@ -14,7 +14,7 @@ from proxy.mesh.store.snapshot import View
 from proxy.mesh.store.store import Said, Update
 
 Check = Callable[[Any, View], Iterable[str]]
-"""What is odd about an object, with what was looked for."""
+"""Yields what is odd about an object, with the name that was looked for."""
 
 
 class Checks:
@@ -26,7 +26,7 @@ class Checks:
         self._found: dict[ObjectId, tuple[str, ...]] = {}
 
     def apply(self, update: Update) -> Update:
-        """The update with what checks say of the new state among its faults."""
+        """The update with the results of checks of the new state among its faults."""
         concerned = self._readers.concerned(update.touched)
         for source, key in update.touched:
             if isinstance(source, Kind) and source in self._checks:

@@ -14,14 +14,14 @@ from proxy.mesh.manifests.value import Fault
 _log: Final = logging.getLogger("sponson.mesh")
 
 FILE_BYTES: Final = 256 << 20
-"""A larger file is refused: it is no manifest."""
+"""A larger file is refused, because it is not a manifest."""
 
 
 class Placed(NamedTuple):
-    """A chunk and where it stands in its file."""
+    """A chunk and its position in its file."""
 
     offset: int
-    """Lines before it."""
+    """The number of lines before it."""
     read: ChunkRead
 
 

@@ -22,23 +22,23 @@ STILL_S: Final = 0.075
 """How long a file must not have changed."""
 
 PATIENCE_S: Final = 5.0
-"""How long a still file is left alone because a process has it open for writing."""
+"""How long to wait for a still file because a process has it open for writing."""
 
 
 class Look(NamedTuple):
-    """What there is to do."""
+    """What is to be done."""
 
     read: tuple[str, ...]
     """Files that are to be read."""
     gone: tuple[str, ...]
     again_s: float | None
-    """Look again after so long: a file is not still yet."""
+    """Look again after this time, because a file is not still yet."""
     odd: tuple[tuple[str, str], ...]
-    """Files that are no files, and what they are."""
+    """Names that are not regular files, and what they are."""
 
 
 class _Trace(NamedTuple):
-    """By what a change of a file shows."""
+    """The attributes of a file that show a change."""
 
     device: int
     inode: int
@@ -68,7 +68,7 @@ class Folder:
 
     @property
     def inode(self) -> int:
-        """Of the directory when it was last listed."""
+        """The inode of the directory when it was last listed."""
         return self._inode
 
     def look(self, names: Collection[str] | None = None) -> Look:
@@ -99,7 +99,7 @@ class Folder:
 
     @property
     def links(self) -> frozenset[str]:
-        """Files that are links: a change behind them is no change of this directory."""
+        """Files that are links: a change behind them is not a change of this directory."""
         return frozenset(self._links)
 
     def _full(self, name: str) -> str:
@@ -112,7 +112,7 @@ class Folder:
         return names
 
     def _look_at(self, name: str) -> float | None:
-        """None: read it; 0: nothing to do; above 0: look again after so many seconds; below 0: it is not there."""
+        """None: read it; 0: nothing to do; above 0: look again after so many seconds; below 0: it does not exist."""
         try:
             found = os.stat(self._full(name))
         except FileNotFoundError:

@@ -1,7 +1,7 @@
 """Manifests: a directory as a stream of snapshots.
 
 Reading happens in a thread of its own and never on the loop, which stays free to answer and to stop: the thread is a
-daemon, so that a process that is told to end does not wait for it.
+daemon, so that a process that was asked to end does not wait for it.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _LOOK_AGAIN_S: Final = 2.0
 """How often links are looked at, and changes that the kernel did not report."""
 
 _LIST_AGAIN: Final = 5
-"""Every so many looks at links the whole directory is listed."""
+"""After this many looks at links the whole directory is listed."""
 
 
 class Rules(NamedTuple):
     """What is refused at the start, and what is only reported."""
 
     is_strict: bool = False
-    """Any error, and any kind that is not read, is refused."""
+    """Whether any error, and any kind that is not read, is refused."""
     allows_unenforced: bool = False
-    """What forbids something and cannot be used may be left out."""
+    """Whether an object that forbids something and cannot be used may be left out."""
 
 
 class ManifestErrors(Exception):
@@ -66,7 +66,9 @@ class Reader:
         self._odd: tuple[tuple[str, str], ...] = ()
 
     def read(self, names: set[str] | None = None) -> tuple[Update | None, float | None]:
-        """What changed files make of the state, if any did, and when to look again; OSError without a directory."""
+        """The state after these files have changed, if they changed it, and when to look again; OSError if there is no
+        directory.
+        """
         look = self.folder.look(names)
         if not (look.read or look.gone) and look.odd == self._odd:
             return None, look.again_s
@@ -88,7 +90,7 @@ class Reader:
         return changed
 
     def read_all(self) -> Update:
-        """Everything, once it is still; ManifestErrors if there is no such directory."""
+        """Read everything, once it is still; ManifestErrors if there is no such directory."""
         update: Update | None = None
         try:
             found, again_s = self.read()
@@ -111,7 +113,7 @@ def load(directory: Path, catalog: Catalog, rules: Rules = Rules()) -> Update:  
 
 
 def check(update: Update, rules: Rules) -> None:
-    """ManifestErrors if a server may not start from this: nothing is let in because a policy could not be read."""
+    """ManifestErrors if a server may not start from this: no client may be let in because a policy could not be read."""
     if rules.is_strict and update.faults:
         raise ManifestErrors(update.faults)
     if update.may_restrict and not rules.allows_unenforced:
@@ -141,7 +143,7 @@ class Manifests:
         return update
 
     def _read_first(self) -> Update:
-        """Much is made and nothing of it is garbage: the collector waits, and never looks at it again."""
+        """Reading makes many objects that stay, so the collector pauses meanwhile and never looks at them again."""
         gc.disable()
         try:
             return self._reader.read_all()
@@ -168,7 +170,7 @@ class Manifests:
             await asyncio.gather(watching, return_exceptions=True)
 
     async def _look(self, names: set[str] | None, publish: Callable[[Update], object]) -> float:
-        """Read and publish what changed. Returns the time until the next look, unless something happens before."""
+        """Read and publish what changed. Returns the time until the next look, if the kernel reports nothing before."""
         reader = self._reader
         try:
             update, again_s = await self._thread.run(

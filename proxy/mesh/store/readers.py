@@ -18,7 +18,7 @@ class Readers(Generic[R]):
         self._read: dict[R, set[Facet]] = {}
 
     def note(self, reader: R, read: set[Facet]) -> None:
-        """A reader looked at these, and at nothing else any more."""
+        """The reader looked at these entries, and no longer at any other."""
         before = self._read.get(reader, set())
         for facet in before - read:
             self._drop(reader, facet)

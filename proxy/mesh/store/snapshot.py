@@ -33,11 +33,11 @@ class Entry(NamedTuple):
     id: ObjectId
     model: Any
     source: Source
-    """Where it was last read in good order."""
+    """Where it was last read without error."""
     since: float
-    """Unix seconds at which it came to be as it is."""
+    """Unix seconds of its last change."""
     is_stale: bool = False
-    """Whether its manifest cannot be read any more; this is its last good state."""
+    """Whether its manifest cannot be read any longer; this is its last good state."""
 
 
 class Snapshot:
@@ -52,7 +52,7 @@ class Snapshot:
     ) -> None:
         self.entries: Final = entries
         self.number: Final = number
-        """Counts the snapshots of one store."""
+        """The number of this snapshot among those of its store."""
         self._objects = objects
         self._tables = tables
 
@@ -148,7 +148,7 @@ class _Change:
 
 
 def _changed_row(row: tuple[Any, ...], gone: Iterable[Key], come: Mapping[Key, Any]) -> tuple[Any, ...]:
-    """A row stays sorted by key; places are looked for, since a row may hold a whole namespace."""
+    """A row stays sorted by key. Positions are found by bisection, because a row may hold a whole namespace."""
     if not row:
         return tuple(sorted(come.values(), key=_key))
     models = list(row)

@@ -1,7 +1,8 @@
-"""Store: what all files say together, with the last good state kept for every single object.
+"""Store: the state that all files make together, with the last good state kept for every single object.
 
-An object is kept as it was while its manifest is broken, and while the file that it stood in has parts that cannot be
-made out, since it may still be among them. Where two documents claim to be one object, the first by file and line is it.
+An object is kept as it was while its manifest is broken, and while the file that it was in has parts that cannot be
+recognised, because it may be among them. If two documents claim to be the same object, the first by file and line
+is used.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ class Said(NamedTuple):
 
 
 class Update(NamedTuple):
-    """What a change of files made of the state."""
+    """The effect of a change of files on the state."""
 
     snapshot: Snapshot
     touched: frozenset[Facet]
     faults: tuple[Said, ...]
-    """All that is wrong now, by file and line."""
+    """All errors now, by file and line."""
     may_restrict: bool
-    """Something that could not be used may forbid something."""
+    """Whether something that could not be used may forbid something."""
 
 
 class Store:
@@ -50,12 +51,12 @@ class Store:
         """File → objects that are kept only because parts of it cannot be made out."""
         self._duplicates: dict[ObjectId, tuple[Said, ...]] = {}
         self._faults: dict[str, tuple[Said, ...]] = {}
-        """Of files that have any."""
+        """The faults of files that have any."""
         self._restricting: set[str] = set()
-        """Files of which something that could not be used may forbid something."""
+        """Files with something that could not be used and may forbid something."""
 
     def update(self, files: Mapping[str, FileRead | None]) -> Update:
-        """The state after these files were read, or (None) have gone."""
+        """The state after these files were read, or (None) were removed."""
         affected: set[ObjectId] = set()
         for file, read in files.items():
             affected |= self._replace(file, read)
@@ -70,7 +71,7 @@ class Store:
         return Update(self.snapshot, touched, self._all_faults(), bool(self._restricting))
 
     def _replace(self, file: str, read: FileRead | None) -> set[ObjectId]:
-        """Take a file's new claims for its old ones; the objects that this may change."""
+        """Replace a file's old claims by its new ones. Returns the objects that this may change."""
         before = self._files.pop(file, None)
         self._faults.pop(file, None)
         self._restricting.discard(file)
@@ -112,7 +113,7 @@ class Store:
         return Entry(of, model, source, self._now())
 
     def _places(self, of: ObjectId) -> list[tuple[Source, Any]]:
-        """Where an object is claimed, in order; forgets files that claim it no more."""
+        """Where an object is claimed, in order; forgets files that no longer claim it."""
         by_file = self._claims.get(of)
         if by_file is None:
             return []
@@ -124,7 +125,7 @@ class Store:
         return sorted(found, key=lambda pair: pair[0])
 
     def _missing(self, of: ObjectId, old: Entry | None) -> Entry | None:
-        """No file has it any more: decide whether it is gone, or only cannot be read."""
+        """No file has the object any longer: decide whether it was removed, or only cannot be read."""
         self._duplicates.pop(of, None)
         if old is None:
             return None
@@ -141,7 +142,7 @@ class Store:
 
 
 def _placed(read: FileRead | None) -> dict[tuple[int, int], Placed]:
-    """The chunks of a file by place and identity: what is the same in two readings has the same key."""
+    """The chunks of a file by place and identity; a chunk that is the same in two readings has the same key."""
     return {} if read is None else {(placed.offset, id(placed.read)): placed for placed in read.chunks}
 
 

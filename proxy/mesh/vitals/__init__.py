@@ -1,1 +1,1 @@
-"""Whether workloads outside of pods are alive: probed from here, since no kubelet does it."""
+"""Whether workloads outside of pods are alive: the control plane probes them, because no kubelet does."""

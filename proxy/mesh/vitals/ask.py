@@ -16,7 +16,7 @@ _WELL: Final = range(200, 400)
 
 
 async def ask(probe: Probe, ip: str) -> str:
-    """What is wrong with it; empty if nothing is."""
+    """Why the probe failed; empty if it succeeded."""
     addr = Addr(ip, probe.port)
     try:
         async with asyncio.timeout(probe.timeout_s):
@@ -53,7 +53,7 @@ def _request(probe: Probe, addr: Addr) -> bytes:
 
 
 def _anybody() -> ssl.SSLContext:
-    """Who it is does not matter to whether it is alive: kubelets do not verify either."""
+    """A context that verifies no certificate: any server that answers is alive, and kubelets do not verify either."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

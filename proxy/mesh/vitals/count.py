@@ -1,4 +1,6 @@
-"""Count: so many failures in a row and it is dead, so many successes in a row and it is alive again."""
+"""Count: after a number of failures in a row an address is dead, after a number of successes in a row it is alive
+again.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from proxy.mesh.kinds.workloads.probe import Probe
 
 
 class Count:
-    """Of one probe at one address. It is taken for alive until it is found dead."""
+    """The count of one probe at one address, which counts as alive until it is found dead."""
 
     __slots__ = ("is_alive", "_probe", "_in_a_row")
 
@@ -14,10 +16,10 @@ class Count:
         self.is_alive = True
         self._probe = probe
         self._in_a_row = 0
-        """Results that speak against what is believed."""
+        """Consecutive results that contradict the current state."""
 
     def note(self, is_well: bool) -> bool:
-        """Take a result; whether it changed what is believed."""
+        """Take a result. Returns whether it changed the state."""
         if is_well == self.is_alive:
             self._in_a_row = 0
             return False

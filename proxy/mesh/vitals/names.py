@@ -1,7 +1,7 @@
-"""Names: what the external names of services resolve to, asked of the system again and again.
+"""Names: what the external names of services resolve to, looked up by the system again and again.
 
-In a cluster DNS answers such a service with an alias. Here its endpoints are the addresses of that name; a name that is
-itself a service of the mesh stands for that service, and needs no resolving (answers/endpoints.py).
+In a cluster DNS answers such a service with an alias. Here its endpoints are the addresses of that name. A name
+that is itself a service of the mesh stands for that service, and needs no resolving (answers/endpoints.py).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Names:
         self._tasks: dict[Key, tuple[str, asyncio.Task[None]]] = {}
 
     def apply(self, update: Update) -> None:
-        """Follow what the manifests say now."""
+        """Follow the names in the current manifests."""
         for source, key in update.touched:
             if source is SERVICE:
                 service = update.snapshot.one(SERVICE, key)  # type: ignore[arg-type]
@@ -91,7 +91,7 @@ class Names:
             try:
                 found = await self._resolve(name)
             except (OSError, UnicodeError) as error:
-                # What was known stays: a name server that is away for a moment ends no traffic.
+                # The known addresses stay, so that a name server that is away for a moment ends no traffic.
                 if str(error) != failed:
                     _log.warning("Service %s/%s: %s cannot be resolved: %s", *key, name, error)
                 failed = str(error)

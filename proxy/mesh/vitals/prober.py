@@ -1,7 +1,7 @@
-"""Prober: asks every ExternalWorkload that has probes whether it is alive, and says what changed.
+"""Prober: probes every ExternalWorkload that has probes, and reports changes.
 
-Each address of a workload is dead as long as one of its probes says so. What a workload's manifest says about its
-probes is followed; where nothing in them changed, what is known stays.
+Each address of a workload is dead as long as one of its probes fails. When a manifest changes, its probes are
+followed; results of probes that did not change are kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from proxy.mesh.vitals.count import Count
 _log: Final = logging.getLogger("sponson.mesh")
 
 AT_ONCE: Final = 200
-"""Probes under way at the same time."""
+"""The most probes that are under way at the same time."""
 
 _BY_PROBING: Final = Source("(probed)", 0)
 
@@ -51,7 +51,7 @@ class Prober:
         self._turn = asyncio.Semaphore(AT_ONCE)
 
     def apply(self, update: Update) -> None:
-        """Follow what the manifests say now."""
+        """Follow the probes in the current manifests."""
         for source, key in update.touched:
             if source is EXTERNAL_WORKLOAD:
                 workload = update.snapshot.one(EXTERNAL_WORKLOAD, key)  # type: ignore[arg-type]

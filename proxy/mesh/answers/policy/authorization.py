@@ -103,7 +103,7 @@ def _named(message: pb.Authz, kind: str, name: str) -> pb.Authz:
 
 
 def _authorization(networks: Iterable[Network], identities: tuple[str, ...] | None) -> pb.Authz:
-    """`identities` None: no TLS is needed."""
+    """With `identities` None no TLS is needed."""
     message = pb.Authz(networks=[_network(one) for one in networks])
     if identities is None:
         message.authentication.unauthenticated.SetInParent()

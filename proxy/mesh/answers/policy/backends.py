@@ -31,12 +31,12 @@ _NO_TUNING: Final = Tuning()
 
 
 class Target(NamedTuple):
-    """What traffic was sent to: a port of a service, or an address that an egress network holds."""
+    """The original destination of traffic: a port of a service, or an address in an egress network."""
 
     parent: Service | EgressNetwork
     port: int
     addr: Addr | None
-    """None if it was asked for by name."""
+    """None if it was looked up by name."""
 
     @property
     def penalty(self) -> PenaltyLoad | None:
@@ -55,7 +55,7 @@ def egress_meta(namespace: str, name: str, port: int) -> meta_pb2.Metadata:
 
 
 def default_backend(target: Target, is_opaque: bool) -> pb.Backend:
-    """Where traffic goes of which no route says anything else. Penalties are for HTTP only."""
+    """The backend of traffic for which no route names another. Penalties are for HTTP only."""
     if isinstance(target.parent, Service):
         return _balanced(target.parent, target.port, None if is_opaque else target.penalty)
     assert target.addr is not None, "egress networks are found by address only"
@@ -124,7 +124,7 @@ def _balanced(service: Service, port: int, penalty: PenaltyLoad | None) -> pb.Ba
 
 
 def _tune(balance: pb.Backend.BalanceP2c, tuning: Tuning) -> None:
-    """Ours, in a field that Linkerd's proxies skip."""
+    """Set our own settings, in a field that Linkerd's proxies skip."""
     if tuning != _NO_TUNING:
         overlay = balancing_pb2.Overlay(
             tuning=balancing_pb2.Tuning(

@@ -27,7 +27,7 @@ class InboundPolicies:
         self._default_policy = default_policy
         """One of model.DEFAULT_POLICIES."""
         self._probe_networks = probe_networks
-        """Where the HTTP probes that pods declare come from: they are let in, whatever else is not."""
+        """The networks from which pods' declared HTTP probes come; these are let in, whatever else is not."""
 
     def ask(self, request: pb.PortSpec) -> InboundPort:
         """InboundServerPolicies/WatchPort and GetPort; Refusal if workload or port cannot be understood."""
@@ -72,14 +72,16 @@ class InboundPort(Question[pb.Server]):
         )
 
     def messages(self, told: pb.Server | None, now: pb.Server | Refusal) -> Iterable[Message]:
-        """A stream ends when its workload is removed; its proxy asks again, and gets the answer that there is none."""
+        """A stream ends when its workload is removed; its proxy asks again, and is refused because the workload is not
+        there.
+        """
         if isinstance(now, Refusal) and told is not None:
             raise Finished
         return super(InboundPort, self).messages(told, now)
 
 
 def _probe_paths(workload: Workload, port: int) -> tuple[str, ...]:
-    """What a kubelet asks a pod's port for; query strings do not count in policies."""
+    """The paths at which a kubelet probes this port of a pod; query strings do not count in policies."""
     if not isinstance(workload, Pod):
         return ()
     return tuple(dict.fromkeys(path.partition("?")[0] for number, path in workload.probes if number == port))

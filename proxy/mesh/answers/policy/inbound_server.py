@@ -1,7 +1,7 @@
 """What an inbound port admits, from the policy objects that select it.
 
 The oldest Server that selects the workload and its port counts (by name, where no age is known); without one the default policy of the workload does.
-Routes that are attached to the Server say which requests it takes, and from which clients beside those that the Server lets in.
+Routes that are attached to the Server determine which requests it takes, and from which clients beside those that the Server lets in.
 Shapes: the recording of the control plane in tests/data/control-plane; docs/linkerd/inbound.md, section 5.
 """
 
@@ -43,19 +43,19 @@ DETECT_TIMEOUT_S: Final = 10
 
 
 class WorkloadPort(NamedTuple):
-    """A port of a workload, and what policies may ask about the workload, whatever kind it is of."""
+    """A port of a workload, and what policies may need to know of the workload, whatever its kind."""
 
     namespace: str
     is_pod: bool
     labels: Mapping[str, str]
     number: int
     names: frozenset[str]
-    """What the workload calls this port."""
+    """The names that the workload gives to this port."""
     default_policy: str
     """One of model.DEFAULT_POLICIES."""
     is_opaque: bool = False
     needs_identity: bool = False
-    """The default policy lets in only clients with an identity here."""
+    """Whether the default policy lets in only clients with an identity here."""
     probe_paths: tuple[str, ...] = ()
     probe_networks: tuple[Cidr, ...] = ()
 
@@ -72,7 +72,7 @@ def server_of(view: View, port: WorkloadPort) -> pb.Server:
 
 
 def by_age(found: Iterable[Any]) -> list[Any]:
-    """The oldest first; those of which no age is known last, by name."""
+    """The oldest first; objects of unknown age come last, by name."""
     return sorted(found, key=lambda one: (not one.created_at, one.created_at, one.name))
 
 
@@ -87,7 +87,7 @@ def _selected(view: View, port: WorkloadPort) -> Server | None:
 
 
 def _default_server(port: WorkloadPort) -> pb.Server:
-    """The policy of a port that no object speaks of."""
+    """The policy of a port that no object selects."""
     policy = port.default_policy
     if port.needs_identity and policy.endswith("-unauthenticated"):
         policy = policy.replace("-unauthenticated", "-authenticated")
@@ -126,7 +126,9 @@ def _protocol(view: View, server: Server, port: WorkloadPort) -> pb.ProxyProtoco
 
 
 def _default_routes(port: WorkloadPort) -> list[pb.HttpRoute]:
-    """All requests, by the server's authorizations; and those of declared probes, from where probes come from."""
+    """A route for all requests, with the server's authorizations; and one for declared probes, from the networks of
+    probes.
+    """
     routes = []
     if port.probe_paths and port.probe_networks:
         matches = [HttpMatch(PathMatch(exact=path), method="GET") for path in port.probe_paths]
@@ -177,7 +179,7 @@ def _as_target(route: Route) -> Reference:
 
 
 def route_meta(route: Route) -> meta_pb2.Metadata:
-    """Without its namespace, which on this side is the server's."""
+    """The route's metadata, without its namespace, which on this side is the server's."""
     return meta_pb2.Metadata(resource=meta_pb2.Resource(group=route.group, kind=route.kind, name=route.name))
 
 
@@ -188,7 +190,7 @@ def _http_rule(rule: Rule) -> pb.HttpRoute.Rule:
 
 
 def _http_filter(one: Filter) -> pb.HttpRoute.Filter | None:
-    """None for what only changes responses: inbound proxies have no such filter."""
+    """None for a filter that only changes responses, because inbound proxies have no such filter."""
     if isinstance(one, HeaderModifier):
         return None if one.on_response else pb.HttpRoute.Filter(request_header_modifier=request_modifier_message(one))
     assert isinstance(one, Redirect), one
@@ -209,7 +211,7 @@ def _grpc_rule(rule: Rule) -> pb.GrpcRoute.Rule:
 
 
 def _rate_limit(view: View, server: Server) -> pb.HttpLocalRateLimit | None:
-    """Of several for one server the oldest counts, as Linkerd accepts no other."""
+    """If a server has several, the oldest counts, because Linkerd accepts no other."""
     found: list[RateLimit] = by_age(view.found(LIMITS_BY_SERVER, server.key))
     if not found:
         return None

@@ -54,7 +54,7 @@ from proxy.policy.protocol import OPAQUE as AS_BYTES
 R = TypeVar("R", Route, StreamRoute)
 
 _APP_PROTOCOLS: Final = {"http": HTTP_1, "kubernetes.io/h2c": HTTP_2, "grpc": HTTP_2}
-"""In lower case; whatever else a port says that it speaks is carried as bytes."""
+"""Protocols by `appProtocol`, in lower case; any other value is carried as bytes."""
 
 _FALLBACK: Final = "egress-fallback"
 _DETECT_TIMEOUT_S: Final = 10
@@ -90,7 +90,7 @@ def _named(authority: str, source: str) -> Question[pb.OutboundPolicy]:
 
 @dataclass(frozen=True, slots=True)
 class OutboundTo(Question[pb.OutboundPolicy]):
-    """What is done with traffic to an address or (without an IP) to a service's name."""
+    """The policy for traffic to an address or (without an IP) to a service's name."""
 
     target: Addr
     service: Key
@@ -117,13 +117,13 @@ class OutboundTo(Question[pb.OutboundPolicy]):
 
 
 def service_policy(view: View, target: Target, source: str) -> pb.OutboundPolicy:
-    """Of a port of a service, for clients of the namespace `source`."""
+    """The policy of a service's port, for clients of the namespace `source`."""
     service, port = target.parent, target.port
     assert isinstance(service, Service)
     meta = service_meta(service, port)
     defined = service.port(port)
     if defined is None and service.external_name:
-        # It has no address of its own: whatever its name leads to may have any port.
+        # It has no address of its own, so what its name leads to may have any port.
         defined = ServicePort("", port, port)
     if defined is None:
         return pb.OutboundPolicy(protocol=pb.ProxyProtocol(opaque=_undefined_port()), metadata=meta)
@@ -149,7 +149,9 @@ def _undefined_port() -> pb.ProxyProtocol.Opaque:
 
 
 def _egress_network(view: View, ip: str, source: str) -> EgressNetwork | None:
-    """The narrowest network that holds an address: of the client's namespace if that has any at all, else of the common one."""
+    """The narrowest network that contains the address: of the client's namespace if that has any network, else of the
+    common one.
+    """
     networks = view.found(EGRESS_NETWORKS, source) or view.found(EGRESS_NETWORKS, EGRESS_NAMESPACE)
     is_outside = not is_in(ip, CLUSTER_NETWORKS)
     found = [
@@ -172,7 +174,7 @@ def _egress_policy(view: View, target: Target, source: str) -> pb.OutboundPolicy
 
 
 def _fallback(target: Addr) -> pb.OutboundPolicy:
-    """An address beyond the cluster, of which no egress network speaks: forwarded to as it is."""
+    """The policy for an address outside the cluster that is in no egress network: traffic is forwarded to it as it is."""
     meta = meta_pb2.Metadata(default=_FALLBACK)
     backend = forward_backend(target, meta, 1)
     every = pb.HttpRoute.Rule(matches=[http_route_pb2.HttpRouteMatch()], backends=first_available(backend, HTTP))
@@ -214,7 +216,9 @@ class _Policy:
             self._accrual = accrual_message(parent.accrual, parent.honors_retry_after)
 
     def protocol(self, spoken: str) -> pb.ProxyProtocol:
-        """gRPC routes come before HTTP routes, these before TLS routes, these before TCP routes, as far as the port may speak so."""
+        """gRPC routes come before HTTP routes, these before TLS routes, these before TCP routes, as far as the port's
+        protocol allows them.
+        """
         if spoken == HTTP_1:
             http1 = pb.ProxyProtocol.Http1(routes=self._http_routes(), failure_accrual=self._accrual)
             return pb.ProxyProtocol(http1=http1)
@@ -271,7 +275,9 @@ class _Policy:
         return pb.ProxyProtocol.Tls(routes=routes)
 
     def _opaque_routes(self) -> list[pb.OpaqueRoute]:
-        """Of several TCP routes only the oldest counts: nothing about a connection could tell which one to take."""
+        """If there are several TCP routes, only the oldest counts: nothing about a connection could decide which one
+        to take.
+        """
         found = self._found(TCP_ROUTES)
         if not found:
             return [self._default_opaque()]

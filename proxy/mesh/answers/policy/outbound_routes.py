@@ -36,18 +36,18 @@ _DENIED: Final = "traffic not allowed"
 
 
 class Family(NamedTuple):
-    """What differs between the messages of the kinds of routes."""
+    """The differences between the messages of the kinds of routes."""
 
     route: Any
-    """pb.HttpRoute, with its nested messages."""
+    """pb.HttpRoute or its like, with its nested messages."""
     name: str
-    """In the names of the routes that the control plane makes itself."""
+    """The name of the kind in the names of routes that the control plane makes itself."""
     filter: Callable[[Filter], Any]
     """The message of a filter; None if proxies know none for this kind."""
     fail: Callable[[str], Any]
-    """The filter that fails whatever meets it, with a text."""
+    """Makes the filter that fails every request with a text."""
     deny: Callable[[], Any]
-    """The filter that says that traffic is not allowed."""
+    """Makes the filter that answers that the traffic is not allowed."""
 
 
 def _http_filter(one: Filter) -> pb.HttpRoute.Filter:
@@ -104,7 +104,9 @@ TLS: Final = Family(
 
 
 class Usual(NamedTuple):
-    """What holds for rules that say nothing themselves: what the service's annotations say, and where its traffic goes."""
+    """The settings of rules that have none themselves: those of the service's annotations, and the backend of its
+    traffic.
+    """
 
     backend: pb.Backend
     timeouts: Timeouts = Timeouts()
@@ -150,7 +152,7 @@ def _match(match: HttpMatch | GrpcMatch) -> Any:
 
 
 def _distribution(view: View, refs: Iterable[BackendRef], target: Target, usual: Usual, family: Family) -> Any:
-    """Drawn by weight among the references; without any, what the route is attached to."""
+    """Drawn by weight among the references; without any, the resource that the route is attached to."""
     weighted = [_weighted(backend_of(view, ref, target), ref, family) for ref in refs]
     if not weighted:
         return first_available(usual.backend, family)
@@ -177,7 +179,7 @@ def _weighted(backend: Backend, ref: BackendRef, family: Family) -> Any:
 
 
 def default_route(name: str, usual: Usual, family: Family, filters: Iterable[Any] = ()) -> Any:
-    """Everything goes to the usual backend, unless a filter refuses it."""
+    """A route on which everything goes to the usual backend, unless a filter refuses it."""
     rule = family.route.Rule(backends=first_available(usual.backend, family), filters=filters)
     if family is HTTP:
         rule.matches.append(http_match_message(HttpMatch()))
@@ -187,7 +189,7 @@ def default_route(name: str, usual: Usual, family: Family, filters: Iterable[Any
 
 
 def egress_route(usual: Usual, family: Family, is_allowed: bool) -> Any:
-    """What an egress network says of traffic that none of its routes matches."""
+    """The route of an egress network for traffic that none of its routes matches."""
     name = f"{family.name}-egress-{'allow' if is_allowed else 'deny'}"
     return default_route(name, usual, family, () if is_allowed else (family.deny(),))
 

@@ -1,1 +1,1 @@
-"""Who may: the kinds of policy.linkerd.io, and one of our own."""
+"""Permissions: the kinds of policy.linkerd.io, and one of our own."""

@@ -64,7 +64,7 @@ _SPEC: Final = Record(
 )
 
 POLICIES_BY_TARGET: Final[Table[AuthorizationPolicy]] = Table("authorization policies by target", _target_key)
-"""Under a Reference, whose namespace is the policy's own."""
+"""Keyed by a Reference, whose namespace is the policy's own."""
 
 AUTHORIZATION_POLICY: Final = Kind(
     POLICY, "AuthorizationPolicy", {"v1alpha1": Record({"spec": _SPEC}, "spec")}, read, (POLICIES_BY_TARGET,)

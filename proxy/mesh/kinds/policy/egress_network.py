@@ -1,4 +1,6 @@
-"""kind: EgressNetwork (policy.linkerd.io): destinations outside of the mesh, and whether they may be reached when no route says so."""
+"""kind: EgressNetwork (policy.linkerd.io): destinations outside of the mesh, and whether they may be reached without a
+route.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,13 @@ from proxy.mesh.model import DEFAULT_OPAQUE_PORTS, PortSet
 from proxy.policy.client import Retry, Timeouts
 
 EGRESS_NAMESPACE: Final = "linkerd-egress"
-"""Networks of this namespace hold for clients of namespaces that have none of their own."""
+"""Networks of this namespace apply to clients of namespaces that have none of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class EgressNetwork(Resource):
     networks: tuple[Network, ...]
-    """Empty: everything outside of the cluster's networks."""
+    """If it is empty, everything outside of the cluster's networks."""
     is_allowed: bool
     opaque_ports: PortSet = DEFAULT_OPAQUE_PORTS
     timeouts: Timeouts = Timeouts()
@@ -32,7 +34,7 @@ class EgressNetwork(Resource):
     created_at: str = ""
 
     def size_of_match(self, ip: str) -> int | None:
-        """How many addresses the narrowest network has that holds `ip`; None if none does."""
+        """How many addresses the narrowest network that contains `ip` has; None if none contains it."""
         address = ip_address(ip)
         sizes = [
             one.net.num_addresses - sum(net.num_addresses for net in one.excepted)

@@ -15,7 +15,7 @@ ANY_IDENTITY: Final = "*"
 
 
 def identity(value: Value) -> str:
-    """As it was written, in lower case unless it is a URI; ManifestError if no client could have it."""
+    """The identity as it was written, in lower case unless it is a URI; ManifestError if no client could have it."""
     text = value.text()
     if _URI.fullmatch(text):
         return text
@@ -26,5 +26,5 @@ def identity(value: Value) -> str:
 
 
 def namespace_identities(namespace: str) -> str:
-    """All service accounts of a namespace."""
+    """The pattern of all service accounts of a namespace."""
     return f"*.{namespace}.{IDENTITY_SUFFIX}"

@@ -1,4 +1,4 @@
-"""Networks by CIDR, with exceptions: which clients' addresses, or which destinations, an object speaks of."""
+"""Networks by CIDR, with exceptions: the clients' addresses, or the destinations, that an object applies to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""kind: Server (policy.linkerd.io): a port of the workloads that it selects, what is spoken there, and who may when nothing else says so."""
+"""kind: Server (policy.linkerd.io): a port of the workloads that it selects, its protocol, and the clients that may
+use it unless other objects permit more.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +21,17 @@ _EXTERNAL: Final = "externalWorkloadSelector"
 class Server(Resource):
     selector: Selector
     selects_pods: bool
-    """Otherwise external workloads."""
+    """Whether it selects pods; otherwise it selects external workloads."""
     port: int | str
-    """A number, or a name that the workload's ports have."""
+    """A number, or the name of a port of the workload."""
     protocol: str = "unknown"
     """One of PROTOCOLS."""
     access_policy: str = "deny"
     """One of DEFAULT_POLICIES."""
     labels: tuple[tuple[str, str], ...] = ()
-    """Its own, by which a ServerAuthorization may select it."""
+    """Its labels, by which a ServerAuthorization may select it."""
     created_at: str = ""
-    """RFC 3339; empty if unknown. Of several servers for one port the oldest counts."""
+    """RFC 3339; empty if unknown. If several servers select one port, the oldest counts."""
 
 
 def read(document: Document) -> Server:
@@ -54,7 +56,7 @@ def read(document: Document) -> Server:
 
 
 def created_at(document: Document) -> str:
-    """As the API server has written it; manifests that people write have none."""
+    """The time that the API server has written; manifests that people write have none."""
     return document.body.need("metadata").text_of("creationTimestamp")
 
 

@@ -1,4 +1,4 @@
-"""kind: ServerAuthorization (policy.linkerd.io): who may reach some Servers of its namespace."""
+"""kind: ServerAuthorization (policy.linkerd.io): which clients may reach some Servers of its namespace."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from proxy.mesh.model import identity_of
 @dataclass(frozen=True, slots=True)
 class ServerAuthorization(Resource):
     server: str
-    """Empty: those that the selector matches."""
+    """Empty for the Servers that the selector matches."""
     selector: Selector
     networks: tuple[Network, ...] = ()
-    """Empty: the cluster's."""
+    """Empty for the cluster's networks."""
     needs_tls: bool = True
     identities: tuple[str, ...] = ()
-    """With TLS; empty: any client that speaks TLS, with an identity or not."""
+    """The identities that clients must prove by TLS; empty for any client that speaks TLS, with or without an
+    identity.
+    """
 
     def covers(self, name: str, labels: Mapping[str, str]) -> bool:
         return self.server == name if self.server else self.selector.matches(labels)

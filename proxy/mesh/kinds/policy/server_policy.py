@@ -31,7 +31,7 @@ _ACCESS: Final = {"STRICT": "all-authenticated", "PERMISSIVE": "all-unauthentica
 class ServerPolicy(Resource):
     selector: Selector
     rules: tuple[tuple[tuple[int | str, ...], str], ...]
-    """Ports, and the access policy that holds for them."""
+    """Ports, and the access policy that applies to them."""
 
     def servers(self) -> tuple[Server, ...]:
         """The same as Servers, for pods and for external workloads."""

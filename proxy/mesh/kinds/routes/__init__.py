@@ -1,1 +1,3 @@
-"""Routes: HTTPRoute (Gateway API's and Linkerd's), GRPCRoute, TLSRoute, TCPRoute, and who may refer across namespaces."""
+"""Routes: HTTPRoute (Gateway API's and Linkerd's), GRPCRoute, TLSRoute, TCPRoute, and ReferenceGrant, which permits
+references across namespaces.
+"""

@@ -50,7 +50,9 @@ FILTERS: Final = ListOf(
 
 
 def filters(value: Value) -> Iterator[Filter]:
-    """Of a rule or of a backend; ManifestError for one that proxies cannot carry out, which must not be left out silently."""
+    """The filters of a rule or of a backend; ManifestError for one that proxies cannot carry out, because it must not
+    be left out silently.
+    """
     for item in value.items("filters"):
         kind = item.need("type")
         key = _KEYS.get(kind.text())

@@ -35,7 +35,7 @@ _FIELDS: Final = route_fields(HTTP_MATCHES, timeouts=TIMEOUTS, retry=ANYTHING)
 
 POLICY_HTTP_ROUTES: Final[Table[Route]] = Table("HTTP routes of Linkerd by parent", parent_keys)
 GATEWAY_HTTP_ROUTES: Final[Table[Route]] = Table("HTTP routes of the Gateway API by parent", parent_keys)
-"""Under (kind, namespace, name) of a parent."""
+"""Keyed by (kind, namespace, name) of a parent."""
 
 POLICY_HTTP_ROUTE: Final = Kind(
     POLICY,

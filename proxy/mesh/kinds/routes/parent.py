@@ -22,7 +22,7 @@ _PARENTS: Final = {
     (POLICY, EGRESS_NETWORK): EGRESS_NETWORK,
 }
 _OTHERS: Final = ((GATEWAY, "Gateway"), (GATEWAY, "ListenerSet"), (GATEWAY, "XListenerSet"))
-"""Of gateways, which read the same routes and are not ours."""
+"""Kinds that concern gateways, which read the same routes and are not ours."""
 
 _WEIGHT: Final = 1_000_000
 
@@ -38,7 +38,7 @@ class Parent:
     namespace: str
     name: str
     port: int = 0
-    """0: every port."""
+    """0 stands for every port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Attached(Protocol):
 
 
 def parent_keys(route: Attached) -> Iterable[Hashable]:
-    """Under (kind, namespace, name) of each parent."""
+    """Keyed by (kind, namespace, name) of each parent."""
     return {(one.kind, one.namespace, one.name) for one in route.parents}
 
 
@@ -99,7 +99,9 @@ def backend_ref_schema(filters: Schema | None) -> Record:
 
 
 def backend_ref(item: Value, namespace: str, filters: Iterable[Filter] = ()) -> BackendRef:
-    """What cannot be served fails the requests that it gets, as with Linkerd: its share of the traffic goes nowhere else."""
+    """A backend that cannot be served fails the requests that it gets, as in Linkerd: its share of the traffic goes
+    nowhere else.
+    """
     group, kind = item.text_of("group"), item.text_of("kind", SERVICE)
     where, name = item.text_of("namespace") or namespace, item.need("name").text()
     weight, given = item.get("weight"), item.get("port")

@@ -1,7 +1,7 @@
-"""kind: ReferenceGrant (gateway.networking.k8s.io): who of another namespace may refer to objects of this one.
+"""kind: ReferenceGrant (gateway.networking.k8s.io): which objects of another namespace may refer to objects of this one.
 
-Gateways ask for it before they follow a reference across namespaces. Linkerd's policy controller does not, so neither do we:
-it is read, so that a typing error in one is found, and shown, and changes nothing.
+Gateways require it before they follow a reference across namespaces. Linkerd's policy controller does not, so
+neither do we: it is read so that typing errors in it are reported, and it is shown, but it changes nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rules of HTTP and gRPC routes, and the annotations that say when to give up on a request and when to try it again.
 
-The same annotations stand on Services, for requests that no route speaks of.
+The same annotations on a Service apply to requests that no route matches.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Rule:
     matches: tuple[HttpMatch, ...] | tuple[GrpcMatch, ...]
     filters: tuple[Filter, ...] = ()
     backends: tuple[BackendRef, ...] = ()
-    """Empty: what the route is attached to."""
+    """Empty for the resource that the route is attached to."""
     timeouts: Timeouts = Timeouts()
     retry: Retry | None = None
 
@@ -137,7 +137,7 @@ def grpc_retry(meta: Metadata) -> Retry | None:
 def _retry(
     meta: Metadata, has_conditions: bool, statuses: tuple[tuple[int, int], ...], codes: frozenset[int]
 ) -> Retry | None:
-    """None unless one of the annotations asks for retries; a limit of zero is as none at all, as with Linkerd."""
+    """None unless one of the annotations asks for retries; a limit of zero means no retries, as in Linkerd."""
     limit, timeout = meta.annotations.get(f"{_RETRY}/limit"), meta.annotations.get(f"{_RETRY}/timeout")
     retries = 0 if limit is None else annotation.whole(limit, 0, _U16, "number of retries")
     timeout_s = None if timeout is None else annotation.duration_s(timeout) or None

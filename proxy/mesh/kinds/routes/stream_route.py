@@ -19,7 +19,7 @@ class StreamRoute(Resource):
     parents: tuple[Parent, ...]
     snis: tuple[HostMatch, ...]
     backends: tuple[BackendRef, ...] = ()
-    """Empty: what the route is attached to."""
+    """Empty for the resource that the route is attached to."""
     created_at: str = ""
 
 
@@ -43,5 +43,5 @@ def read_stream_route(document: Document, group: str, kind: str) -> StreamRoute:
 
 
 def one_rule(backend: Record) -> ListOf:
-    """Proxies know of one rule only; more would be left out silently."""
+    """The schema of a list with one rule, because proxies know only one; more would be left out silently."""
     return ListOf(Record({"name": TEXT, "backendRefs": ListOf(backend)}), at_least=1, at_most=1)

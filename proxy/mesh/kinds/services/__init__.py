@@ -1,1 +1,1 @@
-"""What is asked for by name: services, their endpoints and profiles."""
+"""What clients look up by name: services, their endpoints and profiles."""

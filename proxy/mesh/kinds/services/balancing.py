@@ -1,6 +1,7 @@
-"""Annotations of a Service that say how its endpoints are judged: circuit breakers, and penalties for failures.
+"""Annotations of a Service that control how its endpoints are judged: circuit breakers, and penalties for failures.
 
-Names, defaults and bounds are those of Linkerd's policy controller (docs/linkerd/balancing.md); `sponson.io/balancer-…` are ours.
+Names, defaults and bounds are those of Linkerd's policy controller (docs/linkerd/balancing.md);
+`sponson.io/balancer-…` are ours.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _FALSE: Final = ("0", "f", "F", "false", "FALSE", "False")
 
 
 def accrual(meta: Metadata) -> FailureAccrual | None:
-    """When an endpoint is taken out, and for how long; None: never."""
+    """When an endpoint is taken out of use, and for how long; None for never."""
     mode = meta.annotations.get(_ACCRUAL)
     if mode is None:
         return None
@@ -73,12 +74,12 @@ def _unified(meta: Metadata, max_failures: int, backoff: Backoff) -> Unified:
 
 
 def honors_retry_after(meta: Metadata) -> bool:
-    """Whether a unified breaker stays shut as long as the endpoint itself asks for."""
+    """Whether a unified breaker stays shut for as long as the endpoint itself asks."""
     return _flag(meta, f"{_ALPHA}/failure-accrual-honor-retry-after")
 
 
 def penalty(meta: Metadata) -> PenaltyLoad | None:
-    """How much slower an endpoint looks after a failure; None: not at all."""
+    """How much slower an endpoint looks after a failure; None for not at all."""
     if not _flag(meta, f"{_ALPHA}/penalize-failures"):
         return None
     given = meta.annotations.get(f"{_ALPHA}/load-biaser-penalty")
@@ -92,7 +93,7 @@ def penalty(meta: Metadata) -> PenaltyLoad | None:
 
 
 def tuning(meta: Metadata) -> Tuning:
-    """Ours, beyond what Linkerd balances by; where nothing is said, each client's own configuration decides."""
+    """Our settings beyond Linkerd's balancing; those that are not set are left to each client's own configuration."""
     load, slow_start = meta.annotations.get(BALANCER_LOAD), meta.annotations.get(BALANCER_SLOW_START)
     share = meta.annotations.get(BALANCER_PROBE_SHARE)
     if load is not None and load.text() not in _LOADS:

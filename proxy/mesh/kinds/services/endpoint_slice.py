@@ -28,15 +28,15 @@ class SliceEndpoint:
     hostname: str = ""
     for_zones: tuple[str, ...] = ()
     target: tuple[str, Key] | None = None
-    """Kind and key of the workload that it is."""
+    """Kind and key of the workload that the endpoint is."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointSlice(Resource):
     service: str
-    """In its own namespace; empty: it belongs to none."""
+    """The name of a Service in its own namespace; empty if it belongs to none."""
     ports: tuple[tuple[str, int], ...] = ()
-    """Name and number, of TCP only."""
+    """Name and number, only of TCP ports."""
     endpoints: tuple[SliceEndpoint, ...] = ()
 
 

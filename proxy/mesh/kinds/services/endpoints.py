@@ -19,7 +19,7 @@ from proxy.mesh.manifests.value import Value
 @dataclass(frozen=True, slots=True)
 class Endpoints(Resource):
     slices: tuple[EndpointSlice, ...] = ()
-    """One a subset."""
+    """One for each subset."""
 
 
 def read(document: Document) -> Endpoints:

@@ -1,4 +1,4 @@
-"""Resolved: no manifest, but the addresses that the external name of a Service of the same name has now."""
+"""Resolved: not a manifest, but the addresses to which the external name of a Service of the same name resolves now."""
 
 from __future__ import annotations
 

@@ -38,22 +38,22 @@ class Service(Resource):
     """Of TCP only."""
     selector: tuple[tuple[str, str], ...] = ()
     opaque_ports: PortNames | None = None
-    """None: its namespace decides, else the default."""
+    """None if its namespace, or else the default, decides."""
     accrual: FailureAccrual | None = None
     external_name: str = ""
-    """Of a service that is an alias of a name elsewhere."""
+    """Set if the service is an alias of a name elsewhere."""
     is_local: bool = False
     """internalTrafficPolicy: only endpoints on the client's own node."""
     publishes_not_ready: bool = False
     penalty: PenaltyLoad | None = None
-    """How failures make an endpoint look slower; None: they do not."""
+    """How failures make an endpoint look slower; None if they do not."""
     honors_retry_after: bool = False
     timeouts: Timeouts = Timeouts()
     http_retry: Retry | None = None
     grpc_retry: Retry | None = None
-    """The last three for requests that no route speaks of."""
+    """The last three apply to requests that no route matches."""
     tuning: Tuning = Tuning()
-    """How its endpoints are balanced beyond what Linkerd knows."""
+    """Balancing settings beyond Linkerd's."""
 
     @property
     def fqn(self) -> str:
@@ -161,6 +161,6 @@ BY_ADDRESS: Final[Table[Service]] = Table("services by address", lambda service:
 BY_SELECTOR: Final[Table[Service]] = Table(
     "services by selector", lambda service: [(service.namespace, *service.selector[0])] if service.selector else ()
 )
-"""Under (namespace, label, value) of one of the selector's labels."""
+"""Keyed by (namespace, label, value) of one of the selector's labels."""
 
 SERVICE: Final = Kind("", "Service", {"v1": Record({"spec": _SPEC}, "spec")}, read, (BY_ADDRESS, BY_SELECTOR))

@@ -1,7 +1,7 @@
 """kind: ServiceProfile (linkerd.io): routes, retries and splits of a service, in Linkerd's older form.
 
-It is called by the full name of its Service, and stands in the namespace of the Service, or of a client, for whom it then
-comes before the other. Its `opaquePorts` say nothing: the Service's annotation decides, as in Linkerd.
+Its name is the full name of its Service. It is in the namespace of the Service, or in that of a client, and then takes
+precedence for that client. Its `opaquePorts` are ignored: the Service's annotation decides, as in Linkerd.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FULL_WEIGHT: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Of a request or a response; exactly one of these is set."""
+    """A condition on a request or a response; exactly one of the fields is set."""
 
     all: tuple[Condition, ...] | None = None
     any: tuple[Condition, ...] | None = None
@@ -44,7 +44,7 @@ class Condition:
     method: str = ""
     path_regex: str = ""
     statuses: tuple[int, int] | None = None
-    """Inclusive; 0 where one is not given."""
+    """Inclusive; 0 for a bound that is not given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class ProfileRoute:
     response_classes: tuple[ResponseClass, ...] = ()
     is_retryable: bool = False
     timeout_s: float = 0.0
-    """0: none."""
+    """0 stands for no timeout."""
 
 
 @dataclass(frozen=True, slots=True)

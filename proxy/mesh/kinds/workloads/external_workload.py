@@ -26,7 +26,7 @@ _PROXY_PORT_NAME: Final = "linkerd-proxy"
 @dataclass(frozen=True, slots=True)
 class ExternalWorkload(Workload):
     probes: tuple[Probe, ...] = ()
-    """How this control plane finds out whether it is alive."""
+    """How this control plane checks whether it is alive."""
 
 
 def read(document: Document) -> ExternalWorkload:
@@ -109,7 +109,7 @@ def _spec(mesh_tls: str) -> Record:
 BY_ADDRESS: Final[Table[ExternalWorkload]] = Table("external workloads by address", lambda workload: workload.ips)
 BY_IDENTITY: Final[Table[ExternalWorkload]] = Table("external workloads by identity", lambda one: [one.identity])
 BY_LABEL: Final[Table[ExternalWorkload]] = Table("external workloads by label", label_keys)
-"""Under (namespace, label, value)."""
+"""Keyed by (namespace, label, value)."""
 
 EXTERNAL_WORKLOAD: Final = Kind(
     "workload.linkerd.io",

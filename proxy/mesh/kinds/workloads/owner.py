@@ -1,4 +1,4 @@
-"""kinds: ReplicaSet (apps/v1) and Job (batch/v1), of which only matters to whom they belong.
+"""kinds: ReplicaSet (apps/v1) and Job (batch/v1). Only their owner matters.
 
 A pod that a Deployment made is owned by a ReplicaSet, which is owned by the Deployment; metrics name the latter.
 """

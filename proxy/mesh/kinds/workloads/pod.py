@@ -31,11 +31,11 @@ class Pod(Workload):
     account: str = "default"
     node: str = ""
     control_plane: str = ""
-    """The namespace of the control plane that its proxy belongs to; empty: it has none."""
+    """The namespace of the control plane that its proxy belongs to; empty if it has no proxy."""
     meta_ports: tuple[int, ...] = ()
-    """Of the proxy itself, which are never opaque."""
+    """Ports of the proxy itself, which are never opaque."""
     probes: tuple[tuple[int, str], ...] = ()
-    """Port and path of what a kubelet asks by HTTP."""
+    """Port and path that a kubelet probes by HTTP."""
     template_hash: str = ""
 
 
@@ -119,7 +119,7 @@ def _is_ready(status: Value | None) -> bool:
 
 
 def metric_labels(pod: Pod) -> dict[str, str]:
-    """What discovery says of a pod beside its owner (Linkerd's names)."""
+    """The labels, besides the owner, with which discovery describes a pod (Linkerd's names)."""
     labels = {"pod": pod.name, "serviceaccount": pod.account}
     if pod.control_plane:
         labels["control_plane_ns"] = pod.control_plane

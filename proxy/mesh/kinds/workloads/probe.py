@@ -20,20 +20,20 @@ _COUNT: Final = Number(1, 1000)
 class Probe:
     port: int
     path: str = ""
-    """Empty: a connection is enough; else an answer of 200 to 399 to GET is needed."""
+    """Empty if a connection is enough; else an answer of 200 to 399 to GET is needed."""
     is_https: bool = False
     headers: tuple[tuple[str, str], ...] = ()
     period_s: float = 10.0
     timeout_s: float = 1.0
     failures: int = 3
-    """So many in a row and it is dead."""
+    """After this many failures in a row it is dead."""
     successes: int = 1
-    """So many in a row and it is alive again."""
+    """After this many successes in a row it is alive again."""
     delay_s: float = 0.0
 
 
 def read_probe(value: Value, named: dict[str, int]) -> Probe:
-    """ManifestError if it is no kind of probe, or names a port that no container has."""
+    """ManifestError if it is not a kind of probe, or names a port that no container has."""
     kinds = [kind for kind in ("httpGet", "tcpSocket") if value.get(kind) is not None]
     if len(kinds) != 1:
         raise value.error("needs one of httpGet and tcpSocket")

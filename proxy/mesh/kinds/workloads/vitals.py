@@ -1,4 +1,4 @@
-"""Vitals: no manifest, but what probing has found out about an ExternalWorkload of the same name."""
+"""Vitals: not a manifest, but the results of probing an ExternalWorkload of the same name."""
 
 from __future__ import annotations
 

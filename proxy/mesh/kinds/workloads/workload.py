@@ -1,4 +1,4 @@
-"""Workload: what pods and external workloads have in common, whatever asks about them."""
+"""Workload: what pods and external workloads have in common, for answers that do not depend on the kind."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SKIP_INBOUND: Final = "config.linkerd.io/skip-inbound-ports"
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Annotations of a workload that its namespace may set for all workloads in it; None: not set here."""
+    """Annotations of a workload that its namespace may set for all workloads in it; None if not set here."""
 
     opaque_ports: PortNames | None = None
     default_policy: str = ""
-    """The value of `default-inbound-policy`; empty: not set here."""
+    """The value of `default-inbound-policy`; empty if not set here."""
     identity_ports: PortNames | None = None
-    """Where only meshed clients are let in."""
+    """Ports at which only meshed clients are let in."""
     skipped_ports: PortSet = NO_PORTS
     """Inbound ports that the proxy does not see."""
 
@@ -35,7 +35,7 @@ class Workload(Resource):
     ports: tuple[tuple[str, int], ...] = ()
     """Name (may be empty) and number, of TCP only."""
     identity: str = ""
-    """A DNS name or a URI; empty: it has no proxy of this mesh."""
+    """A DNS name or a URI; empty if it has no proxy of this mesh."""
     server_name: str = ""
     inbound_port: int = DEFAULT_INBOUND_PORT
     config: Config = Config()
@@ -64,7 +64,7 @@ def config_of(meta: Metadata) -> Config:
 
 
 def label_keys(workload: Workload) -> Iterable[Hashable]:
-    """Under (namespace, label, value), and under the namespace alone for selectors that say nothing."""
+    """Keyed by (namespace, label, value), and by the namespace alone for selectors without conditions."""
     yield (workload.namespace,)
     for label in workload.labels:
         yield (workload.namespace, *label)
