@@ -63,15 +63,15 @@ class Registry:
         }
         self._transfer: Final = TransferCost()
         self._is_sum = False
-        """Its numbers are those of other registries, which have read what they show."""
+        """Whether its numbers were added up from other registries, which have read their sources themselves."""
         self._meters: Final = SeriesTable(self._make_meter, _meter_mark, self._labels, self._transfer.dropped)
         self._faults: Final[dict[str, Faults]] = {}
         self._before_scrape: Final[list[Callable[[], None]]] = []
         self._telemetry: Final = [self.counter(family.name) for family in TELEMETRY]
-        """Referenced here, because they are printed whether anything was counted or not."""
+        """Referenced here, because they are printed even if nothing was counted."""
 
     def counter(self, name: str, labels: Labels = ()) -> Counter:
-        """The cell of a family in page/names.py; KeyError if there is none of this name and kind."""
+        """The cell of a family in page/names.py; KeyError if there is no family of this name and kind."""
         found: Any = self._of(name, COUNTER).get(labels)
         counter: Counter = found
         return counter
@@ -87,23 +87,27 @@ class Registry:
         return histogram
 
     def requests(self, prefix: str, labels: Labels) -> RequestScope:
-        """Of requests of these labels. `prefix`: empty for endpoints, `control_` for controllers, `route_` or `route_actual_` for
-        ServiceProfile routes. Whoever counts keeps the scope while its target lives: one that is referenced is never dropped."""
+        """The scope for requests with these labels. `prefix`: empty for endpoints, `control_` for controllers,
+        `route_` or `route_actual_` for ServiceProfile routes. The user must keep the scope while its target lives,
+        because a scope that is referenced is never dropped.
+        """
         return self._requests[prefix].get(labels)
 
     def meter(self, labels: Labels) -> Meter:
-        """Of connections of these labels, `direction` and `peer` first. Cheap enough to ask per connection."""
+        """The meter for connections with these labels, `direction` and `peer` first. Cheap enough to be called for
+        each connection.
+        """
         return self._meters.get(labels)
 
     def faults(self, direction: str) -> Faults:
-        """The faults of `inbound` or `outbound`; a meter's connections count theirs by the meter's own direction."""
+        """The faults of `inbound` or `outbound`. A meter's connections count theirs under the direction of the meter."""
         found = self._faults.get(direction)
         if found is None:
             found = self._faults[direction] = Faults()
         return found
 
     def before_scrape(self, callback: Callable[[], None]) -> None:
-        """Called at the beginning of each `render`: for values that are read rather than counted."""
+        """`callback` is called at the beginning of each `render`, for values that are read rather than counted."""
         self._before_scrape.append(callback)
 
     def render(self) -> bytes:
@@ -148,7 +152,7 @@ class Registry:
         )
 
     def add(self, other: Snapshot) -> None:
-        """Count what another worker has counted as well. KeyError if it knows families that this one does not."""
+        """Add what another worker has counted. KeyError if it knows families that this one does not."""
         self._is_sum = True
         for name, cells in other.cells.items():
             for labels, numbers in cells.items():
@@ -160,7 +164,9 @@ class Registry:
             add_meter(self._meters.get(labels), connections)
 
     def sweep(self) -> Iterator[None]:
-        """Drop what has been idle for too long, in short steps. Called now and then, whether anyone scrapes or not."""
+        """Drop what has been idle for too long, in short steps. To be called now and then, whether or not anything
+        scrapes.
+        """
         now = self.clock()
         every: list[SeriesTable[Any]] = [*self._requests.values(), self._meters, *self._cells.values()]
         for kept in every:
@@ -186,7 +192,7 @@ class Registry:
         return Meter(self.faults(next((value for name, value in labels if name == "direction"), "")))
 
     def _read(self) -> None:
-        """Copy what is kept elsewhere."""
+        """Copy the numbers that are kept elsewhere."""
         for callback in self._before_scrape:
             callback()
         self._show_faults()

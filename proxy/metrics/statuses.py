@@ -18,11 +18,11 @@ NO_STATUS: Final = -1
 _NONE_YET: Final = -2
 
 Spelling = Callable[[int, str], Labels]
-"""What a status and an error are called in this family."""
+"""Makes the labels of a status and an error in this family."""
 
 
 class Statuses:
-    """`labels` are those of the route or backend, which stand before what `spell` makes."""
+    """`labels` are those of the route or backend; they come before those that `spell` makes."""
 
     __slots__ = ("last_status", "last", "_registry", "_family", "_labels", "_spell", "_counters")
 
@@ -34,7 +34,9 @@ class Statuses:
         self._counters: Final[dict[tuple[int, str], Counter]] = {}
         self.last_status = _NONE_YET
         self.last = Counter()
-        """Of `last_status` without an error: whoever sees that a response ended as the one before may add to it."""
+        """The counter of `last_status` without an error. Code that sees a response end like the one before may add to
+        it directly.
+        """
 
     def count(self, status: int, error: str = "") -> None:
         """`status` or NO_STATUS; `error` is empty if the response was whole."""

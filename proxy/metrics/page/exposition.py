@@ -28,8 +28,9 @@ def label_text(labels: Iterable[tuple[str, str]]) -> str:
 def legacy_family(
     family: Family, cells: Mapping[Labels, Cell], is_always: bool = False, shows_zeros: bool = False
 ) -> Iterable[str]:
-    """Counters that nothing was added to are left out, since Linkerd makes them when it first adds, unless `shows_zeros`;
-    `is_always`: the family is there even without a series."""
+    """A family in the legacy form. Without `shows_zeros`, counters at zero are left out, because Linkerd makes a
+    counter when it first adds to it. `is_always`: the family is there even without a series.
+    """
     is_begun = False
     for labels, cell in list(cells.items()):
         if isinstance(cell, Counter) and (cell.value or is_always or shows_zeros):

@@ -53,7 +53,7 @@ LEGACY: Final = (
     Family("outbound_http_errors_total", COUNTER, "Outbound requests that the proxy failed"),
     Family("outbound_tcp_errors_total", COUNTER, "Outbound connections that the proxy failed"),
 )
-"""Before the request families."""
+"""The families before those of requests."""
 
 RETRYABLE: Final = Family("route_retryable_total", COUNTER, "Responses of a profile's route that were to be retried")
 """Between `route_*` and `route_actual_*`; printed at zero, too."""
@@ -65,18 +65,20 @@ TRANSPORT: Final = (
     Family("tcp_write_bytes_total", COUNTER, "Total count of bytes written to peers"),
     Family("tcp_close_total", COUNTER, "Total count of closed connections"),
 )
-"""Of Meters, after the request families."""
+"""The families of Meters, after those of requests."""
 
 TELEMETRY: Final = (
     Family("opentelemetry_span_export_streams", COUNTER, "Streams opened to the span collector"),
     Family("opentelemetry_span_export_requests", COUNTER, "Requests sent to the span collector"),
     Family("opentelemetry_span_exports", COUNTER, "Spans sent to the span collector"),
 )
-"""After the tcp_* families; printed even without a series."""
+"""The families after tcp_*; they are printed even without a series."""
 
 
 def of_requests(prefix: str) -> tuple[Family, ...]:
-    """Of RequestScopes, between LEGACY and TRANSPORT; attempts at a ServiceProfile's routes have no latency."""
+    """The families of RequestScopes, between LEGACY and TRANSPORT; attempts at a ServiceProfile's routes have no
+    latency.
+    """
     latency = Family(
         f"{prefix}response_latency_ms", HISTOGRAM, "Milliseconds from a request to its response's first bytes"
     )
@@ -194,7 +196,7 @@ PROM: Final = (
     Family("process_network_transmit_bytes_total", COUNTER, "Bytes sent by the network namespace"),
     Family("process_threads", GAUGE, "Threads"),
 )
-"""The second part."""
+"""The families of the second part."""
 
 CATALOGUE: Final = (
     *LEGACY,
@@ -204,4 +206,4 @@ CATALOGUE: Final = (
     *TELEMETRY,
     *PROM,
 )
-"""Every family that a page can have; which of Linkerd's are not here, and why, says docs/compatibility.md."""
+"""Every family that a page can have; docs/compatibility.md lists those of Linkerd's that are not here, and why."""

@@ -1,1 +1,3 @@
-"""What is kept elsewhere as plain numbers and copied at a scrape: of balancers, the control plane's clients, the process, connections."""
+"""Numbers that are kept elsewhere as plain values and copied at a scrape: those of balancers, the control plane's
+clients, the process and connections.
+"""

@@ -33,7 +33,7 @@ class Counts(Protocol):
 
 
 class Counted(Protocol):
-    """A balancer, or what serves as one."""
+    """A balancer, or an object with the same numbers."""
 
     @property
     def counts(self) -> Counts: ...
@@ -53,7 +53,7 @@ class Balancers:
         registry.before_scrape(self._copy)
 
     def show(self, prefix: str, labels: Labels, balancer: Counted, failfast_s: float) -> BalancerView:
-        """Until the view is closed; `prefix` is one of names.BALANCER_PREFIXES."""
+        """Show a balancer's numbers until the view is closed; `prefix` is one of names.BALANCER_PREFIXES."""
         numbers = BalancerNumbers(self._registry, prefix, labels)
         numbers.gate_timeout_s.set(float(failfast_s))
         view = BalancerView(numbers, balancer, self._registry.clock, self._views)
@@ -135,7 +135,7 @@ class BalancerView:
             self._numbers.gate_shut_at.set(counts.shut_at + ago_s if counts.shut_at else 0.0)
 
     def _copy_waits(self, counts: Counts) -> None:
-        """What got an endpoint at once waited for no time, and falls into the first bucket."""
+        """Work that got an endpoint at once has waited for no time, and counts in the first bucket."""
         waits = [counts.passed + counts.waits[0], *counts.waits[1:]]
         histogram = self._numbers.queue_latency_s
         for place, value in enumerate(waits):
@@ -144,6 +144,6 @@ class BalancerView:
         self._seen_waits, self._seen_waited_s = waits, counts.waited_s
 
     def close(self) -> None:
-        """The balancer is closed and has let go of its endpoints."""
+        """The balancer is closed; the view keeps its numbers and not its endpoints."""
         self.copy()
         self._views.pop(self, None)

@@ -13,11 +13,11 @@ from proxy.metrics.registry import Registry
 
 
 class Certified(Protocol):
-    """What control.identity.Identity keeps; wall clock, seconds since the epoch, 0 for never."""
+    """The part of control.identity.Identity that is read here; wall clock, seconds since the epoch, 0 for never."""
 
     @property
     def refreshes(self) -> Mapping[str, int]:
-        """By `ok` and `error`."""
+        """Numbers of renewals by `ok` and `error`."""
 
     @property
     def expires_at(self) -> float: ...
@@ -52,7 +52,7 @@ def show_dns(registry: Registry, clients: Iterable[str], counts: Mapping[tuple[s
 
 
 class Stale(Protocol):
-    """What control.stale.Stale is."""
+    """The part of control.stale.Stale that is read here."""
 
     @property
     def age_s(self) -> float: ...

@@ -1,4 +1,5 @@
-"""The process as the kernel sees it, read at a scrape (docs/linkerd/metrics.md, section 9), and what was built.
+"""The process as the kernel describes it, read at a scrape (docs/linkerd/metrics.md, section 9), and the version of
+the build.
 
 A value that cannot be read is left out.
 """

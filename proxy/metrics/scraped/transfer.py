@@ -1,7 +1,7 @@
 """TransferCost: outbound_tcp_transfer_cost_bytes_total, the bytes of connections to endpoints by how far away those are.
 
-The meters of those connections have the bytes already, and discovery's word for the zone among their labels: at a scrape they
-are added up, together with those of meters that are gone.
+The meters of those connections have the bytes already, and among their labels the zone that discovery gave. At a
+scrape they are added up, together with those of meters that are gone.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class TransferCost:
         self._gone: Final[dict[str, tuple[int, int]]] = {}
 
     def dropped(self, labels: Labels, meter: Meter) -> None:
-        """Its series ends; what it counted stays counted here."""
+        """A meter's series ends; its numbers are kept here."""
         _add(self._gone, labels, meter)
 
     def totals(self, meters: Mapping[Labels, Meter]) -> dict[str, tuple[int, int]]:
-        """Octets sent and received, by `Local`, `Remote` and `Unknown`; only those that there were connections to."""
+        """Octets sent and received by `Local`, `Remote` and `Unknown`; only those to which there were connections."""
         found = dict(self._gone)
         for labels, meter in meters.items():
             _add(found, labels, meter)

@@ -26,9 +26,9 @@ _BOUNDS: Final = {
     "target_port": limits.LABEL_PORTS,
     "srv_port": limits.LABEL_PORTS,
 }
-"""Labels of accepted connections and their requests, by how many values they may have in one family."""
+"""How many values these labels of accepted connections and their requests may have in one family."""
 _KEPT: Final = frozenset(("direction", "peer", "classification", "error", "result", "tls"))
-"""What even the overflow of a whole family keeps."""
+"""Labels that keep their values even when a whole family is full."""
 
 
 class Bounds:
@@ -58,7 +58,7 @@ class Bounds:
         return False
 
     def made(self, labels: Labels) -> None:
-        """A series of these labels is there."""
+        """A series with these labels exists now."""
         self._count += 1
         for name, value in labels:
             if name in _BOUNDS and value != OTHER:

@@ -14,7 +14,7 @@ from proxy.metrics.cells import Cell, Counter, Histogram, Labels
 from proxy.metrics.scope import RequestScope
 
 Numbers = tuple[int | float, ...]
-"""Of a counter or a gauge its value; of a histogram its counts and their total."""
+"""For a counter or a gauge its value; for a histogram its counts and their total."""
 Statuses = dict[int, tuple[tuple[int, ...], int, dict[tuple[bool, str, str], int]]]
 """By status: the counts of latencies, their sum in ms, and how responses ended."""
 Connections = tuple[int, int, int, int, dict[str, int]]
@@ -23,7 +23,7 @@ Connections = tuple[int, int, int, int, dict[str, int]]
 _THE_SAME_IN_EACH: Final = (
     "_info", "_timestamp_seconds", "_time_seconds", "_timeout_seconds", "_stale_seconds", "_max_fds", "_limit_bytes",
 )  # fmt: skip
-"""How gauges end that every worker would show alike."""
+"""The ends of the names of gauges that every worker shows with the same value."""
 
 
 class Snapshot(NamedTuple):
@@ -39,7 +39,7 @@ def of_cell(cell: Cell) -> Numbers:
 
 
 def add_cell(name: str, cell: Cell, numbers: Numbers) -> None:
-    """ValueError if the numbers are another version's, whose histogram of this name has other buckets."""
+    """ValueError if the numbers come from another version, in which the histogram of this name has other buckets."""
     if isinstance(cell, Histogram):
         *counts, total = numbers
         for place, (_, count) in enumerate(zip(cell.counts, counts, strict=True)):

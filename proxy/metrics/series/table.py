@@ -23,7 +23,7 @@ def _references(cells: dict[Labels, Any], labels: Labels) -> int:
 
 
 _ALONE: Final = _references({(): object()}, ())
-"""What `_references` says of an object that only its table has; depends on the interpreter."""
+"""What `_references` returns for an object that only its table references; it depends on the interpreter."""
 _CELLS_PER_STEP: Final = 200
 
 
@@ -61,7 +61,7 @@ class SeriesTable(Generic[T]):
         return found
 
     def drop_idle(self, now: float, retain_s: float) -> None:
-        """All at once, for tests; the worker sweeps."""
+        """Drop all idle series at once, for tests; the worker sweeps."""
         for _ in self.sweep(now, retain_s):
             pass
 
@@ -90,5 +90,5 @@ class SeriesTable(Generic[T]):
 
 
 def _cost(labels: Labels) -> int:
-    """Octets of a series: its labels, its cell, its places in tables."""
+    """The octets of a series: its labels, its cell, and its places in tables."""
     return 600 + sum([80 + len(value) for _, value in labels])
