@@ -1,6 +1,7 @@
-"""Controllers: where they are, and how long their streams may stay silent (docs/linkerd/configuration.md, sections 4.5, 4.6).
+"""Controllers: where they are, and how long their streams may stay silent (docs/linkerd/configuration.md, sections
+4.5, 4.6).
 
-Off loopback an address is nothing without the name that its server must prove.
+An address that is not on loopback needs the name that its server must prove.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the configuration says about where this proxy is."""
+"""Makes `Here`, what this proxy knows of its own addresses and listeners, from the configuration."""
 
 from __future__ import annotations
 

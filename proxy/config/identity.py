@@ -63,7 +63,7 @@ def _names(reader: Reader) -> tuple[str | None, str | None]:
 
 
 def _trust_anchors(reader: Reader) -> str | None:
-    """PEM text: of the file that our variable names, or else Linkerd's variable."""
+    """PEM text: from the file that our variable names, or else from Linkerd's variable."""
     text = reader.text("IDENTITY_TRUST_ANCHORS")
     path = reader.text(_FILE_VARIABLE, prefix="SPONSON_")
     name = f"{PREFIX}IDENTITY_TRUST_ANCHORS"
@@ -121,7 +121,7 @@ def _required(reader: Reader, name: str) -> str | None:
 
 
 def _token_file(reader: Reader) -> str | None:
-    """It must be there and not empty; it is read anew for each call."""
+    """The token's file. It must exist and not be empty; it is read anew for each call."""
     text = _required(reader, "IDENTITY_TOKEN_FILE")
     if text is None:
         return None

@@ -1,6 +1,6 @@
 """What the inbound side needs beyond single variables: the default policy and the ports that are watched from the start.
 
-A default policy that speaks of the cluster needs to know what the cluster is.
+A default policy that refers to the cluster needs the cluster's networks.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Config: everything the environment says, as one frozen value (docs/linkerd/configuration.md, section 4).
+"""Config: everything that the environment configures, as one frozen value (docs/linkerd/configuration.md, section 4).
 
-An attribute is called as its variable is, without `LINKERD2_PROXY_`, in
-lower case; durations are seconds and end in `_s`; `None` stands for unset.
-Defaults stand in the readers, never here.
+An attribute has the name of its variable, without `LINKERD2_PROXY_` and in lower case; durations are seconds and
+end in `_s`; `None` stands for unset. Defaults are in the readers, never here.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Http2Server:
     initial_stream_window_size: int
     initial_connection_window_size: int
     adaptive_flow_control: bool
-    """The windows grow with the peer's rate; the fixed ones are only where they begin."""
+    """Whether windows grow with the peer's rate; the fixed ones are then only the initial ones."""
     keep_alive_interval_s: float | None
     """Set only together with the timeout."""
     keep_alive_timeout_s: float | None
@@ -97,7 +96,9 @@ class Config:
     """One of the six names above."""
     policy_cluster_networks: Networks
     inbound_ports: PortSet
-    """Watched from the start; the admin port is in it, and the inbound port if this is a gateway."""
+    """The ports that are watched from the start; the admin port is one of them, and the inbound port too if this is a
+    gateway.
+    """
     inbound_ports_disable_protocol_detection: PortSet
     inbound_ips: frozenset[str]
     """Canonical texts as in `Addr.ip`; empty permits any."""
@@ -127,7 +128,7 @@ class Config:
     """PEM text with at least one usable certificate."""
     identity_trust_anchors_file: str | None
     identity_revocations_file: str | None
-    """Where that text came from, to be read again when it changes; None if it came from the environment."""
+    """The file of that text, which is read again when it changes; None if the text came from the environment."""
     identity_server_id: str
     """The SAN of our own leaf: a DNS name, or a URI with SPIRE."""
     identity_server_name: str
@@ -172,12 +173,15 @@ class Config:
     balancer_least_request: bool
     """SPONSON_BALANCER_LOAD: balancers whose policy does not say otherwise go by the number of requests, not by latencies."""
     balancer_slow_start_s: float
-    """SPONSON_BALANCER_SLOW_START: so long the share of an endpoint grows that has just become ready; 0 for not at all."""
+    """SPONSON_BALANCER_SLOW_START: how long the share of an endpoint grows after it has become ready; 0 switches that
+    off.
+    """
     balancer_probe_share: float
-    """SPONSON_BALANCER_PROBE_SHARE: of the requests, so that an endpoint that was slow is found to be fast again."""
+    """SPONSON_BALANCER_PROBE_SHARE: the share of requests that probe endpoints which were slow and may be fast again."""
     server_first_delay_s: float
-    """SPONSON_SERVER_FIRST_DELAY: how long a client may say nothing until its server is dialled, which may speak first.
-    0 switches that off."""
+    """SPONSON_SERVER_FIRST_DELAY: how long a client may be silent before its server is dialled, which may speak first.
+    0 switches that off.
+    """
     shutdown_accept_s: float
     """SPONSON_SHUTDOWN_ACCEPT: how long the inbound side goes on accepting after the process was asked to end."""
 

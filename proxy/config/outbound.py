@@ -1,6 +1,6 @@
 """What the outbound side needs beyond single variables: one or two listeners, backoffs, HTTP/2 servers.
 
-Variables that mean something only together are judged together.
+Variables that have a meaning only together are read together.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _listen_addrs(reader: Reader) -> tuple[Addr, ...]:
 
 
 def backoff(reader: Reader, base: str, default: Backoff, prefix: str = PREFIX) -> Backoff:
-    """`<base>_EXP_BACKOFF_{MIN,MAX,JITTER}`: none of them, or the first two and perhaps the third."""
+    """`<base>_EXP_BACKOFF_{MIN,MAX,JITTER}`: none of them, or the first two with or without the third."""
     names = [f"{base}_EXP_BACKOFF_{part}" for part in ("MIN", "MAX", "JITTER")]
     before = len(reader.lines)
     min_s = reader.read(names[0], syntax.duration_s, None, prefix)

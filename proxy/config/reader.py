@@ -24,17 +24,17 @@ _identity_log: Final = logger("linkerd_app::env::identity")
 
 
 class Reader:
-    """Names are given without `LINKERD2_PROXY_` unless they say otherwise."""
+    """Reads values by name. Names are without `LINKERD2_PROXY_` unless `prefix` is given."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env: Final = env
         self.lines: Final[list[str]] = []
         """The ERROR lines so far."""
         self.stop = ""
-        """The text of the first fault: why the process must stop, or empty."""
+        """The text of the first error, with which the process must stop; empty if there is none."""
 
     def text(self, name: str, prefix: str = PREFIX) -> str | None:
-        """The value as it stands; None if it is unset or no Unicode."""
+        """The value unchanged; None if it is unset or not Unicode."""
         text = self._env.get(prefix + name)
         if text is not None and any("\udc80" <= character <= "\udcff" for character in text):
             self.refuse(f"{prefix}{name} is not encoded in Unicode")

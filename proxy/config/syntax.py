@@ -105,7 +105,7 @@ def balancer_load(text: str) -> bool:
 
 
 def share(text: str) -> float:
-    """A part of all, up to a half."""
+    """A share of a whole, at most one half."""
     found = floating(text)
     if not 0.0 <= found <= 0.5:
         raise Invalid(f"{text} is not within 0 and 0.5")

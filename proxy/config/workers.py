@@ -24,7 +24,7 @@ def worker_count(config: Config, available: int) -> int:
 
 
 def available_cpus() -> int:
-    """What this process may use: its affinity, and its control group's quota rounded up."""
+    """How many CPUs this process may use: its affinity, and its control group's quota rounded up."""
     count = len(os.sched_getaffinity(0))
     quota = _quota()
     return count if quota is None else max(1, min(count, quota))
