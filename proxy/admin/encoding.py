@@ -8,7 +8,7 @@ from proxy.http.headers import Field
 
 
 def takes_gzip(fields: Iterable[Field]) -> bool:
-    """The client's quality for gzip counts, else that for `*`; a quality of zero means no."""
+    """Whether the client accepts gzip: its quality for gzip counts, else that for `*`; a quality of zero means no."""
     by_coding: dict[bytes, bool] = {}
     for field in fields:
         if field.name == b"accept-encoding":
@@ -22,7 +22,7 @@ def takes_gzip(fields: Iterable[Field]) -> bool:
 
 
 def _is_above_zero(parameter: bytes) -> bool:
-    """False for `q=0`, `q=0.000` and qualities that cannot be read; True for parameters that are no quality."""
+    """False for `q=0`, `q=0.000` and qualities that cannot be read; True for parameters that are not a quality."""
     name, _, value = parameter.partition(b"=")
     if name.strip() != b"q":
         return True

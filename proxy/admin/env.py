@@ -21,7 +21,7 @@ _ACCEPTED = (b"application/json", b"application/*", b"*/*")
 
 
 def env_json(request: RequestHead, query: bytes | None, env: Mapping[str, str]) -> Answer:
-    """`query` is what stands behind the question mark, None without one; `env` as os.environ gives it."""
+    """`query` is the text behind the question mark, None if there is none; `env` is in the form of os.environ."""
     if request.method != b"GET":
         return METHOD_NOT_ALLOWED
     accept = next((one.value for one in request.fields if one.name == b"accept"), None)

@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from proxy.http.head import RequestHead
 
 _LOCAL_NAMES = (b"localhost", b"localhost.", b"ip6-localhost", b"")
-"""Besides addresses. Empty is HTTP/1.0 without Host, which no browser speaks."""
+"""Accepted besides addresses. The empty name is HTTP/1.0 without Host, which no browser sends."""
 
 
 def is_foreign(request: RequestHead) -> bool:

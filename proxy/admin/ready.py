@@ -26,11 +26,11 @@ class Readiness:
 
     def __init__(self, details: Callable[[], Iterable[str]] = tuple) -> None:
         self.details: Callable[[], Iterable[str]] = details
-        """Facts for people that do not hold back readiness: a line each, after `ready`."""
+        """Lines for people that follow `ready`, about things that do not hold back readiness."""
         self.waits_for: Final[dict[Latch, None]] = {}
 
     def latch(self, name: str) -> Latch:
-        """Hold readiness back until it is released; `name` says for what."""
+        """Hold readiness back until the latch is released; `name` states what is waited for."""
         made = Latch(self, name)
         self.waits_for[made] = None
         return made

@@ -38,7 +38,7 @@ class Schedules(Protocol):
 
 
 class Scrapes:
-    """`pieces` begins a page."""
+    """`pieces` begins a page and yields its pieces."""
 
     __slots__ = ("_pieces", "_steps", "_clock", "_running", "_waiting")
 
@@ -118,7 +118,7 @@ class Scrape(ClientEnd):
 
     def __init__(self, scrapes: Scrapes, exchange: Exchange) -> None:
         self.blocked_at: float | None = None
-        """Since when its client takes nothing; None while it does."""
+        """Since when its client has taken nothing; None while it takes what comes."""
         self._scrapes: Final = scrapes
         self._exchange: Exchange | None = exchange
         self._pieces: Iterator[bytes] | None = None
@@ -127,7 +127,7 @@ class Scrape(ClientEnd):
         self._is_head = exchange.request.method == b"HEAD"
         self._is_over = False
         self._is_asked = False
-        """The next piece stands in the step queue."""
+        """Whether a step for the next piece is queued."""
 
     # ---- a turn
 

@@ -46,7 +46,7 @@ class LogLevel(Protocol):
 
     @property
     def filter(self) -> object:
-        """Its text is the canonical form."""
+        """The filter; its text is the canonical form."""
 
     def set(self, text: str) -> None:
         """FilterError if any of it is wrong."""

@@ -44,7 +44,7 @@ class Annotation(NamedTuple):
     read: Callable[[str], Any]
     """ValueError, whose text says what is expected."""
     is_inherited: bool = True
-    """Whether a pod without it gets its namespace's."""
+    """Whether a pod without the annotation gets its namespace's."""
 
 
 def _string(text: str) -> str:
@@ -203,7 +203,9 @@ def inherited(own: Mapping[str, str], namespace: Mapping[str, str]) -> dict[str,
 
 
 def apply(settings: Settings, annotations: Mapping[str, str], labels: Mapping[str, str], note: Note) -> None:
-    """Change the settings as the pod's annotations ask; one that cannot be read is reported to `note` and left out."""
+    """Change the settings as the pod's annotations ask; an annotation that cannot be read is reported to `note` and
+    left out.
+    """
     for name, annotation in ANNOTATIONS.items():
         if name in annotations:
             try:
@@ -229,7 +231,7 @@ def apply(settings: Settings, annotations: Mapping[str, str], labels: Mapping[st
 
 
 def add_environment(settings: Settings, text: str, note: Note) -> None:
-    """A JSON list of environment variables over those that are there, by name."""
+    """Add a JSON list of environment variables; those with the same name are replaced."""
     if not text:
         return
     try:

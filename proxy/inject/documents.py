@@ -13,14 +13,16 @@ from typing import Any, Final
 import yaml
 
 NODES_LIMIT: Final = 1_000_000
-"""Values of one document, aliases written out: more is no manifest, but an attempt to fill the memory."""
+"""The most values of one document, with aliases written out; a larger one is not a manifest, but an attempt to fill
+the memory.
+"""
 _DEPTH_LIMIT: Final = 100
 _TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
 _UNKNOWN: Final = ("binary", "set", "omap", "pairs")
 
 
 class DocumentError(ValueError):
-    """What cannot be read; the text says where and why."""
+    """The text cannot be read; the error says where and why."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -95,5 +97,5 @@ class _Copy:
 
 
 def _key(key: Any) -> str:
-    """Keys are texts in JSON, which Kubernetes makes of a manifest."""
+    """A mapping's key as text, because Kubernetes makes JSON of a manifest."""
     return key if isinstance(key, str) else json.dumps(key)

@@ -21,7 +21,7 @@ _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class Environment:
-    """Of one pod's proxy."""
+    """The environment of one pod's proxy."""
 
     __slots__ = ("_settings", "_namespace", "_ports")
 
@@ -31,7 +31,7 @@ class Environment:
         self._ports: Final = inbound_ports
 
     def variables(self) -> Iterator[Variable]:
-        """Of the proxy, in order; SettingsError."""
+        """The proxy's variables, in order; SettingsError."""
         for name, field in (
             ("_pod_name", "metadata.name"),
             ("_pod_ns", "metadata.namespace"),
@@ -54,7 +54,7 @@ class Environment:
         yield from self._settings.get("proxy.experimentalEnv") or []
 
     def _ours(self, named: Iterator[tuple[str, str | None]]) -> Iterator[Variable]:
-        """None stands for a variable that is not set."""
+        """Our own variables. None stands for a variable that is not set."""
         return (_l5d(name, value) for name, value in named if value is not None)
 
     def _general(self) -> Iterator[tuple[str, str | None]]:

@@ -29,7 +29,7 @@ PLACES: Final[dict[str, tuple[str, ...]]] = {
     "Job": _TEMPLATE,
     "CronJob": ("spec", "jobTemplate", "spec", "template"),
 }
-"""Where a kind has its pod's metadata and spec."""
+"""The place of the pod's metadata and spec in each kind."""
 
 _CREATED_BY: Final = "linkerd.io/created-by"
 _VERSION: Final = "linkerd.io/proxy-version"
@@ -49,7 +49,7 @@ class Mesh(NamedTuple):
 
     settings: Settings
     namespace: str = "linkerd"
-    """Of Linkerd's control plane."""
+    """The namespace of Linkerd's control plane."""
 
 
 def each(manifest: Manifest) -> Iterator[Manifest]:
@@ -79,7 +79,9 @@ def namespaces(manifests: list[Manifest]) -> dict[str, dict[str, str]]:
 
 
 def inject(manifest: Manifest, mesh: Mesh, spaces: Mapping[str, Mapping[str, str]], note: Note) -> bool:
-    """Add the sidecar to the manifest's pod; False if it has none, or wants none. ManifestError, SettingsError."""
+    """Add the sidecar to the manifest's pod; False if there is no pod, or it refuses a sidecar. ManifestError,
+    SettingsError.
+    """
     pod = _pod_of(manifest)
     if pod is None:
         return False
@@ -122,7 +124,9 @@ def inject(manifest: Manifest, mesh: Mesh, spaces: Mapping[str, Mapping[str, str
 
 
 def ask(manifest: Manifest, image: str, version: str) -> bool:
-    """Only the annotations that make Linkerd's own injector use our image; also of a Namespace. ManifestError."""
+    """Only set the annotations that make Linkerd's own injector use our image; a Namespace can have them too.
+    ManifestError.
+    """
     pod = manifest if manifest.get("kind") == "Namespace" else _pod_of(manifest)
     if pod is None:
         return False
@@ -140,7 +144,7 @@ def ask(manifest: Manifest, image: str, version: str) -> bool:
 
 
 def _why_not(spec: Manifest, wish: str, mesh: Mesh) -> str:
-    """Why a pod that does not refuse a sidecar cannot have one, as Linkerd's injector decides it; or empty."""
+    """Why a pod that asks for no exception cannot have a sidecar, by the rules of Linkerd's injector; empty if it can."""
     if wish not in config.WISHES:
         return f"{config.INJECT}: {wish!r} is none of {', '.join(config.WISHES[1:])}"
     if spec.get("hostNetwork") is True:
@@ -203,7 +207,9 @@ def _take_over_capabilities(settings: Settings, container: Manifest) -> None:
 def _set_opaque_ports(
     settings: Settings, spec: Manifest, own: dict[str, str], wanted: Mapping[str, str], note: Note
 ) -> None:
-    """As asked for; else those of the pod's ports that are opaque by default, which the annotation then says."""
+    """Set the opaque ports that were asked for; without such, those of the pod's ports that are opaque by default,
+    which the annotation then lists.
+    """
     ports = _ports(spec)
     if config.OPAQUE_PORTS not in wanted:
         defaults = settings.text("proxy.opaquePorts").split(",")
@@ -252,7 +258,7 @@ def _name(manifest: Manifest) -> str:
 
 
 def _part(tree: Manifest, name: str) -> Manifest:
-    """A mapping below another, made if it is not there."""
+    """A mapping below another one; it is made if it is not there."""
     found = tree.get(name)
     if found is None:
         found = tree[name] = {}
@@ -262,7 +268,7 @@ def _part(tree: Manifest, name: str) -> Manifest:
 
 
 def _mapping(tree: Manifest, name: str) -> Manifest:
-    """A mapping below another, which stays as it is; empty if it is not there."""
+    """A mapping below another one, which is not changed; empty if it is not there."""
     found = tree.get(name) or {}
     if not isinstance(found, dict):
         raise ManifestError(f"{name} is no mapping")

@@ -44,7 +44,9 @@ class Sidecar:
     # ---- containers
 
     def first(self) -> Container:
-        """What runs before the proxy: it makes the rules, or checks those that a CNI plugin made. SettingsError."""
+        """The container that runs before the proxy: it installs the rules, or checks those that a CNI plugin has
+        installed. SettingsError.
+        """
         return self._validator() if self._settings.get("cniEnabled") else self._init()
 
     def _init(self) -> Container:
@@ -162,7 +164,7 @@ class Sidecar:
         return made
 
     def debug(self) -> Container:
-        """Linkerd's container with tcpdump and the like, if it is asked for."""
+        """Linkerd's container with tcpdump and similar tools, if it is asked for."""
         get = self._settings.get
         version = get("debugContainer.image.version") or get("linkerdVersion")
         alive = {"exec": {"command": ["true"]}}

@@ -121,12 +121,12 @@ OPEN: Final = frozenset({
     "proxy.tracing.labels",
     "networkValidator.securityContext",
 })  # fmt: skip
-"""Where any name may stand."""
+"""Settings under which any name may occur."""
 
 WITHOUT_EFFECT: Final = frozenset(
     {"proxy.outboundTransportMode", "proxy.podInboundPorts", "proxyInit.kubeAPIServerPorts"}
 )
-"""Names of Linkerd's chart that do nothing to an application's pod there either."""
+"""Names of Linkerd's chart that have no effect on an application's pod there either."""
 
 
 class SettingsError(ValueError):
@@ -151,17 +151,17 @@ class Settings:
         return found
 
     def text(self, path: str) -> str:
-        """As the chart would write it: booleans in lower case, nothing for what is unset."""
+        """The value as the chart would write it: booleans in lower case, nothing for an unset value."""
         value = self.get(path)
         return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
     def set(self, path: str, value: Any) -> None:
-        """Of a path that the defaults have."""
+        """Set a path that the defaults have."""
         folder, _, name = path.rpartition(".")
         (self.get(folder) if folder else self.tree)[name] = value
 
     def merge(self, given: Mapping[str, Any]) -> list[str]:
-        """Values over those that are there; the paths that mean nothing to a sidecar. SettingsError."""
+        """Put values over the existing ones. Returns the paths that have no meaning for a sidecar. SettingsError."""
         return list(_merge(self.tree, given, ""))
 
 

@@ -20,11 +20,11 @@ from proxy.redirect.log import Log
 from proxy.redirect.plan import Plan
 
 _WAIT_S: Final = 5
-"""How long iptables-legacy waits for another user of its lock; Linkerd's fails at once."""
+"""How long iptables-legacy waits for another user of its lock; Linkerd's program fails at once."""
 
 
 class FirewallError(Exception):
-    """A program failed; the text names it and what it said."""
+    """A program failed; the text names it and has its output."""
 
 
 class Where(NamedTuple):
@@ -45,13 +45,13 @@ class Shell:
         self.log: Final = log
         self._netns: Final = netns
         self.only_tells: Final = only_tells
-        """Nothing is run; the log shows what would be."""
+        """Whether programs are only logged and not run."""
 
     def tell(self, command: list[str]) -> None:
         self.log.info(" ".join(self._inside([shutil.which(command[0]) or command[0], *command[1:]])))
 
     def run(self, command: list[str], given: str = "", is_told: bool = True) -> str:
-        """What it printed; FirewallError."""
+        """Run a program and return its output; FirewallError."""
         if is_told:
             self.tell(command)
         return "" if self.only_tells else self._run(command, given, is_told)
@@ -86,7 +86,7 @@ class Shell:
             raise FirewallError(f"{path}: {error.strerror}{_hint(str(error))}") from error
 
     def write(self, path: str, text: str) -> None:
-        """Likewise; FirewallError."""
+        """Write a file of the kernel, likewise inside the namespace; FirewallError."""
         if self._netns:
             self.run(["tee", path], text, is_told=False)
             return
@@ -137,7 +137,7 @@ def install(plan: Plan, where: Where, shell: Shell) -> None:
 
 
 def remove(where: Where, shell: Shell) -> bool:
-    """False if there was nothing of ours; FirewallError."""
+    """Remove the rules; False if there were none of ours. FirewallError."""
     was_there = False
     for is_ipv6 in where.families:
         found = find_programs(where.mode, is_ipv6, shell.log)
@@ -162,7 +162,7 @@ def _restore(found: Programs, where: Where) -> list[str]:
 
 
 def modes_in_use(shell: Shell) -> list[str]:
-    """Modes whose rules can be looked at; reading the legacy tables of a kernel that has none would make them."""
+    """The modes whose rules can be looked at; reading the legacy tables of a kernel that has none would make them."""
     has_nft = shutil.which("iptables-nft-save") is not None
     modes = ["nft"] if has_nft else []
     if shutil.which("iptables-legacy-save") and any(_has_legacy_nat(name, shell) for name in ("ip", "ip6")):
@@ -181,7 +181,7 @@ def _has_legacy_nat(name: str, shell: Shell) -> bool:
 
 
 def installed(shell: Shell) -> list[tuple[str, Rules]]:
-    """The rules that are ours, by the program that has them."""
+    """Our rules, by the program that shows them."""
     found: list[tuple[str, Rules]] = []
     for mode in modes_in_use(shell):
         for is_ipv6 in (False, True):

@@ -19,7 +19,7 @@ INBOUND_CHAIN: Final = "PROXY_INIT_REDIRECT"
 OUTBOUND_CHAIN: Final = "PROXY_INIT_OUTPUT"
 
 _HOOKS: Final = (("PREROUTING", INBOUND_CHAIN, "prerouting"), ("OUTPUT", OUTBOUND_CHAIN, "output"))
-"""The kernel's chain, ours that it jumps to, and the word for it in the comment."""
+"""The kernel's chain, our chain that it jumps to, and its name in the comment."""
 
 _JUMP: Final = re.compile(r"-A (?:PREROUTING|OUTPUT) (?:.* )?-j PROXY_INIT_(?:REDIRECT|OUTPUT)\b.*")
 
@@ -40,7 +40,7 @@ def programs(mode: str, is_ipv6: bool) -> Programs:
 
 
 class Rules(NamedTuple):
-    """What is ours in a nat table."""
+    """Our part of a nat table."""
 
     chains: tuple[str, ...] = ()
     jumps: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class Rules(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Both directions are redirected."""
+        """Whether both directions are redirected."""
         return len(self.chains) == 2 and all(any(f"-A {hook} " in jump for jump in self.jumps) for hook, _, _ in _HOOKS)
 
 
@@ -127,12 +127,12 @@ def _restored(step: list[str]) -> str:
 
 
 def dry_text(plan: Plan, mode: str, is_ipv6: bool) -> str:
-    """What `install` would hand to which program where nothing of ours is there yet."""
+    """What `install` would give to which program where none of our rules exist yet."""
     return f"# {programs(mode, is_ipv6).restore} --noflush\n{restore_text(list(rules(plan, is_ipv6, NOTHING)))}"
 
 
 def return_text(before: Rules, now: Rules) -> str:
-    """For iptables-restore --noflush: from the rules that are there now back to what was there before."""
+    """Input for iptables-restore --noflush that changes the current rules back to the earlier ones."""
     lines = [f"-D {jump.removeprefix('-A ')}" for jump in now.jumps if jump not in before.jumps]
     lines += [f":{chain} - [0:0]" for chain in before.chains]
     lines += before.lines

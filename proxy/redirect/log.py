@@ -12,7 +12,7 @@ FORMATS: Final = ("plain", "json")
 
 
 def parse_level(text: str) -> str:
-    """`warn` is `warning`, case does not matter; ValueError."""
+    """`warn` means `warning`, and case does not matter; ValueError."""
     level = text.lower()
     level = "warning" if level == "warn" else level
     if level not in LEVELS:

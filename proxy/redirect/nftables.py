@@ -10,11 +10,11 @@ from proxy.redirect.plan import Plan, PortRange
 TABLE: Final = "inet sponson"
 
 REMOVE_TEXT: Final = f"table {TABLE}\ndelete table {TABLE}\n"
-"""For nft -f: gone, whether it was there or not."""
+"""Input for nft -f: removes our table, whether it was there or not."""
 
 
 def install_text(plan: Plan, families: tuple[bool, ...]) -> str:
-    """For nft -f, which commits all of it or nothing; an earlier table of ours is replaced."""
+    """Input for nft -f, which commits all of it or nothing; an earlier table of ours is replaced."""
     return f"{REMOVE_TEXT}{ruleset(plan, families)}"
 
 
