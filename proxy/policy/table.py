@@ -2,8 +2,8 @@
 
 The best score wins: host, then what Score says; among equals the earliest route, then rule, then match. Scores are match.py's.
 A RouteTable is an index that says which matches are worth scoring, so that a hundred routes cost no more than one: it may
-name too many, never too few. Only expressions, which no index knows, are tried one by one; and so are matches that nothing
-but query parameters tells apart.
+name too many, never too few. Expressions for paths are tried together; those for headers and query parameters are tried one
+by one, and so are matches that nothing but query parameters tells apart.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Protocol
 
 from proxy.http.head import RequestHead
 from proxy.policy.match import Asked, Everything, HostMatcher, Matcher, PathMatcher, Score, host_of, matcher
+from proxy.policy.pattern import Pattern, Patterns
 from proxy.policy.route import GrpcMatch, HostMatch, HttpMatch
 
 _FEW: Final = 4
@@ -194,11 +195,12 @@ class Hosts:
 class Paths:
     """Matches of one host by their paths, or by service and method."""
 
-    __slots__ = ("_few", "_others", "_exact", "_prefixes", "_lengths", "_calls")
+    __slots__ = ("_few", "_others", "_exact", "_prefixes", "_lengths", "_calls", "_expressions")
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:
         self._few: Final = candidates if len(candidates) <= _FEW else None
         others: list[Candidate] = []
+        expressions: list[Expression] = []
         exact: dict[bytes, list[Candidate]] = {}
         prefixes: dict[bytes, list[Candidate]] = {}
         calls: dict[tuple[bytes, bytes], list[Candidate]] = {}
@@ -212,10 +214,15 @@ class Paths:
                 exact.setdefault(path.exact, []).append(one)
             elif path is not None and path.prefix is not None:
                 prefixes.setdefault(path.prefix, []).append(one)
+            elif path is not None and path.regex is not None:
+                expressions.append(Expression(path.regex, one))
             else:
                 others.append(one)
+        if len(expressions) <= _FEW:
+            others += [one.candidate for one in expressions]
+        self._expressions: Final = Expressions(expressions) if len(expressions) > _FEW else None
         self._others: Final = Choices(others)
-        """Matches for any path, or for paths that an expression covers."""
+        """Matches for any path, or for paths that one of a few expressions covers."""
         self._exact: Final = {path: Choices(of) for path, of in exact.items()}
         self._prefixes: Final = {path: Choices(of) for path, of in prefixes.items()}
         self._lengths: Final = sorted({len(path) for path in prefixes})
@@ -225,6 +232,9 @@ class Paths:
         if self._few is not None:
             return _best(self._few, asked)
         best = self._others.best(asked)
+        expressions = self._expressions
+        if expressions is not None:
+            best = _better(best, expressions.best(asked))
         path = asked.path
         exact = self._exact.get(path)
         if exact is not None:
@@ -249,6 +259,25 @@ class Paths:
             if found is not None:
                 best = _better(best, found.best(asked))
         return best
+
+
+class Expression(NamedTuple):
+    pattern: Pattern
+    candidate: Candidate
+
+
+class Expressions:
+    """Matches for paths that an expression covers: those whose expression may cover the path are scored."""
+
+    __slots__ = ("_patterns", "_candidates")
+
+    def __init__(self, expressions: Sequence[Expression]) -> None:
+        self._patterns: Final = Patterns([one.pattern for one in expressions])
+        self._candidates: Final = [one.candidate for one in expressions]
+
+    def best(self, asked: Asked) -> Scored | None:
+        candidates = self._candidates
+        return _best([candidates[place] for place in self._patterns.likely(asked.path)], asked)
 
 
 class Choices:

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from random import Random
 
 import pytest
+import re2
 
-from proxy.policy.pattern import PATTERN_BYTES, Pattern, PatternError
+from proxy.policy.pattern import PATTERN_BYTES, Pattern, PatternError, Patterns
 
 
 def shortest_s(call: Callable[[], object], times: int = 5) -> float:
@@ -74,6 +76,51 @@ def test_the_dialect(text: str, covered: bytes, not_covered: bytes | None) -> No
     pattern = Pattern(text)
     assert pattern.covers(covered)
     assert not_covered is None or not pattern.covers(not_covered)
+
+
+TOGETHER = [
+    Pattern(text) for text in (r"/a/[0-9]+", r"/a/.*", "b", "/a|/ab", "(?i)/A/.*", "/é.*", "^/a/1$", "(a|b)*", "")
+]
+
+
+def test_patterns_together_name_each_that_covers() -> None:
+    together, dice = Patterns(TOGETHER), Random(7)
+    count = 0
+    for _ in range(5000):
+        value = b"".join(
+            dice.choice([b"/a/", b"/", b"a", b"b", b"1", b"\xc3\xa9", b"\xff", b"\n", b"A"]) for _ in range(4)
+        )
+        value = value[: dice.randint(0, len(value))]
+        likely = together.likely(value)
+        covering = [place for place, one in enumerate(TOGETHER) if one.covers(value)]
+        assert set(covering) <= set(likely) and len(likely) < len(TOGETHER), value
+        count += len(covering)
+    assert count > 1000
+
+
+class TooLarge(list[bytes]):
+    """A set that needs more memory than it may have: it cannot be compiled, or finds nothing."""
+
+    def __init__(self, compiles: bool) -> None:
+        super().__init__()
+        self._compiles = compiles
+
+    Add = list.append
+
+    def Compile(self) -> None:
+        if not self._compiles:
+            raise re2.error("failed to compile Set")
+
+    def Match(self, value: bytes) -> None:
+        return None
+
+
+@pytest.mark.parametrize("compiles", [True, False])
+def test_patterns_that_are_too_large_together_are_tried_one_by_one(
+    compiles: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(re2.Set, "FullMatchSet", lambda options: TooLarge(compiles))
+    assert list(Patterns(TOGETHER).likely(b"/a/1")) == list(range(len(TOGETHER)))
 
 
 @pytest.mark.parametrize(

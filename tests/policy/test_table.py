@@ -86,7 +86,7 @@ class Making:
         return not self._dice.randrange(count)
 
 
-PATTERNS = [Pattern("1"), Pattern("/a.*"), Pattern(".*"), Pattern("/(a|b)/?")]
+PATTERNS = [Pattern("1"), Pattern("/a.*"), Pattern(".*"), Pattern("/(a|b)/?"), Pattern("/a|/a/b"), Pattern("(?i)/A/b")]
 
 
 def test_what_is_found_is_what_a_search_finds() -> None:
@@ -134,6 +134,7 @@ NUMBERS = range(COUNT)
 KINDS = {
     "prefix": [route(http(PathMatch(prefix=f"/service-{number}"))) for number in NUMBERS],
     "exact": [route(http(PathMatch(exact=f"/service-{number}/a"))) for number in NUMBERS],
+    "expression": [route(http(PathMatch(regex=Pattern(f"/service-{number}/[a-z]+")))) for number in NUMBERS],
     "host": [route(http(), hosts=(HostMatch(f"service-{number}.test"),)) for number in NUMBERS],
     "suffix": [route(http(), hosts=(HostMatch(f"{number}.test", True),)) for number in NUMBERS],
     "header": [route(http(ANY, "", ValueMatch("X-Number", f"{number}".encode()))) for number in NUMBERS],
