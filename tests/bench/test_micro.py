@@ -7,6 +7,7 @@ two runs can be compared only if they come from one machine.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -366,40 +367,68 @@ def test_load(benchmark: Measure, kind: str) -> None:
     assert benchmark(work) < 1.0 and load.pending == 0
 
 
+class Requests:
+    """Whole requests over HTTP/1 through router, balancer and endpoint, to any of many endpoints."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, count: int, accrual: FailureAccrual | None, load: PenaltyLoad | None
+    ) -> None:
+        addrs = [Addr(f"10.1.{number // 250}.{number % 250}", 80) for number in range(count)]
+        self._service = Service(monkeypatch, addrs, accrual, load)
+        self._service.begin()
+        self._backend, self._clock = self._service.backend, self._service.ticking.reactor.clock
+        self._head = RequestHead(b"GET", b"http", b"web", b"/", [], 0)
+        self._server: Any = Silent()
+        # The first request that an endpoint gets dials; that is not what is measured.
+        for _, endpoint, _ in self._backend._balancer._endpoints.values():
+            for _ in range(3):
+                self.request(endpoint)
+
+    def request(self, endpoint: HttpEndpoint | None = None) -> Exchange:
+        exchange = Exchange(self._server, self._head, self._clock(), self._clock)
+        exchange.request_ended = True
+        attempt = Attempt(exchange, self._head)
+        if endpoint is None:
+            assert self._backend.take(attempt)
+        else:
+            endpoint.dispatch(attempt)
+        self._service.soon.run()
+        client: Any = exchange.client
+        client.feed(ANSWER)
+        return exchange
+
+
 @pytest.mark.parametrize("kind", ["none", "consecutive", "unified", "penalty"])
 @pytest.mark.parametrize("count", [1, 1000])
 def test_attempt_of_an_endpoint(benchmark: Measure, monkeypatch: pytest.MonkeyPatch, count: int, kind: str) -> None:
-    """A whole request over HTTP/1 through router, balancer and endpoint, with everything that may judge its end."""
-    addrs = [Addr(f"10.1.{number // 250}.{number % 250}", 80) for number in range(count)]
+    """With what may judge its end. Of a thousand endpoints each request takes another, whose objects are in no cache."""
     backoff = Backoff(1.0, 60.0, 0.0)
     accruals: dict[str, FailureAccrual] = {
         "consecutive": ConsecutiveFailures(7, backoff),
         "unified": Unified(0.8, 10.0, 5, 7, backoff),
     }
-    load = PenaltyLoad() if kind == "penalty" else None
-    service = Service(monkeypatch, addrs, accruals.get(kind), load)
-    service.begin()
-    backend, clock = service.backend, service.ticking.reactor.clock
-    head = RequestHead(b"GET", b"http", b"web", b"/", [], 0)
-    server: Any = Silent()
+    requests = Requests(monkeypatch, count, accruals.get(kind), PenaltyLoad() if kind == "penalty" else None)
+    assert benchmark(requests.request).reason is Reason.COMPLETE
 
-    def request(endpoint: HttpEndpoint | None = None) -> Exchange:
-        exchange = Exchange(server, head, clock(), clock)
-        exchange.request_ended = True
-        if endpoint is None:
-            assert backend.take(Attempt(exchange, head))
-        else:
-            endpoint.dispatch(Attempt(exchange, head))
-        service.soon.run()
-        client: Any = exchange.client
-        client.feed(ANSWER)
-        return exchange
 
-    # The first request that an endpoint gets dials; that is not what is measured.
-    for _, endpoint, _ in backend._balancer._endpoints.values():
-        for _ in range(3):
-            request(endpoint)
-    assert benchmark(request).reason is Reason.COMPLETE
+def test_a_request_makes_as_many_calls_among_a_thousand_endpoints_as_among_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    def calls(count: int) -> int:
+        requests = Requests(monkeypatch, count, None, None)
+        made = 0
+
+        def on_event(frame: object, event: str, argument: object) -> None:
+            nonlocal made
+            made += event in ("call", "c_call")
+
+        sys.setprofile(on_event)
+        try:
+            for _ in range(50):
+                requests.request()
+        finally:
+            sys.setprofile(None)
+        return made
+
+    assert calls(1000) == calls(2) > 50
 
 
 class Silent(ServerEnd):
