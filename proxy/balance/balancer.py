@@ -20,6 +20,7 @@ from proxy.balance.picker import Picker
 from proxy.balance.queue import WaitQueue
 from proxy.core import limits
 from proxy.core.addr import Addr
+from proxy.core.errors import report_fault
 from proxy.core.reactor import Reactor
 from proxy.core.watch import Watch
 
@@ -244,19 +245,28 @@ class Balancer(Generic[E, M, W]):
         """The step queue calls this."""
         self._is_waiting = False
         for _ in range(limits.TURN_ENDPOINTS):
-            if self._leaving:
-                endpoint = next(iter(self._leaving))
-                del self._leaving[endpoint]
-                endpoint.close()
-            elif self._coming:
-                self._begin(self._coming.popleft())
-            elif self._unvisited:
-                self._visit(self._unvisited.popleft())
-            else:
-                return
+            try:
+                if not self._do_one():
+                    return
+            except Exception:
+                report_fault()  # an exception for one endpoint must not keep the others from coming and going
         if self._leaving or self._coming or self._unvisited:
             self._is_waiting = True
             self._steps.add(self)
+
+    def _do_one(self) -> bool:
+        """One endpoint comes, goes or is visited; False if there is nothing left to do."""
+        if self._leaving:
+            endpoint = next(iter(self._leaving))
+            del self._leaving[endpoint]
+            endpoint.close()
+        elif self._coming:
+            self._begin(self._coming.popleft())
+        elif self._unvisited:
+            self._visit(self._unvisited.popleft())
+        else:
+            return False
+        return True
 
     def _begin(self, addr: Addr) -> None:
         if addr in self._wanted and addr not in self._endpoints:

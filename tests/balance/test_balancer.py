@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -123,6 +124,37 @@ def test_a_refused_resolution_fails_those_who_wait_and_all_who_come() -> None:
     story.resolution.set(Resolution(FAILED, {}, "no permission"))
     assert story.failed == ["waits"] and story.balancer.error == "no permission"
     assert story.balancer.is_ready, "it says itself that it failed"
+
+
+@pytest.mark.acceptance("QUEUE-06")
+def test_an_endpoint_that_fails_takes_nothing_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linkerd's pool fails for good with the first endpoint whose readiness fails. Ours has one failure that is for good,
+    the resolution's; an endpoint that cannot begin, or end, is one that is not ready, and the others serve."""
+    faults: list[Any] = []
+    monkeypatch.setattr("proxy.balance.balancer.report_fault", lambda: faults.append(sys.exc_info()[1]))
+
+    class Failing(Endpoint):
+        def start(self, readiness: Any) -> None:
+            raise OSError("no room")
+
+        def close(self) -> None:
+            raise OSError("nor for this")
+
+    story = Story()
+    make = story._make
+    monkeypatch.setattr(
+        story.balancer, "_make", lambda addr, meta: Failing(addr, meta, True) if addr == A else make(addr, meta)
+    )
+    story.balancer.queue.join("waits")
+    story.resolution.set(reset({A: "a", B: "b", C: "c"}))
+    assert story.dispatched and story.dispatched[0][1] == "waits" and len(faults) == 1
+    assert story.living() == {(B, "b"), (C, "c")} and not story.balancer.error
+    story.resolution.set(reset({C: "c"}))
+    assert story.living() == {(C, "c")} and len(faults) == 2
+    picked = story.balancer.ready.pick(0.0)
+    assert picked is not None and picked.addr == C, "a request after the failure is served"
+    story.resolution.set(Resolution(FAILED, {}, "no permission"))
+    assert story.balancer.error and not story.balancer.queue.is_ready, "after this one none is"
 
 
 @pytest.mark.acceptance("QUEUE-07")

@@ -258,6 +258,36 @@ def test_rate_limits() -> None:
     assert convert({"grpc": {}}).rate_limit is None
 
 
+@pytest.mark.acceptance("AUTHZ-17")
+def test_every_limit_of_a_message_is_converted() -> None:
+    def override(limit: int, *names: str) -> Message:
+        clients: Message = {"identities": [{"name": name} for name in names]}
+        return {"limit": {"requestsPerSecond": limit}, "clients": clients}
+
+    limit: Message = {
+        "total": {"requestsPerSecond": 100},
+        "identity": {"requestsPerSecond": 20},
+        "overrides": [override(50, "c1", "c2"), override(75, "c3", "c4")],
+    }
+    expected = RateLimit(None, 100, 20, ((frozenset({"c1", "c2"}), 50), (frozenset({"c3", "c4"}), 75)))
+    assert convert({"http1": {"local_rate_limit": limit}}).rate_limit == expected
+
+
+# ---- metadata
+
+
+@pytest.mark.acceptance("AUTHZ-19")
+def test_metadata_from_labels() -> None:
+    def meta(**labels: str) -> Meta:
+        return convert({"opaque": {}}, labels=labels).meta
+
+    default = default_meta("foo")
+    assert meta(group="", kind="default", name="foo") == meta(name="default:foo") == default
+    assert default == Meta("", "default", "foo", "ns", "section", 80), "what says where it is does not tell two apart"
+    assert default not in (default_meta("bar"), Meta("policy.linkerd.io", "default", "foo"), Meta("", "server", "foo"))
+    assert meta(name="foo") == Meta("policy.linkerd.io", "server", "foo")
+
+
 # ---- rules, each broken once
 
 

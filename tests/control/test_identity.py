@@ -117,7 +117,6 @@ def test_the_first_certificate_makes_us_ready(workload: Workload) -> None:
     run(story)
 
 
-@pytest.mark.acceptance("IDN-05")
 class Clocks:
     """A loop that has only timers, and a wall clock beside it."""
 
@@ -155,7 +154,11 @@ class Answering:
         self._clocks = clocks
         key = serialization.load_der_private_key(key_and_csr.key_der, None)
         assert isinstance(key, ec.EllipticCurvePrivateKey)
-        self._leaf = issue(the_ca(), NAME, key=key)
+        self._key = key
+        self.certify_as(NAME)
+
+    def certify_as(self, name: str) -> None:
+        self._leaf = issue(the_ca(), name, key=self._key)
 
     def call(self, method: Any, request: Any, on_reply: Callable[[Any], None]) -> None:
         self.asked_at.append(self._clocks.now)
@@ -196,6 +199,25 @@ def test_renewal_follows_the_wall_clock(jump_s: float, asked_after_s: float, tmp
     assert not clocks.timers
 
 
+@pytest.mark.acceptance("MISC-03")
+def test_a_certificate_sets_its_times_and_a_failure_only_counts(tmp_path: Path) -> None:
+    clocks = Clocks()
+    key_and_csr = make_key_and_csr(NAME)
+    channel = Answering(clocks, key_and_csr)
+    (tmp_path / "token").write_bytes(b"token")
+    settings = IdentitySettings(NAME, str(tmp_path / "token"), 60.0, 86400.0)
+    made: Any = lambda: channel  # noqa: E731 - a factory of one
+    identity = Identity(clocks, settings, key_and_csr, Credentials(NAME, the_ca().pem), made, lambda: clocks.wall)
+    identity.start()
+    times = clocks.wall + DAY_S, clocks.wall
+    assert (identity.expires_at, identity.refreshed_at) == times and identity.refreshes == {"ok": 1, "error": 0}
+    channel.certify_as("other.ns.serviceaccount.identity.linkerd.cluster.local")
+    clocks.pass_s(0.7 * DAY_S + 1)
+    assert (identity.expires_at, identity.refreshed_at) == times and identity.refreshes == {"ok": 1, "error": 1}
+    identity.close()
+
+
+@pytest.mark.acceptance("IDN-05")
 def test_a_certificate_is_refreshed_before_it_expires(controller: Controller, tmp_path: Path) -> None:
     workload = Workload(controller, tmp_path, (0.0, 60.0))
     workload.issuer.lifetime_s = 0.2

@@ -53,6 +53,7 @@ def undetected(stage: Stage, side: str) -> float:
     return stage.topology.metric(side, f"{direction}_tcp_detect_http_results_total", 'result="read_timeout"')
 
 
+@pytest.mark.acceptance("TRANS-39")
 @pytest.mark.parametrize("stage", [IN], indirect=True)
 def test_a_greeting_comes_to_a_peer_of_the_mesh(stage: Stage) -> None:
     """A peer of the mesh gets the greeting too: behind TLS another wait for first bytes applies than before it."""

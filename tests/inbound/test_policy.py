@@ -233,6 +233,45 @@ def test_the_log_says_which_filter_answered(filter_: Filter, said: str, caplog: 
     assert any(said in str(vars(one)) for one in caplog.records)
 
 
+@pytest.mark.acceptance("AUTHZ-04", "AUTHZ-08")
+@pytest.mark.parametrize("is_grpc", [False, True])
+def test_an_injected_failure_has_its_status_and_message_and_the_app_hears_nothing(
+    is_grpc: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The failure is the filter's own; what a client gets for it is Linkerd's answer to every error that it has no other for."""
+
+    async def story(ticking: Ticking) -> None:
+        match = GrpcMatch("foo.bar.bah", "baz") if is_grpc else HttpMatch()
+        filters = (HeaderModifier(add=(("testkey", b"testval"),)), FailureInjector(4 if is_grpc else 400, "oopsie"))
+        passing = route(
+            "passing",
+            GrpcMatch("foo.bar.bah", "ok") if is_grpc else HttpMatch(method="PUT"),
+            ANYONE,
+            filters=filters[:1],
+        )
+        async with Workload(ticking, of(route("all", match, ANYONE, filters=filters), passing)) as workload:
+            client = Http2Client(await workload.connect_tls())
+            fields = [("content-type", "application/grpc")] if is_grpc else []
+            answered = await client.get("/foo.bar.bah/baz", *fields, method="POST")
+            if is_grpc:
+                assert (answered.status, dict(answered.headers)["grpc-status"]) == ("200", "13")
+            else:
+                assert answered.status == "500"
+            assert workload.app.saw == []
+            client.close()  # as Linkerd's, this answer takes the connection along
+            client = Http2Client(await workload.connect_tls())
+            fields.append(("l5d-orig-proto", "HTTP/1.1"))
+            passed = await client.get("/foo.bar.bah/ok", *fields, method="POST" if is_grpc else "PUT")
+            assert passed.status == "200"
+            assert b"\r\ntestkey: testval\r\n" in workload.app.all_said
+            client.close()
+
+    with caplog.at_level(logging.INFO):
+        run(story)
+    said = f"injected failure {4 if is_grpc else 400}: oopsie"
+    assert any(said in str(vars(one)) for one in caplog.records)
+
+
 @pytest.mark.acceptance("AUTHZ-05", "AUTHZ-06")
 @pytest.mark.parametrize(
     ("limit", "second"), [(RateLimit(total=10, per_identity=5), 200), (RateLimit(per_identity=1), 429)]

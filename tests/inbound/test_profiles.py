@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from proxy.core import limits
 from proxy.core.watch import Absent, Watch
 from proxy.policy.condition import AllOf, MethodIs
@@ -129,6 +131,38 @@ def test_nobody_waits_longer_than_the_variable_says() -> None:
         asked.watches[NAME].set(PROFILE)
         assert await client.ask(request()) == OK
         assert workload.metric("route_request_total") == 1
+
+    story(play, None)
+
+
+@pytest.mark.acceptance("GATE-05")
+def test_the_profile_decides_once_it_is_known_and_what_is_late_holds_nobody_up() -> None:
+    """What Linkerd switches between by readiness: the profile's routes first, and the app without them if they take too long."""
+
+    async def play(workload: Workload, asked: Asked, client: Client) -> None:
+        def by_profile() -> float:
+            return workload.metric("route_request_total")
+
+        # Waits that are short enough never add up: each profile that is asked for has the whole time.
+        for number in range(4):
+            name = f"web{number}.ns.svc.cluster.local:80"
+            answer = asyncio.create_task(client.ask(request(name)))
+            await until(lambda name=name: name in asked.watches)  # type: ignore[misc]  # mypy wants no defaults here
+            workload.ticking.pass_time(0.4)
+            asked.watches[name].set(Profile(name, routes=(GETS,)))
+            assert await answer == OK and by_profile() == number + 1
+        # One that is late: without it; and with it as soon as it is there, for those who come then.
+        answer = asyncio.create_task(client.ask(request()))
+        await until(lambda: NAME in asked.watches)
+        workload.ticking.pass_time(0.6)
+        assert await answer == OK and by_profile() == 4
+        asked.watches[NAME].set(PROFILE)
+        assert await client.ask(request()) == OK and by_profile() == 5
+        # An error of the app's is passed on either way.
+        workload.app.answer = lambda said: b"HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n"
+        assert (await client.ask(request())).startswith(b"HTTP/1.1 500 No\r\n") and by_profile() == 6
+        asked.watches[NAME].set(Absent("gone"))
+        assert (await client.ask(request())).startswith(b"HTTP/1.1 500 No\r\n") and by_profile() == 6
 
     story(play, None)
 

@@ -171,6 +171,34 @@ def test_a_request_waits_for_its_destination_and_for_no_longer_than_its_client()
     run(story)
 
 
+@pytest.mark.acceptance("MISC-06")
+def test_what_is_not_known_yet_keeps_connections_open_and_answers_nothing() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking, INGRESS_MODE="true")
+        unknown: list[Watch[Any]] = [Watch(None), Watch(None)]
+        network.fake.policies[DST], network.fake.policies["late.ns.svc.cluster.local:80"] = unknown
+        network.start()
+        said = (get("l5d-dst-override: late.ns.svc.cluster.local"), get(), b"\x00 no request at all\n")
+        clients = [await asyncio.open_connection(sock=network.redirect(DST)) for _ in said]
+        for (_, writer), first in zip(clients, said, strict=True):
+            writer.write(first)
+        await until(lambda: len([one for one in network.fake.asked if one[0] == "policy"]) == 2)
+        for _ in range(9):
+            ticking.pass_time(1.0)
+            await asyncio.sleep(0.01)
+        assert len(network.drain) == len(said)
+        for reader, writer in clients:
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(reader.read(1), 0.02)
+            writer.close()
+        for policy in unknown:
+            policy.set(Absent("there is none"))
+        await until(lambda: not len(network.drain), "all are over once it is known")
+        network.close()
+
+    run(story)
+
+
 def test_what_is_no_http_goes_to_the_original_destination() -> None:
     async def story(ticking: Ticking) -> None:
         network = Network(ticking, INGRESS_MODE="true")

@@ -21,7 +21,7 @@ from proxy.policy.client import HTTP_1, OPAQUE, ClientPolicy, forward_policy
 from proxy.policy.endpoint import HINT_H2, EndpointMeta, TlsIdentity
 from proxy.policy.meta import default_meta
 from proxy.transport.header import TransportHeader
-from tests.kit.network import Answering, MeshedPeer, Network, balance_policy, exchange
+from tests.kit.network import Answering, MeshedPeer, Network, balance_policy, exchange, h2_request, h2_server
 from tests.kit.sockets import Ticking, run, until
 
 WEB = "web.ns.svc.cluster.local:80"
@@ -86,6 +86,37 @@ def test_http_1_is_carried_over_http_2_and_mtls() -> None:
         )
         tcp = labels.replace('direction="outbound"', 'direction="outbound",peer="dst"')
         assert f"tcp_open_total{{{tcp}}} 1" in metrics
+        network.close()
+
+    run(story)
+
+
+@pytest.mark.acceptance("IDN-07")
+@pytest.mark.parametrize("is_meshed", [True, False])
+@pytest.mark.parametrize("required", [SERVER_ID, "other.ns.serviceaccount.identity.linkerd.cluster.local", ""])
+def test_a_request_may_require_who_its_endpoint_is(required: str, is_meshed: bool) -> None:
+    """Over HTTP/1 and HTTP/2 alike: a wrong identity, or none, is 502, as Linkerd's proxy answers today."""
+
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        stage = Answering("meshed")
+        peer = MeshedPeer(network, SERVER_ID, lambda wire: H2Server(wire, stage, ticking.reactor.clock))
+        plain = h2_server(network, stage)
+        meta = identity(hint=HINT_H2) if is_meshed else EndpointMeta(hint=HINT_H2)
+        network.fake.policies[DST] = Watch(balance_policy(WEB))
+        network.fake.names[WEB] = Watch(reset({peer.addr if is_meshed else plain.addr: meta}))
+        network.start()
+        expected = "200" if not required or (is_meshed and required == SERVER_ID) else "502"
+        fields = [("l5d-require-id", required)] if required else []
+        for _ in range(2):
+            headers, _ = await h2_request(network.redirect(DST), "GET", "web", "/", fields)
+            assert headers[":status"] == expected
+        lines = "".join(f"{name}: {value}\r\n" for name, value in fields)
+        reader, writer = await asyncio.open_connection(sock=network.redirect(DST))
+        writer.write(f"GET / HTTP/1.1\r\nHost: web\r\nConnection: close\r\n{lines}\r\n".encode())
+        assert (await reader.read()).startswith(f"HTTP/1.1 {expected} ".encode())
+        writer.close()
+        assert not any(one.name == b"l5d-require-id" for asked in stage.requests for one in asked.fields)
         network.close()
 
     run(story)

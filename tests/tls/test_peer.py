@@ -108,7 +108,11 @@ def test_broken_der_raises_what_is_caught() -> None:
         is_authority(b"\x31" + the_ca().der[1:])
 
 
+@pytest.mark.acceptance("MISC-04")
 def test_names_are_normalised() -> None:
+    for same in ("foo.ns.local", "spiffe://foo/Web", "https://foo/a?b", "x+y-z.1://foo"):
+        assert normalise(same) == same
+        assert (dns_identity(same), uri_identity(same)) == ((None, same) if "://" in same else (same, None))
     assert dns_identity("Foo.NS.local") == "foo.ns.local"
     assert [dns_identity(text) for text in ("", "a b", "a..b", "*.foo", "-a", "a" * 64, "a\0b")] == [None] * 7
     assert uri_identity("SPIFFE://Foo/Web") == "spiffe://foo/Web"

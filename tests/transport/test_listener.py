@@ -82,6 +82,31 @@ def test_a_held_listener_lets_clients_wait() -> None:
     run(story)
 
 
+@pytest.mark.acceptance("MISC-05")
+@pytest.mark.parametrize("options", [ListenOptions(), ListenOptions(backlog=3)])
+def test_as_many_wait_as_the_backlog_says(options: ListenOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(ticking: Ticking) -> None:
+        accepted = Accepted()
+        listener = Listener(ticking.reactor, ANY, accepted, options._replace(is_held=True))
+        waiting = []
+        for _ in range(10):
+            client = socket.socket()
+            client.setblocking(False)
+            client.connect_ex((listener.addr.ip, listener.addr.port))
+            waiting.append(client)
+        await asyncio.sleep(0)
+
+        def connected() -> int:
+            return sum(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == 1 for one in waiting)
+
+        assert connected() == (10 if options.backlog > 10 else options.backlog + 1)
+        listener.start()
+        await until(lambda: len(accepted.found) >= min(10, options.backlog + 1), "they are accepted")
+        close(*waiting, listener, accepted)
+
+    run(story)
+
+
 def test_mapped_addresses_are_unwrapped() -> None:
     async def story(ticking: Ticking) -> None:
         accepted = Accepted()
