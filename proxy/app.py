@@ -17,6 +17,7 @@ from proxy import __version__
 from proxy.admin import Admin, AdminStage, Readiness, Scrapes
 from proxy.config import Config
 from proxy.control.plane import ControlPlane
+from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.control_addr import ControlAddr
 from proxy.core.drain import Drain
@@ -71,7 +72,8 @@ class App:
         self.readiness: Final = Readiness(self.control.stale_texts)
         self._certified: Final = self.readiness.latch("identity")
         self._wait_for_gateway()
-        self.scrapes: Final = Scrapes(self.registry.pieces, reactor.steps, reactor.clock)
+        waiting = min(limits.WAITING_SCRAPES, reactor.descriptors.limit // 8)
+        self.scrapes: Final = Scrapes(self.registry.pieces, reactor.steps, reactor.clock, waiting)
         self._admin: Final = Admin(
             self.readiness,
             self.scrapes,

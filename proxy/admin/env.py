@@ -20,8 +20,13 @@ _PLACES: Final = ("_FILE", "_DIR", "_PATH")
 _ACCEPTED = (b"application/json", b"application/*", b"*/*")
 
 
-def env_json(request: RequestHead, query: bytes | None, env: Mapping[str, str]) -> Answer:
-    """`query` is the text behind the question mark, None if there is none; `env` is in the form of os.environ."""
+def shown_of(env: Mapping[str, str]) -> dict[str, str]:
+    """What of a process's environment, as os.environ gives it, may be shown. It is asked for once: a request costs less."""
+    return {_lossy(name): _lossy(value) for name, value in env.items() if configures(name, value)}
+
+
+def env_json(request: RequestHead, query: bytes | None, shown: Mapping[str, str]) -> Answer:
+    """`query` is the text behind the question mark, None if there is none."""
     if request.method != b"GET":
         return METHOD_NOT_ALLOWED
     accept = next((one.value for one in request.fields if one.name == b"accept"), None)
@@ -30,13 +35,12 @@ def env_json(request: RequestHead, query: bytes | None, env: Mapping[str, str]) 
             return json_error(400, "Accept header must be UTF-8")
         if not any(kind in accept for kind in _ACCEPTED):
             return Answer(406, b"application/json")
-    shown = {name: value for name, value in env.items() if configures(name, value)}
     if query is None:
-        return as_json({_lossy(name): _lossy(value) for name, value in shown.items()})
+        return as_json(shown)
     if b"=" in query:
         return json_error(400, "env.json query parameters may not contain key-value pairs")
     names = query.decode("utf-8", "replace").split("&")
-    return as_json({name: _lossy(shown[name]) if name in shown else None for name in names})
+    return as_json({name: shown.get(name) for name in names})
 
 
 def configures(name: str, value: str) -> bool:

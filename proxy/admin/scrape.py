@@ -40,12 +40,20 @@ class Schedules(Protocol):
 class Scrapes:
     """`pieces` begins a page and yields its pieces."""
 
-    __slots__ = ("_pieces", "_steps", "_clock", "_running", "_waiting")
+    __slots__ = ("_pieces", "_steps", "_clock", "_most_waiting", "_running", "_waiting")
 
-    def __init__(self, pieces: Callable[[], Iterator[bytes]], steps: Schedules, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        pieces: Callable[[], Iterator[bytes]],
+        steps: Schedules,
+        clock: Callable[[], float],
+        most_waiting: int = limits.WAITING_SCRAPES,
+    ) -> None:
+        """`most_waiting`: each holds a descriptor, and where these are few the probes of a kubelet need some."""
         self._pieces: Final = pieces
         self._steps: Final = steps
         self._clock: Final = clock
+        self._most_waiting: Final = most_waiting
         self._running: Final[dict[Scrape, None]] = {}
         self._waiting: Final[dict[Scrape, None]] = {}
 
@@ -53,7 +61,7 @@ class Scrapes:
         return len(self._running) + len(self._waiting)
 
     def answer(self, exchange: Exchange) -> None:
-        if len(self._waiting) >= limits.WAITING_SCRAPES:
+        if len(self._waiting) >= self._most_waiting:
             text(503, "too many scrapes are under way\n").send(exchange)
             return
         scrape = Scrape(self, exchange)

@@ -18,8 +18,8 @@ from proxy.admin.answer import (
     Answer,
     text,
 )
-from proxy.admin.body import BodyOf
-from proxy.admin.env import env_json
+from proxy.admin.body import Bodies
+from proxy.admin.env import env_json, shown_of
 from proxy.admin.origin import is_foreign
 from proxy.admin.ready import Readiness
 from proxy.admin.scrape import Scrapes
@@ -70,8 +70,9 @@ class Admin:
         self.readiness: Final = readiness
         self.scrapes: Final = scrapes
         self.log: Final = log
-        self.env: Final = env
+        self.env: Final = shown_of(env)
         self.shut_down: Final = shut_down
+        self.bodies: Final = Bodies()
 
 
 class AdminStage:
@@ -133,7 +134,7 @@ class AdminStage:
         elif method == b"GET":
             Answer(200, str(log.filter).encode()).send(exchange)
         elif method == b"PUT":
-            exchange.attach(BodyOf(lambda body: self._set_log_level(body).send(exchange), FILTER_BYTES))
+            self._admin.bodies.answer(exchange, self._set_log_level, FILTER_BYTES)
         else:
             Answer(405, fields=_ALLOW).send(exchange)
 

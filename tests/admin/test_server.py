@@ -8,11 +8,16 @@ import re
 
 import pytest
 
+from proxy.admin import AdminStage
 from proxy.admin.server import FILTER_BYTES
+from proxy.core import limits
 from proxy.core.addr import addr
+from proxy.core.reason import Reason
+from proxy.http.h1.server import H1Server
+from proxy.http.linger import Linger
 from proxy.metrics import Registry
 from tests.admin.kit import REMOTE, AdminServer
-from tests.kit import Clock
+from tests.kit import Clock, ListWire
 from tests.kit.environment import DATA
 
 RECORDED = json.loads((DATA / "admin.json").read_text())
@@ -333,6 +338,24 @@ def test_a_filter_that_is_too_long_is_refused_before_it_ends() -> None:
     answer = server.http1(head + b"a" * (FILTER_BYTES + 1))
     assert answer.startswith(b"HTTP/1.1 413 ") and b"Connection: close" in answer
     assert str(server.log.filter) == "_access_log=off,linkerd=info,warn"
+
+
+def test_few_bodies_are_awaited_and_the_oldest_makes_room() -> None:
+    server = AdminServer()
+    wires = []
+    for _ in range(limits.AWAITED_BODIES + 1):
+        wire = ListWire()
+        codec = H1Server(wire, AdminStage(server.admin, True), server.clock)
+        codec.feed(b"PUT /proxy-log-level HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\ndeb")
+        wires.append((codec, wire))
+    assert [wire.take()[:12] for _, wire in wires if wire.written] == [b"HTTP/1.1 408"]
+    assert not wires[0][1].written and isinstance(wires[0][1].codec, Linger)
+    assert len(server.admin.bodies) == limits.AWAITED_BODIES
+    for codec, _ in wires[2:]:
+        codec.lost(Reason.PEER_CLOSED)
+    assert len(server.admin.bodies) == 1
+    wires[1][0].feed(b"ug")
+    assert wires[1][1].take().startswith(b"HTTP/1.1 204") and not len(server.admin.bodies)
 
 
 def test_over_http2() -> None:

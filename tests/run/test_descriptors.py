@@ -19,10 +19,14 @@ COUNT = 360
 HALF_HEAD = b"GET / HTTP/1.1\r\nHost: x\r\nX-"
 HALF_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+HALF_BODY = b"PUT /proxy-log-level HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nwarn"
+UNREAD_PAGES = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 500
 KINDS = {
     "half-heads": (HALF_HEAD,),
     "idle": (b"",),
     "http2": (PREFACE,),
+    "half-bodies": (HALF_BODY,),
+    "unread-pages": (UNREAD_PAGES,),
     "all-kinds": (HALF_HEAD, HALF_HELLO, b"", PREFACE, bytes(range(256)) * 8),
 }
 
@@ -50,6 +54,8 @@ def take_all(proxy: Sidecar, port: str, said: bytes, stack: ExitStack) -> None:
     ("kind", "ports"),
     [
         ("half-heads", ("Admin",)),
+        ("half-bodies", ("Admin",)),
+        ("unread-pages", ("Admin",)),
         ("idle", ("Inbound",)),
         ("http2", ("Outbound",)),
         ("all-kinds", ("Admin", "Inbound", "Outbound")),
