@@ -9,9 +9,11 @@ COMPILED := .venv-compiled
 # Plugins by name: found by themselves, pytest would rewrite all of hypothesis, which some builds of CPython 3.11 now and
 # then answer with "AST constructor recursion depth mismatch".
 PYTEST := -m pytest -q -p pytest_timeout -p pytest_benchmark.plugin -p _hypothesis_pytestplugin -p xdist.plugin
-# One worker a core; a part of the suite (ARGS names one) is sooner done in one process. tests/conftest.py says what stays together.
+# `auto` is half as many workers again as there are cores: stories of processes wait more than they compute. A part of the suite
+# (ARGS names one) is sooner done in one process. tests/conftest.py says what stays together.
 WORKERS ?= $(if $(ARGS),0,auto)
-PARALLEL = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+MANY = $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores + cores / 2)))
+PARALLEL = -n $(if $(filter auto,$(WORKERS)),$(MANY),$(WORKERS)) --dist loadgroup --no-loadscope-reorder
 export PYTEST_DISABLE_PLUGIN_AUTOLOAD := 1
 # Some containers forbid Python to keep what it has compiled. The suite starts hundreds of processes and its workers read the
 # same sources: each would compile all of them again.
@@ -55,10 +57,15 @@ $(COMPILED)/.ready: $(VENV)/.ready $(shell find proxy -name '*.py' -not -name '*
 
 compile: $(COMPILED)/.ready  ## the hot packages by mypyc, as a wheel in .venv-compiled; needs a C compiler and Python's headers
 
+# Without what runs no compiled code (lint, builds, manifests, rules of redirection, command lines), and without what is printed in
+# documents or packed for systemd and containers: that it works says nothing about the build that it did not say before.
+NOT_COMPILED := architecture cli exercises image inject measure packaging redirect systemd tutorials up
+
+# The copies keep their times, so that what pytest compiled of the originals serves for them too.
 test-compiled: $(COMPILED)/.ready  ## the same tests on the compiled wheel, away from the sources, which would shadow it
 	rm -rf build/tested && mkdir -p build/tested
-	cp -r tests pyproject.toml build/tested/
-	cd build/tested && $(CURDIR)/$(COMPILED)/bin/python $(PYTEST) --ignore=tests/architecture --ignore=tests/exercises --ignore=tests/image --ignore=tests/systemd --ignore=tests/tutorials $(PARALLEL) $(ARGS)
+	cp -rp tests pyproject.toml build/tested/
+	cd build/tested && $(CURDIR)/$(COMPILED)/bin/python $(PYTEST) $(NOT_COMPILED:%=--ignore=tests/%) $(PARALLEL) $(ARGS)
 
 coverage: $(VENV)/.ready  ## branch coverage of each package, processes that tests start included: make coverage VERBOSE=-v
 	rm -rf build/coverage && mkdir -p build/coverage

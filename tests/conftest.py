@@ -25,15 +25,26 @@ settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
 
 SHARES_A_MESH = ("websocket", "interop", "netns", "differential")
-"""Packages that start a mesh of processes once for all of their tests: each stays on one worker. Others stay together by file."""
+"""Packages that start a mesh of processes once for all of their tests: each stays on one worker."""
+
+SHARES_NOTHING = ("demo/test_demo.py", "demo/test_terminal.py", "exercises/", "packaging/", "run/", "tutorials/", "up/")
+"""Each of these tests starts all that it needs, and takes seconds: any worker may run it. Others stay together by file."""
 
 SLOWEST_FIRST = (
     "image",
     "websocket",
+    "tutorials",
+    "interop",
     "demo",
     "run",
-    "interop",
     "netns",
+    "up",
+    "mesh",
+    "exercises",
+    "packaging",
+    "hostile",
+    "memory",
+    "cli",
     "outbound",
     "field",
     "differential",
@@ -41,6 +52,14 @@ SLOWEST_FIRST = (
     "http",
 )
 """Tests that wait for processes begin first, so that no worker is left alone with one at the end."""
+
+
+def together(item: pytest.Item) -> str:
+    """The name of what has to run on one worker with this test."""
+    path = item.path.relative_to(TESTS)
+    if path.parts[0] in SHARES_A_MESH:
+        return path.parts[0]
+    return item.nodeid if path.as_posix().startswith(SHARES_NOTHING) else path.as_posix()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -53,9 +72,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     order = {package: place for place, package in enumerate(SLOWEST_FIRST)}
     for item in items:
-        package, *_ = item.path.relative_to(TESTS).parts
-        together = package if package in SHARES_A_MESH else item.path.relative_to(TESTS).as_posix()
-        item.add_marker(pytest.mark.xdist_group(together))
+        item.add_marker(pytest.mark.xdist_group(together(item)))
     items.sort(key=lambda item: order.get(item.path.relative_to(TESTS).parts[0], len(order)))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import runpy
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -26,47 +27,52 @@ class Found(NamedTuple):
     is_open: bool
 
 
-@cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+class Facts(NamedTuple):
+    """What is asked of a file; its syntax tree is let go of."""
+
+    classes: dict[str, Found]
+    """The classes that others can import."""
+    inherits: list[tuple[str, str]]
+    """Each class, wherever it is defined, with the name of each of its bases."""
+    imports: dict[str, Path]
+    """Each name that is imported from a file, and that file, which need not be ours."""
 
 
 @cache
-def classes(path: Path) -> dict[str, Found]:
-    found = {}
-    for one in tree(path).body:
+def facts(path: Path) -> Facts:
+    module = ast.parse(path.read_text())
+    found = Facts({one.name: judged(one) for one in module.body if isinstance(one, ast.ClassDef)}, [], {})
+    for one in statements(module):
         if isinstance(one, ast.ClassDef):
-            marks = [ast.unparse(mark) for mark in one.decorator_list]
-            bases = {ast.unparse(base).partition("[")[0] for base in one.bases}
-            is_native = not bases & (_NOT_NATIVE - {"Generic"}) and not any("dataclass" in mark for mark in marks)
-            is_open = any("allow_interpreted_subclasses" in mark for mark in marks)
-            found[one.name] = Found(is_native, "trait" in marks, is_open)
+            found.inherits.extend((one.name, ast.unparse(base).partition("[")[0]) for base in one.bases)
+        elif isinstance(one, ast.ImportFrom) and one.module:
+            origin = ROOT / (one.module.replace(".", "/") + ".py")
+            found.imports.update({each.asname or each.name: origin for each in one.names})
     return found
 
 
-def origin(path: Path, name: str) -> Path | None:
-    """The file of ours that a name was imported from."""
-    for one in ast.walk(tree(path)):
-        if (
-            isinstance(one, ast.ImportFrom)
-            and one.module
-            and any((each.asname or each.name) == name for each in one.names)
-        ):
-            found = ROOT / (one.module.replace(".", "/") + ".py")
-            return found if found.exists() else None
-    return path
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All that are within, but for those within expressions, which define no class."""
+    for one in ast.iter_child_nodes(node):
+        if isinstance(one, ast.stmt | ast.excepthandler | ast.match_case):
+            yield one
+            yield from statements(one)
+
+
+def judged(one: ast.ClassDef) -> Found:
+    marks = [ast.unparse(mark) for mark in one.decorator_list]
+    bases = {ast.unparse(base).partition("[")[0] for base in one.bases}
+    is_native = not bases & (_NOT_NATIVE - {"Generic"}) and not any("dataclass" in mark for mark in marks)
+    return Found(is_native, "trait" in marks, any("allow_interpreted_subclasses" in mark for mark in marks))
 
 
 def refused(hot: set[Path], path: Path) -> list[str]:
     wrong = []
-    for one in ast.walk(tree(path)):
-        for base in one.bases if isinstance(one, ast.ClassDef) else ():
-            name = ast.unparse(base).partition("[")[0]
-            where = origin(path, name)
-            found = classes(where).get(name) if where in hot and where is not None else None
-            if found is not None and found.is_native and (found.is_trait or not found.is_open):
-                assert isinstance(one, ast.ClassDef)
-                wrong.append(f"{path.relative_to(ROOT)}: {one.name}({name})")
+    for name, base in facts(path).inherits:
+        where = facts(path).imports.get(base, path)
+        found = facts(where).classes.get(base) if where in hot else None
+        if found is not None and found.is_native and (found.is_trait or not found.is_open):
+            wrong.append(f"{path.relative_to(ROOT)}: {name}({base})")
     return wrong
 
 
@@ -79,7 +85,7 @@ def hot(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
 
 
 def test_interpreted_classes_inherit_from_what_allows_it(hot: set[Path]) -> None:
-    assert classes(ROOT / "proxy/http/stream.py")["ServerStream"] == Found(True, True, True)
+    assert facts(ROOT / "proxy/http/stream.py").classes["ServerStream"] == Found(True, True, True)
     wrong = []
     for folder in ("proxy", "tests", "bench"):
         for path in (ROOT / folder).rglob("*.py"):
