@@ -109,7 +109,7 @@ class App:
 
     def close(self, on_drained: Callable[[], None]) -> None:
         """No new connections, idle ones end, what runs finishes, in the order that shutdown.py gives; `on_drained` when
-        nothing runs any more."""
+        nothing runs any longer."""
         self.readiness.latch("shutdown")
         is_open = self.credentials.is_ready.value
         self._shutdown.begin(self.config.shutdown_accept_s if is_open else 0.0, on_drained)

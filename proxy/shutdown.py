@@ -93,7 +93,7 @@ class Shutdown:
         self._admin: Final = admin
 
     def begin(self, accept_s: float, on_ended: Callable[[], None]) -> None:
-        """The inbound side goes on accepting for `accept_s`; `on_ended` when nothing runs any more."""
+        """The inbound side goes on accepting for `accept_s`; `on_ended` is called when nothing runs any longer."""
         self._inbound.end(accept_s, lambda: self._outbound.end(0.0, lambda: self._admin.end(0.0, on_ended)))
 
     def stop(self) -> None:

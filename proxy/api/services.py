@@ -54,7 +54,7 @@ OUTBOUND_WATCH: Final = Method(
 TAP_OBSERVE: Final = Method(_PACKAGE + "tap.Tap/Observe", tap_pb2.ObserveRequest, tap_pb2.TapEvent, True)
 
 JOIN: Final = Method("/io.sponson.join.Join/Join", join_pb2.JoinRequest, join_pb2.JoinResponse, False)
-"""Of our own control plane; not part of Linkerd's interface, and so not among METHODS."""
+"""The Join service of our own control plane. It is not part of Linkerd's interface, and so not among METHODS."""
 
 METHODS: Final[tuple[Method[Message, Message], ...]] = (
     DESTINATION_GET,

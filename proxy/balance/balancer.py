@@ -145,7 +145,7 @@ class Balancer(Generic[E, M, W]):
         return len(self.ready) > 0 or self.queue.is_ready or bool(self.error)
 
     def close(self) -> None:
-        """The balancer is not used any more: close the resolution and every endpoint."""
+        """The balancer is no longer used: close the resolution and every endpoint."""
         self._resolution.unsubscribe(self._apply)
         self._resolution.close()
         self._coming.clear()

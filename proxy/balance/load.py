@@ -1,4 +1,4 @@
-"""Load: how busy an endpoint looks to a picker; and the outcomes of work, from which a load learns.
+"""Load: how busy an endpoint looks to a picker; and the outcomes of work, which a load takes into account.
 
 For every piece of work `begin` is called, and then `end` with the outcome, or
 `penalize` in its place. A failure never makes an endpoint look better: one that

@@ -180,7 +180,7 @@ class WaitQueue(Generic[W]):
             self._serve()
 
     def close(self) -> None:
-        """Shut for good: there are no endpoints any more."""
+        """Shut for good, because there will be no endpoints."""
         self._disarm()
         self.is_shut = True
         self._turn_all_away()

@@ -31,7 +31,7 @@ class Reconnect:
         self._failures = 0
 
     def lost(self) -> None:
-        """The attempt failed, or the connection that came of it is gone."""
+        """The attempt failed, or the connection that it made is gone."""
         if self._is_stopped or self._timer is not None:
             return
         wait_s = self._backoff.wait_s(self._failures)

@@ -3,7 +3,7 @@
 Only the chosen command's file is imported, so that a sidecar pays for nothing
 that it does not run, and the small commands start as fast as Python does. A
 command's file has `add_arguments(parser)` and `run(arguments) -> int`, whose
-result is the exit status; its name and its line of help stand in commands.py, its examples
+result is the exit status; its name and its line of help are in commands.py, its examples
 and statuses in guide.py. What ends a command is turned into a status by guard.py.
 """
 
@@ -24,7 +24,7 @@ from proxy.cli.commands import module_of as module_of
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The entry point; raises SystemExit with the command's status (2 for a command line that is none)."""
+    """The entry point; raises SystemExit with the command's status (2 for an invalid command line)."""
     from proxy.cli.guard import guarded
 
     given = list(sys.argv[1:] if arguments is None else arguments)

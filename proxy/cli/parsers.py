@@ -13,8 +13,8 @@ _HELP = ("-h", "--help")
 
 
 def parser_of(words: str, description: str | None, given: Sequence[str]) -> argparse.ArgumentParser:
-    """Of a command or an action (`mesh serve`), without its arguments yet. `given` is its command line: where help is asked
-    for on a terminal it is coloured, and only then the library that does so is loaded.
+    """The parser of a command or an action (`mesh serve`), still without its arguments. `given` is its command line:
+    if help is asked for on a terminal it is coloured, and only then the library that does so is loaded.
     """
     return argparse.ArgumentParser(
         prog=f"sponson {words}",

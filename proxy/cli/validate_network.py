@@ -87,7 +87,7 @@ class _Validation:
         self._received = b""
 
     def run(self) -> bool:
-        """Whether connections are redirected; the log says why not."""
+        """Whether connections are redirected; if not, the log has the reason."""
         deadline = time.monotonic() + self._timeout_s
         try:
             with socket.socket(self._listen.family) as listener, socket.socket(self._connect.family) as client:

@@ -171,7 +171,7 @@ class Config:
     """SPONSON_REQUEST_HEAD_TIMEOUT: an HTTP/1 request's head that has begun must end within this time."""
 
     balancer_least_request: bool
-    """SPONSON_BALANCER_LOAD: balancers whose policy does not say otherwise go by the number of requests, not by latencies."""
+    """SPONSON_BALANCER_LOAD: balancers whose policy does not set it compare endpoints by the number of requests, not by latencies."""
     balancer_slow_start_s: float
     """SPONSON_BALANCER_SLOW_START: how long the share of an endpoint grows after it has become ready; 0 switches that
     off.

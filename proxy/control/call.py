@@ -3,7 +3,7 @@
 The caller gets messages in order and the end exactly once, and nothing after
 `cancel`. A call that never began (the connection could not be made, or the peer
 refused the stream) goes back to the channel, which tries again; the caller only
-sees a delay. An attempt that its call has left does not call back any more.
+sees a delay. An attempt that its call has left makes no further callbacks.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Call:
         self._attempt: Attempt | None = None
 
     def cancel(self) -> None:
-        """Give the call up; no callback is called any more. Idempotent."""
+        """Give the call up; no callback is called afterwards. Idempotent."""
         if not self.is_over:
             self._stop()
 

@@ -107,7 +107,7 @@ class Member:
         self._on_ready(self, True)
 
     def close(self) -> None:
-        """It is not an address of the controller any more; running calls go on."""
+        """It is no longer an address of the controller; running calls go on."""
         self._is_gone = True
         if self._timer is not None:
             self._timer.cancel()

@@ -2,7 +2,7 @@
 
 An answer is stale from the moment its stream fails until the next stream's first message replaces it. As long as
 any is, answers of the control plane are kept even if they are not in use (outbound/discover.py, inbound/policies.py),
-because they could not be had again.
+because they could not be fetched again.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class Subscription(Generic[A]):
         self._ask()
 
     def close(self) -> None:
-        """Cancel the stream; no callback is called any more. Idempotent."""
+        """Cancel the stream; no callback is called afterwards. Idempotent."""
         if not self.is_over:
             self.is_over = True
             self._channel.stale.end(self)

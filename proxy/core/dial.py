@@ -100,7 +100,7 @@ _UNREAD_BYTES: Final = 262144
 
 
 def unread_of(sock: Any) -> bytes:
-    """What the peer sent before it reset the connection, for when a failed write told us of the reset."""
+    """What the peer sent before it reset the connection, for when a failed write was the first sign of the reset."""
     data = b""
     try:
         while len(data) < _UNREAD_BYTES and (more := sock.recv(_UNREAD_BYTES)):
@@ -162,7 +162,7 @@ class Connecting:
         if options.made is not None:
             options.made.add(
                 sock, addr
-            )  # now: its other end may be accepted before this loop hears that it is connected
+            )  # now: its other end may be accepted before this loop learns that it is connected
         self._fd = sock.fileno()
         self._loop.add_writer(self._fd, self._on_writable)
 

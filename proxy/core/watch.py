@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Absent:
-    """Stands in place of a value when the control plane has said definitely that there is none."""
+    """Stands in place of a value when the control plane has answered that there is none."""
 
     __slots__ = ("reason", "is_refusal")
 

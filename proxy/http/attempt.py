@@ -106,7 +106,7 @@ class Attempt(RunningAttempt):
 
     @property
     def is_over(self) -> bool:
-        """Its exchange does not wait for it any more."""
+        """Its exchange no longer waits for it."""
         return self._is_over or self.exchange.reason is not None
 
     # ---- called by codecs, which give the rest of a response to the exchange itself

@@ -1,7 +1,7 @@
 """The `date` of a response that has none (RFC 9110 section 6.6.1).
 
 Made once a second and interned here; the caller's monotonic clock says when a
-second has passed, the system's clock says which one it is.
+second has passed, the system's clock gives the date.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Exchange: the client's side of one request: the request as it came, its answer, and the facts about both.
 
-Server streams call `request_*`; whoever answers calls `response_*`: an Attempt at an endpoint (attempt.py), or a stage
+Server streams call `request_*`; the one that answers calls `response_*`: an Attempt at an endpoint (attempt.py), or a stage
 itself. Stages call `attach`, `reply` and `cancel`. It ends exactly once. It forwards and keeps the facts; it never parses,
 never writes, and never reads a clock that it was not given.
 """
@@ -25,7 +25,7 @@ from proxy.http.running import RunningTries
 from proxy.http.stream import OTHER_SIDE_FULL, WAITING, ClientStream, RunningAttempt, ServerStream
 
 _RESETS: Final = (Reason.PEER_RESET, Reason.PEER_REFUSED, Reason.CANCELLED)
-"""Reasons that reset even a gRPC call: what an endpoint said about its stream, and that the client does not wait any more."""
+"""Reasons that reset even a gRPC call: the reasons that an endpoint gives for its stream, and that the client no longer waits."""
 
 
 class Observer(Protocol):
@@ -187,7 +187,7 @@ class Exchange:
             self.server.reset(Reason.BAD_REQUEST)
             self._end(Reason.BAD_REQUEST)
 
-    # ---- called by whoever answers: an attempt, or a stage itself
+    # ---- called by the one that answers: an attempt, or a stage itself
 
     def response_informational(self, head: ResponseHead) -> None:
         self._informed_bytes += limits.INFORMATIONAL_BYTES + sum([one.size for one in head.fields])
@@ -292,7 +292,7 @@ class Exchange:
         self._on_gone = None
 
     def reply(self, head: ResponseHead, reason: Reason, closes: bool = False, body: bytes = b"") -> None:
-        """Answer from here; `head` carries its content-length. The server stream discards what still comes of the request.
+        """Answer from here; `head` carries its content-length. The server stream discards the rest of the request.
         `closes` takes the client's connection down after this answer."""
         if self.response is not None or self.reason is not None:
             return

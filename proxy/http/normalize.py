@@ -18,7 +18,7 @@ _DEFAULT_PORTS: Final[dict[bytes, int]] = {b"http": 80, b"https": 443}
 
 
 def authority_of(request: RequestHead, default: bytes) -> bytes:
-    """The authority in the target or Host; `default` if neither has one (empty: there is none)."""
+    """The authority in the target or Host; `default`, which may be empty, if neither has one."""
     return request.authority or default
 
 

@@ -112,7 +112,7 @@ def mark_response(head: ResponseHead) -> Field | None:
 
 
 def version_of(mark: bytes) -> int:
-    """What the mark of a response says; HTTP_2 if it says nothing that we know."""
+    """The version in the mark of a response; HTTP_2 if the mark is not known."""
     if mark == b"HTTP/1.1":
         return HTTP_1_1
     return HTTP_1_0 if mark == b"HTTP/1.0" else HTTP_2

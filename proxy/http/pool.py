@@ -91,7 +91,7 @@ class Pool:
         self.patience = min(2 * self.patience, _MOST_PATIENCE)
 
     def part(self) -> None:
-        """Nothing will be opened here any more: let go of the owner, so that the cycle with it is broken and both are freed."""
+        """Nothing more will be opened here: release the owner, which breaks the cycle with it, so that both are freed."""
         self.on_empty = None
         self._dial = _no_dial
 

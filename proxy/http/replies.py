@@ -1,8 +1,8 @@
 """Answers that are made here instead of by an endpoint, in the form that the client understands.
 
 One shape for every error (docs/linkerd/inbound.md, section 11; docs/linkerd/outbound.md,
-section 10). `connection: close` is the codec's to write, so whoever gives a
-closing answer to `Exchange.reply` says `closes` there too.
+section 10). `connection: close` is written by the codec, so the caller
+that gives a closing answer to `Exchange.reply` must set `closes` there too.
 """
 
 from __future__ import annotations

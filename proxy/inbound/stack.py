@@ -12,7 +12,7 @@ The order below is the order of events; each step is one file.
     connection/opaque      bytes both ways
     http/requests          what happens to a request on its way    (orig-proto, l5d-client-id, route, limits)
     http/authorize         may this client take the route
-    http/filters           what it hears if a filter answers       (http/rescue: if anything fails)
+    http/filters           what it gets if a filter answers        (http/rescue: if anything fails)
     http/local             over which connection to the app
 
 The admin port's connections come the same way (connection/admin), but for the app at its end.

@@ -64,7 +64,7 @@ class Front:
         inside: Path,
         callers: Callers,
     ) -> None:
-        """Listen at once; OSError if the address cannot be had. `inside` is the socket that grpcio listens on."""
+        """Listen at once; OSError if the address cannot be bound. `inside` is the socket that grpcio listens on."""
         self._loop = loop
         self._reactor = Reactor(loop, Flusher(loop.call_soon), Wheel(_TICK_S, loop.time()), loop.time)
         self._authority = authority

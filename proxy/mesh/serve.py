@@ -202,7 +202,7 @@ async def _run(settings: Settings, each_second: Callable[[], None]) -> None:
             return
         topics = Topics(first, work=OnLoop())
         keys = open_keys(settings.state, settings.brought)
-        publish(keys, time.time())  # before anybody reads the address: sidecars are told where the list is
+        publish(keys, time.time())  # before the address is known: sidecars' environments name the list's file
         served = await start(settings, topics, keys)
         desk = Desk(Beliefs(topics, served.callers, keys, str(served.addr)).answer)
         await desk.open(settings.state)

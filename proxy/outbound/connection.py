@@ -1,6 +1,6 @@
 """An accepted connection of the outbound side, from its codec on: what Drain and the order of idle connections ask of it.
 
-Whoever accepts one (protocol.Accepted, explicit, ingress) says how it is served and what is released when it has ended.
+The class for each kind (protocol.Accepted, explicit, ingress) decides how it is served and what is released when it has ended.
 """
 
 from __future__ import annotations

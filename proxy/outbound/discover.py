@@ -212,7 +212,7 @@ class Discovery:
         return Destination(self, target, OUTSIDE, Watch(_NO_PROFILE), policy, self.resolve)
 
     def idle(self, destination: Destination) -> Timer:
-        """It is not in use any more: expire it after the idle timeout, or when too many are unused."""
+        """It is no longer in use: expire it after the idle timeout, or when too many are unused."""
         if len(self.unused) >= limits.UNUSED_DESTINATIONS:
             oldest = next(iter(self.unused))
             oldest.stop_waiting()

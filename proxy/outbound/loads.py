@@ -24,7 +24,7 @@ class Balancing:
         self.load = load
         self.slow_start_s = slow_start_s
         self.probe_share = probe_share if isinstance(load, PeakEwmaLoad) else 0.0
-        """A penalized endpoint must not be probed, and least request learns nothing from a probe."""
+        """A penalized endpoint must not be probed, and a probe would not change what least request knows."""
 
     def load_of_endpoint(self, now: float) -> Load:
         """The load of a new endpoint."""

@@ -1,6 +1,6 @@
 """What is counted about accepted connections, found once per destination and policy instead of once per connection.
 
-Adds only; labels.py says how the series are called.
+Code here only adds to numbers; the names of the series are in labels.py.
 """
 
 from __future__ import annotations

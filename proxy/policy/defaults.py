@@ -43,7 +43,7 @@ NAMES: Final = (
 _ANYWHERE: Final = (NetworkMatch(ip_network("0.0.0.0/0")), NetworkMatch(ip_network("::/0")))
 _ANYONE: Final = Authentication()
 _ANY_IDENTITY: Final = Authentication(needs_tls=True, any_client=False, suffixes=("",))
-"""The empty suffix ends every DNS identity; a URI identity is none of these."""
+"""The empty suffix fits every DNS identity; URI identities never match a suffix."""
 
 LOCALHOST: Final = Authorization(
     default_meta("localhost"), (NetworkMatch(ip_network("127.0.0.1/32")), NetworkMatch(ip_network("::1/128"))), _ANYONE

@@ -1,7 +1,7 @@
 """Which rule of which route a request takes (docs/linkerd/outbound.md, section 7; docs/linkerd/inbound.md, section 6).
 
 The best score wins: host, then what Score says; among equals the earliest route, then rule, then match. Scores are match.py's.
-A RouteTable is an index that says which matches are worth scoring, so that a hundred routes cost no more than one: it may
+A RouteTable is an index that finds the matches which are worth scoring, so that a hundred routes cost no more than one: it may
 name too many, never too few. Expressions for paths are tried together; those for headers and query parameters are tried one
 by one, and so are matches that nothing but query parameters tells apart.
 """

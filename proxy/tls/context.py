@@ -103,7 +103,7 @@ def _pem(label: str, der: bytes) -> str:
 
 
 def is_cut(error: Exception) -> bool:
-    """The peer ended the connection without close_notify. Some builds of CPython (Debian's 3.11.2) say so by the reason alone, not by the type."""
+    """The peer ended the connection without close_notify. Some builds of CPython (Debian's 3.11.2) show that by the reason alone, not by the type."""
     if isinstance(error, ssl.SSLEOFError):
         return True
     return isinstance(error, ssl.SSLError) and ssl_reason(error) == "unexpected eof while reading"
@@ -117,7 +117,7 @@ def is_reset(error: OSError) -> bool:
 
 
 def unread_of(read: Callable[[int, memoryview], int], into: memoryview) -> int:
-    """The number of bytes that the peer sent before it reset the connection, for when a failed write told us of the reset."""
+    """The number of bytes that the peer sent before it reset the connection, for when a failed write was the first sign of the reset."""
     filled = 0
     try:
         while filled < len(into) and (count := read(len(into) - filled, into[filled:])):

@@ -1,4 +1,4 @@
-"""Certificates that are not valid any more, as a revocation list (RFC 5280, section 5) names them.
+"""Certificates that are no longer valid, as a revocation list (RFC 5280, section 5) names them.
 
 A certificate is known by its issuer's name and its serial number, both as they are encoded. The list comes from a file
 that whoever runs the sidecar has put there, as the trust anchors do: its signature is not verified, and one that is past

@@ -58,7 +58,7 @@ class Listener:
         on_accept: Callable[[socket.socket, Addr], None],
         options: ListenOptions = _DEFAULTS,
     ) -> None:
-        """Bind and listen; port 0 takes a free one. OSError if the address cannot be had. Or take a socket that `bind` made,
+        """Bind and listen; port 0 takes a free one. OSError if the address cannot be bound. Or take a socket that `bind` made,
         here or in a process before this one, and own it.
 
         `on_accept` owns the socket: non-blocking, tuned, with its peer's address (mapped IPv6 unwrapped).
@@ -181,7 +181,7 @@ class Listener:
 
 
 def bind(at: Addr, options: ListenOptions = _DEFAULTS) -> socket.socket:
-    """A listening socket for a Listener. OSError if the address cannot be had."""
+    """A listening socket for a Listener. OSError if the address cannot be bound."""
     sock = socket.socket(socket.AF_INET6 if at.is_ipv6 else socket.AF_INET, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)

@@ -3,7 +3,7 @@
 It never spins. While the rest of something long is awaited, the kernel is asked
 to wake us only for more (SO_RCVLOWAT); if it still wakes us for nothing, the
 socket is left alone for a tick. `on_done` is called once, and then the socket
-is as it was: all bytes are still to be read, and it is not watched any more.
+is as it was: all bytes are still to be read, and it is no longer watched.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class Side(Codec):
             other.send_end()
 
     def part(self) -> None:
-        """Both are lost: let go of the other side and of the relay, so that all are freed at once."""
+        """Both are lost: release the other side and the relay, so that all are freed at once."""
         self._other = None
         self._on_lost = _ignore
 

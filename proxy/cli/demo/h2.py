@@ -207,7 +207,7 @@ async def _events(
 
 
 def _fields(headers: Iterable[tuple[Any, Any]]) -> dict[str, str]:
-    """Of text already: the library decodes as its configuration says."""
+    """The fields as a dict. The library is configured to decode them, so they are text already."""
     return dict(headers)
 
 

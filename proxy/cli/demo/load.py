@@ -1,8 +1,8 @@
-"""Load: requests at a steady rate through the client's outbound port, and what became of them.
+"""Load: requests at a steady rate through the client's outbound port, and their outcomes.
 
 Arrivals do not wait for answers (an open loop with exponential gaps), and latency counts from when a request was
 due, so that a stall shows. Nothing is retried: a failure is a failure. Past a ceiling of requests at once, which only
-an overloaded machine reaches, arrivals are not sent, and counted as that: they say nothing of the mesh.
+an overloaded machine reaches, arrivals are not sent and are counted as unsent, because they show nothing about the mesh.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _TOKEN_TTL_S: Final = 7 * 86400.0
 
 
 class DemoError(Exception):
-    """The mesh could not be set up; says which part of it and why."""
+    """The mesh could not be set up; the text names the part and the reason."""
 
 
 def _make_directory() -> Path:
@@ -88,7 +88,7 @@ class DemoMesh:
         self._state = State(self.directory / "state")
         self._manifests = self.directory / "manifests"
         self._claimed: list[str] = []
-        """Who has four of the held ports each."""
+        """The apps that have four of the held ports each."""
         self.processes: dict[str, Child] = {}
         """By name: `control plane`, and a sidecar's workload."""
         self.replicas = [Replica(f"web-{index}", delay_s) for index, delay_s in enumerate(DELAYS_S)]

@@ -76,7 +76,7 @@ class HeaderBlock:
         self.has_date = False
         self.has_l5d = False
         self.keep_alive_s = 0.0
-        """What `Keep-Alive: timeout=` says, in seconds; 0 if it says nothing."""
+        """The value of `Keep-Alive: timeout=` in seconds; 0 if there is none."""
         self.is_familiar = True
         """Every line was known: worth remembering as a whole."""
         self.has_come_before = False

@@ -56,7 +56,7 @@ class BodyReader:
         self._sink: BodySink = sink
         self._is_response = is_response
         self.has_surplus = False
-        """Bytes follow the body; set before the sink is told of its end."""
+        """Bytes follow the body; set before the sink gets the end."""
         self.has_rest = False
         """The last feed had more chunks of this body than one turn's share."""
         self._state = _NONE
@@ -98,7 +98,7 @@ class BodyReader:
         self.has_rest = False
 
     def close(self) -> None:
-        """Deliver nothing any more, and let go of the sink, which owns this reader."""
+        """Deliver nothing more, and release the sink, which owns this reader."""
         self._state = _NONE
         self._partial = b""
         self._sink = _NO_SINK

@@ -6,5 +6,7 @@ from proxy.http.exchange import Exchange
 
 
 def asks_to_continue(exchange: Exchange) -> bool:
-    """Such a client may never send its body, so after an early answer it is unknown where its next request begins."""
+    """Whether the client waits for 100 (Continue). Such a client may never send its body, so after an early answer it
+    is unknown where its next request begins.
+    """
     return any(one.name == b"expect" for one in exchange.request.fields)

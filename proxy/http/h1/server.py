@@ -57,7 +57,7 @@ class H1Server(Codec, ServerStream):
         self._body = BodyReader(self)
         self._is_head = self._is_http_1_0 = self._closes = self._is_leaving = self._is_chunked = False
         self._ends_by_close = False  # the response that is being written has no other end
-        self._is_sending = False  # the client sends its body, or was told to
+        self._is_sending = False  # the client sends its body, or got a 100
         self._has_eof = self._is_advancing = False
         self._is_writable = True
         self._pauses = self._drained = 0

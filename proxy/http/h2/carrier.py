@@ -61,7 +61,7 @@ class Carrier(Codec):
         """The step queue calls this."""
         raise NotImplementedError
 
-    # ---- what becomes of a stream, and of the connection
+    # ---- what happens to a stream, and to the connection
 
     def note_reset(self, stream_id: int) -> None:
         """We reset this stream, and frames of it may still come."""

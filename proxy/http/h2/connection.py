@@ -44,7 +44,7 @@ _HEAD_SHARE: Final = limits.TURN_FRAMES // limits.TURN_HEADS - 1
 _RESPONSE_SHARE: Final = _HEAD_SHARE // 2
 """The same of a response's head, which is not routed."""
 _BLOCK_SHIFT: Final = 5
-"""And a head takes one frame's share more for every 32 octets of its block, which may be as many fields: 16 KiB of header
+"""A head takes one more frame's share for every 32 octets of its block, which may hold as many fields: 16 KiB of header
 blocks use up a turn. A block over several frames ends its turn anyway."""
 _FRAMING_FLAGS: Final = END_HEADERS | PADDED | PRIORITY_FLAG
 

@@ -132,7 +132,7 @@ class Decoder:
 
     def __init__(self) -> None:
         self.has_changed = False
-        """The last block changed the table, so that what was remembered of earlier blocks is not valid any more."""
+        """The last block changed the table, so what was remembered of earlier blocks is no longer valid."""
         self.is_familiar = True
         """The last block changed nothing and held nothing new: worth remembering as a whole."""
         self.constant: ConstantBlock | None = None

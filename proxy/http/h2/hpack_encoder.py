@@ -27,7 +27,7 @@ _FIELD_COPIES: Final = 4
 _LEAST_LIST_BYTES: Final = 256
 """A status, a length and a date, and room for a little."""
 _REFUSED_FIELDS: Final = 128
-"""Fields met twice that found the table full, about twice what it holds, after which it is emptied and learns anew."""
+"""How many fields that were met twice may find the table full, about twice what it holds, before it is emptied and filled anew."""
 
 _static_index: Final[dict[tuple[bytes, bytes], int]] = {
     entry: index for index, entry in reversed(list(enumerate(STATIC_TABLE, 1)))

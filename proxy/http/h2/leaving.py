@@ -18,7 +18,7 @@ ANNOUNCED: Final = 1
 LAST_STREAMS: Final = 2
 """The streams that are here are served, and no others."""
 OVER: Final = 3
-"""Nothing is read any more: the last frame is written, or the connection is lost."""
+"""Nothing more is read: the last frame is written, or the connection is lost."""
 NAMES: Final = ("serving", "announced", "last streams", "over")
 
 

@@ -226,7 +226,7 @@ class H2ServerStream(H2Stream, ServerStream):
         if exchange is not None and exchange.request.version != HTTP_2:
             mark = orig_proto.mark_response(head)
             if mark is not None:
-                if head.has_l5d:  # an app's own mark says nothing
+                if head.has_l5d:  # a mark that the app sent itself does not count
                     head = head.with_fields([one for one in head.fields if one.name != orig_proto.NAME])
                 extra = (mark,)
         if not head.has_date and needs_date(head):

@@ -120,7 +120,7 @@ class Streams(Carrier):
         """The last GOAWAY: no stream after those that are here."""
 
     def stop_asking(self) -> None:
-        """Stop the keepalive: it does not matter any more whether the peer answers."""
+        """Stop the keepalive: it no longer matters whether the peer answers."""
 
     def receive_goaway(self, last_id: int, code: int) -> None:
         """The peer serves nothing beyond this stream."""

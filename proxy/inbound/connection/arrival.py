@@ -84,7 +84,7 @@ class Service(Protocol):
         """The connection's first codec. It may abort the wire."""
 
     def early(self, arrival: Arrival, on_spoke: Callable[[], None]) -> Early | None:
-        """Dial a server that may speak first, because the client says nothing; None if there is no such server."""
+        """Dial a server that may speak first, because the client sends nothing; None if there is no such server."""
 
 
 class Releases(Protocol):
@@ -192,7 +192,7 @@ class Arrival:
     # ---- server first
 
     def begin_early(self, on_spoke: Callable[[], None]) -> bool:
-        """The client says nothing: dial the server that may speak first, if that has not been done. False if it is to be
+        """The client sends nothing: dial the server that may speak first, if that has not been done. False if it is to be
         asked again, because there are too many such connections now."""
         early = self.early
         if early is None:

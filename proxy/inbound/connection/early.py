@@ -1,4 +1,4 @@
-"""Early: dials the app for a client that says nothing, because the app may be the one to speak first (transport/early.py).
+"""Early: dials the app for a client that sends nothing, because the app may be the one to speak first (transport/early.py).
 
 It does so only if this client may have its bytes forwarded, as far as is known then; that is decided again, and counted,
 once either side has spoken.

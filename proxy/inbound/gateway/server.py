@@ -1,4 +1,4 @@
-"""Which connections a gateway takes, and what becomes of each. It takes those of meshed peers whose transport header has a
+"""Which connections a gateway takes, and what happens to each. It takes those of meshed peers whose transport header has a
 name under one of its suffixes; the policy of the gateway's own inbound port applies to them."""
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class App:
     __slots__ = ("target", "_runtime", "_options", "_on_unused", "_users", "_http1", "_http2")
 
     def __init__(self, runtime: Runtime, target: Addr, options: DialOptions, on_unused: Callable[[App], None]) -> None:
-        """`on_unused` is called when no client's connection leads here any more and none of the app's own is open."""
+        """`on_unused` is called when no client's connection leads here any longer and none of the app's own is open."""
         config = runtime.config
         self.target: Final = target
         self._runtime: Final = runtime
@@ -205,7 +205,7 @@ class Http2App:
         return not self._is_trying and not len(self._pool) and not self._queue
 
     def part(self) -> None:
-        """It is unused: let go of what points back here."""
+        """It is unused: release what points back here."""
         self._reconnect.part()
         self._pool.part()
         self._queue.part()

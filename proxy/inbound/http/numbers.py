@@ -45,5 +45,5 @@ class RouteNumbers(RouteOutcomes):
 
 
 def _spell(status: int, error: str) -> Labels:
-    """Here no label says why a response is not whole."""
+    """On this side no label has the reason why a response is not whole."""
     return (("status", str(status) if status != NO_STATUS else ""),)

@@ -1,6 +1,6 @@
 """ServiceProfiles on the inbound side: they name, classify and count requests, and do nothing else (docs/linkerd/inbound.md, section 14).
 
-A client's proxy that routed a request by a profile says so in `l5d-dst-canonical`. That profile is asked for here, too; while
+A client's proxy that routed a request by a profile names it in `l5d-dst-canonical`. That profile is asked for here, too; while
 the first answer is awaited its requests wait, but no longer than DESTINATION_PROFILE_INITIAL_TIMEOUT from when it was asked for. Requests
 without that field pass at once.
 """

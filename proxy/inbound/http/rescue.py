@@ -1,6 +1,6 @@
 """Rescue: answers for requests that failed (docs/linkerd/inbound.md, section 11; recorded texts in tests/data).
 
-One table says what each failure becomes over HTTP, over gRPC, and for the
+One table gives the answer to each failure over HTTP, over gRPC, and for the
 client's connection. Only a meshed client gets the reason. The text of a failure
 of the app stands alone; that of a decision made here follows the connection's
 name.

@@ -1,4 +1,4 @@
-"""Revocations: identities and certificates that are not valid any more, and the lists of them for other programs.
+"""Revocations: identities and certificates that are no longer valid, and the lists of them for other programs.
 
 A revoked identity loses every token and certificate that was issued until then. A token that is issued afterwards
 admits it again: a revocation means that the existing ones are in wrong hands, not that the name may never be used.

@@ -1,6 +1,6 @@
 """Folder: which files of a directory are to be read, and when.
 
-A file counts when it is not being written any more: no process has it open for writing (which a lease shows, where leases
+A file counts when it is no longer being written: no process has it open for writing (which a lease shows, where leases
 are available), and it has been still for a moment or has been renamed into place. Only regular files, and links to them,
 are looked at: opening a FIFO would wait for ever.
 """

@@ -158,7 +158,7 @@ class HttpEndpoint:
                 found = f'"{self._server_id}"' if self._server_id else "none"
                 self._rescue.fail(attempt.exchange, IDENTITY_REQUIRED, f'required id "{required[0]}"; found {found}')
                 return None
-        # Only this proxy may say how a request came, not its app: the peer's proxy would believe it.
+        # Only this proxy may state how a request came, not its app, because the peer's proxy believes it.
         return request.with_fields([one for one in request.fields if one.name not in (_REQUIRE_ID, orig_proto.NAME)])
 
     # ---- Target

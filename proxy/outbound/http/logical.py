@@ -207,7 +207,7 @@ class HttpRouter:
         return FilteredBackend(made, backend, place, self._rescue, editor, filters.on_request)
 
     def _concrete(self, backend: Backend, old: dict[Backend, Concrete]) -> Concrete:
-        """The existing stage of this backend, or a new one. What is left in `old` afterwards is not used any more."""
+        """The existing stage of this backend, or a new one. What is left in `old` afterwards is no longer used."""
         made = self._backends.get(backend) or old.pop(backend, None)
         if made is None:
             endpoints = self._destination.endpoints

@@ -1,6 +1,6 @@
 """The metrics of requests by their route and their backend (docs/linkerd/metrics.md, section 7).
 
-RouteNumbers observes a request as its client sees it, whatever became of it on the way; BackendNumbers counts each
+RouteNumbers observes a request as its client sees it, whatever happened to it on the way; BackendNumbers counts each
 attempt. Both are looked up when a policy arrives; a request only adds to their numbers.
 """
 

@@ -1,6 +1,6 @@
 """Rescue: answers for requests that failed (docs/linkerd/outbound.md, section 10; recorded texts in tests/data/outbound-errors.json).
 
-One table says what each failure is over HTTP, over gRPC, and for the
+One table gives the answer to each failure over HTTP, over gRPC, and for the
 client's connection. The text is the chain of names down to what failed,
 which `exchange.context()` gives.
 """

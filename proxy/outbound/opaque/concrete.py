@@ -81,7 +81,7 @@ class OpaqueBalanced:
             tunnel.refuse("loadshed", f"{context}: service unavailable")
 
     def try_again(self, tunnel: Tunnel) -> bool:
-        """Try another endpoint. The one that failed is not in the choice any more, unless it is the only one."""
+        """Try another endpoint. The one that failed is no longer in the choice, unless it is the only one."""
         endpoint = self._balancer.ready.pick(self._clock())
         if endpoint is None or endpoint is tunnel.endpoint:
             return False

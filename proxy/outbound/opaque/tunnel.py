@@ -178,7 +178,7 @@ class Tunnel:
 
 class EarlyTunnel(Tunnel):
     """A tunnel whose client has said nothing yet: it takes an endpoint like any other, but nothing is joined until it is
-    known who speaks first. If it gets no endpoint its client is not told: another tunnel may, once the client has spoken."""
+    known who speaks first. If it gets no endpoint the client's connection goes on: another tunnel may get one, once the client has sent something."""
 
     __slots__ = ("_dials", "_on_spoke", "_codec", "_is_settled", "_is_over")
 

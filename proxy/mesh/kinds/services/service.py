@@ -35,7 +35,7 @@ class ServicePort:
 class Service(Resource):
     cluster_ips: tuple[str, ...] = ()
     ports: tuple[ServicePort, ...] = ()
-    """Of TCP only."""
+    """Only TCP ports."""
     selector: tuple[tuple[str, str], ...] = ()
     opaque_ports: PortNames | None = None
     """None if its namespace, or else the default, decides."""

@@ -76,7 +76,7 @@ def _ports(containers: list[Value]) -> Iterator[tuple[str, int]]:
 
 
 def _listens(proxy: Value) -> dict[str, int]:
-    """Where the proxy listens, by the variable that says so."""
+    """The ports on which the proxy listens, by the variable that sets each."""
     found = {}
     for variable in proxy.items("env"):
         name = variable.text_of("name")

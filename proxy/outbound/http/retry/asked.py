@@ -78,7 +78,7 @@ def _retry(said: dict[bytes, bytes], retry: Retry | None) -> Retry | None:
 
 
 def duration_of(value: bytes | None) -> float | None:
-    """Seconds of `250ms`, `2s`, `1m`, `1h`, `1d` or `0`; None if it is none of these."""
+    """Seconds of `250ms`, `2s`, `1m`, `1h`, `1d` or `0`; None for any other text."""
     text = value.strip() if value is not None else b""
     digits = text.rstrip(b"mshd")
     if not digits.isdigit() or len(digits) > 15:
