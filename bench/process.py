@@ -22,7 +22,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class BenchError(Exception):
-    """The bench cannot go on; the text says why and what to do."""
+    """The bench cannot go on; the text gives the reason and what to do."""
 
 
 def need(program: str, package: str) -> str:

@@ -205,7 +205,7 @@ def test_a_length_of_zero_stays(stage: Stage) -> None:
 def test_responses_that_have_no_body_get_no_framing(stage: Stage, method: bytes, status: bytes) -> None:
     stage.answers(b"HTTP/1.1 %b\r\n\r\n" % status)
     client = stage.connect()
-    for _ in range(2):  # a body that nobody sent would be waited for
+    for _ in range(2):  # a body that was not sent would be waited for
         got = client.ask(get(method=method, host=HOST), method)
         assert got.start == b"HTTP/1.1 " + status and b"transfer-encoding" not in lower_names(got)
 

@@ -136,7 +136,7 @@ def test_http_1(runs: tuple[Run, Run], first: int) -> None:
         mesh_saw, mesh_got = mesh.exchange(case)
         check(case, expected(REQUESTS, case, saw), mesh_saw)
         if case.version == b"1.0":
-            got = got[-1:]  # an HTTP/1.0 client hears no 1xx (RFC 9110 section 15.2)
+            got = got[-1:]  # an HTTP/1.0 client gets no 1xx (RFC 9110 section 15.2)
         assert [one.status for one in got] == [one.status for one in mesh_got], case
         for one, mesh_one in zip(got, mesh_got, strict=True):
             check(case, expected(RESPONSES, case, one), mesh_one)

@@ -86,7 +86,7 @@ def test_http_in_opaque_bytes_is_not_looked_at() -> None:
 
 
 def test_http_without_an_authority_goes_to_the_app_as_it_is() -> None:
-    """Linkerd answers 500 here; docs/compatibility.md says why we do not."""
+    """Linkerd answers 500 here; docs/compatibility.md has the reason why we do not."""
 
     async def story(ticking: Ticking) -> None:
         async with Workload(ticking) as workload:

@@ -137,7 +137,7 @@ def test_nobody_waits_longer_than_the_variable_says() -> None:
 
 @pytest.mark.acceptance("GATE-05")
 def test_the_profile_decides_once_it_is_known_and_what_is_late_holds_nobody_up() -> None:
-    """What Linkerd switches between by readiness: the profile's routes first, and the app without them if they take too long."""
+    """As in Linkerd, requests take the profile's routes if the profile is known in time, and go to the app without them if not."""
 
     async def play(workload: Workload, asked: Asked, client: Client) -> None:
         def by_profile() -> float:

@@ -1,4 +1,4 @@
-"""Doors into a mesh: each accepts plain connections and carries their bytes to a sidecar, after it has told that the
+"""Doors into a mesh: each accepts plain connections and carries their bytes to a sidecar, after it has sent it the
 destination.
 """
 

@@ -28,7 +28,7 @@ class ListWire(Wire):
         self.aborted: Reason | None = None
         self.looks_stale = False
         self.waiting: list[Steps] = []
-        """Who asked for a turn, in the order of asking."""
+        """What asked for a turn, in the order of asking."""
         self.turns = 0
         """How many turns were given."""
 

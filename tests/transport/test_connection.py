@@ -262,7 +262,7 @@ def test_a_fault_of_the_codec_ends_this_connection_only(where: str, caplog: pyte
         while where == "writable" and not codec.levels:
             codec.wire.write(bytes(1 << 18))
             await asyncio.sleep(0)
-        ticking.pass_time(limits.ABORT_S + 1)  # nobody takes what was written before the fault
+        ticking.pass_time(limits.ABORT_S + 1)  # what was written before the fault is not read
         await until(lambda: is_told, "whoever keeps the books is told")
         assert codec.lost_for == ([] if where == "lost" else [Reason.INTERNAL])
         client.close()

@@ -120,7 +120,7 @@ def test_a_fault_of_what_follows_ends_the_connection_also_when_the_time_brought_
 ) -> None:
     begun = Begun(is_faulty=True)
     with pytest.raises(RuntimeError, match="a fault of ours"):
-        begun.codec.feed(b"one\n")  # whoever feeds a codec guards the connection
+        begun.codec.feed(b"one\n")  # the caller that feeds a codec guards the connection
     begun = Begun(is_faulty=True)
     with caplog.at_level(logging.ERROR):
         begun.ticking.pass_time(2)

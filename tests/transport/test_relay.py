@@ -260,7 +260,7 @@ def test_a_fast_sender_and_a_slow_reader_hold_less_than_a_mebibyte_each_way(shap
         tracemalloc.start()
         try:
             thread.start()
-            await asyncio.sleep(0.3)  # nobody reads: the buffers fill, ours and the kernel's
+            await asyncio.sleep(0.3)  # nothing is read, so our buffers and the kernel's fill
             size = 0
             buffer = bytearray(1 << 16)
             while count := await loop.sock_recv_into(sink, buffer):

@@ -1,6 +1,6 @@
 """Follows a document as a reader would: block after block of its console blocks, each in a terminal of its own.
 
-How a block is fenced says what is done with it:
+The fence of a block decides what is done with it:
 
     ```console                    its commands are run, each must succeed, and print what the block shows after it
     ```console stays              its last command stays in the foreground. The reader goes on in another terminal once
