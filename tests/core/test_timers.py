@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -53,6 +54,22 @@ def test_a_deadline_is_at_most_two_ticks_late_and_early_by_no_more_than_the_whee
     assert target.heard == 1
     wheel.advance(start + timeout_s + 100)
     assert target.heard == 1
+
+
+def test_timers_that_are_cancelled_leave_nothing_behind_however_late_they_were_due() -> None:
+    """A timeout of a day is cancelled a moment later by each request, and each has a tick of its own."""
+    wheel = Wheel(TICK_S, 0.0)
+    kept = [Target() for _ in range(10)]
+    for number, target in enumerate(kept):
+        wheel.after(1.0 + number, target.expired)
+    tracemalloc.start()
+    for number in range(100_000):
+        wheel.after(86_400.0 + number, Target().expired).cancel()
+    held_bytes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert held_bytes < 4 << 20
+    wheel.advance(20.0)
+    assert all(target.heard == 1 for target in kept)
 
 
 def test_a_timer_that_is_cancelled_does_not_fire_and_the_others_of_its_tick_do() -> None:
