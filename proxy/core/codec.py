@@ -56,7 +56,7 @@ class Wire:
     def schedule(self, target: Steps) -> None:
         """Call `target.step` in a later turn of the loop, after what was queued before; also if the wire is lost by then.
 
-        For a codec that has more to do than its share of one turn. An exception in `step` ends the wire with INTERNAL.
+        Used by a codec that has more to do than its share of one turn. An exception in `step` ends the wire with INTERNAL.
         """
         raise NotImplementedError
 

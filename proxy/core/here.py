@@ -58,7 +58,7 @@ class Made:
 
 
 def _plain(ip: str) -> str:
-    """As an Addr has it."""
+    """The IP address in the spelling of an Addr."""
     return addr(ip.partition("%")[0], 0).ip if ":" in ip else ip
 
 

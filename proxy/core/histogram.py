@@ -1,7 +1,7 @@
 """Histogram: how often a number fell into each bucket, and the sum of all numbers, as plain integers.
 
-Like a Meter it knows no name and no labels: metrics reads it at a scrape. Also what an exchange counts the frames of its
-bodies with.
+Like a Meter it knows no name and no labels: metrics reads it at a scrape. An exchange counts the frames of
+its bodies with one, too.
 """
 
 from __future__ import annotations

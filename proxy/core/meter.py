@@ -18,7 +18,7 @@ class Meter:
         """`faults` counts for all meters of one direction."""
         self.opened = 0
         self.closed: dict[str, int] = {}
-        """By errno name (`ECONNRESET`), empty for a clean close."""
+        """Closed connections by errno name (`ECONNRESET`), which is empty for a clean close."""
         self.read_bytes = 0
         self.written_bytes = 0
         self.open_count = 0

@@ -33,7 +33,7 @@ class Troubles:
         self._known.pop(key, None)
 
     def of(self, key: str) -> str:
-        """Such as `Connection refused (ECONNREFUSED), for 12s`; empty if nothing is known."""
+        """The trouble of this key, such as `Connection refused (ECONNREFUSED), for 12s`; empty if none is known."""
         found = self._known.get(key)
         return "" if found is None else f"{found[0]}, for {lasting(self._clock() - found[1])}"
 

@@ -49,7 +49,7 @@ class Rescue(Protocol):
     """Built once per accepted connection: how a failure becomes an answer there (docs/linkerd/inbound.md, section 11; docs/linkerd/outbound.md, section 10)."""
 
     def rescue(self, exchange: Exchange, reason: Reason) -> None:
-        """It fails before its response began: reply, or `server.reset`; if neither is done, a plain answer is given."""
+        """It failed before its response began: call `reply` or `server.reset`; if neither is called, it gets a plain answer."""
 
     @property
     def informs(self) -> bool:
@@ -285,7 +285,7 @@ class Exchange:
             self.server.pause_reading(WAITING)
 
     def park(self, on_gone: Callable[[], None]) -> None:
-        """It waits for something outside of it; `on_gone` is called if it ends before `attach` or `unpark`."""
+        """The exchange waits for something; `on_gone` is called if it ends before `attach` or `unpark`."""
         self._on_gone = on_gone
 
     def unpark(self) -> None:

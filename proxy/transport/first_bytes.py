@@ -88,7 +88,7 @@ class FirstBytes(Codec, Generic[Found]):
 
     def when_silent(self, after_s: float, begin: Callable[[], None], on_over: Callable[[], None]) -> None:
         """Call `begin` if nothing has come until then; and `on_over` once it is decided, or the connection is gone, whether
-        `begin` was called or not. To be asked before anything can have come."""
+        `begin` was called or not. Must be called before anything can have come."""
         self._silence = self._wheel.after(after_s, begin)
         self._on_over = on_over
 

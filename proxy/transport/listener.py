@@ -23,7 +23,7 @@ _ACCEPTS_PER_WAKE_UP: Final = 16
 _REST_S: Final = 0.2
 """Without descriptors the socket stays readable: asking again at once would spin."""
 _ENDS_PER_REST: Final = 32
-"""Idle connections that make room at once: clients behind them in the backlog should not wait for long."""
+"""How many idle connections are ended at once to make room, so that clients in the backlog do not wait for long."""
 _EXHAUSTED: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 _DONE: Final = frozenset((errno.EAGAIN, errno.EWOULDBLOCK))
 
@@ -42,7 +42,7 @@ class ListenOptions(NamedTuple):
     is_admin: bool = False
     """It is the admin port, which must still answer when clients have taken their share of the descriptors."""
     on_error: Callable[[OSError], None] | None = None
-    """Each accept that failed, to count it."""
+    """Called for each accept that failed, to count it."""
 
 
 _DEFAULTS: Final = ListenOptions()
@@ -110,7 +110,7 @@ class Listener:
             self._reactor.loop.remove_reader(sock.fileno())
 
     def _rested(self) -> None:
-        """The rest is over, if there are descriptors again."""
+        """The pause is over: accept again if there are descriptors."""
         self._resting = None
         sock = self._sock
         if sock is None:
@@ -135,7 +135,7 @@ class Listener:
         self._accept_some()
 
     def _accept_some(self) -> bool:
-        """A share of the backlog; whether there may be more, and descriptors for it."""
+        """Accept a share of the backlog. Returns whether there may be more, and descriptors for it."""
         for _ in range(_ACCEPTS_PER_WAKE_UP):
             sock = self._sock
             if sock is None:

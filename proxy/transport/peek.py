@@ -73,7 +73,7 @@ class Peek:
 
     @property
     def has_bytes(self) -> bool:
-        """The peer has begun to speak."""
+        """Whether the peer has sent anything."""
         return self._seen > 0
 
     def cancel(self) -> None:

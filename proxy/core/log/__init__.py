@@ -103,7 +103,7 @@ class Logging:
 def set_up(
     text: str | None, stream: TextIO, errors: TextIO, form: str = "", default_filter: str = DEFAULT_FILTER
 ) -> Logging:
-    """Once, before anything is logged; `text` None stands for the default filter, `off` for no logging at all.
+    """To be called once, before anything is logged. `text` None stands for the default filter, `off` for no logging at all.
 
     `form` is `plain`, `json` or `people`; anything else lets the stream decide. Items of the filter that are not
     directives are skipped with a note on `errors`.

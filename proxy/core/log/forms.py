@@ -81,7 +81,7 @@ class Json(logging.Formatter):
 class People(logging.Formatter):
     """`14:03:22.123 INFO  inbound   message key=value`, by this machine's clock and time zone.
 
-    Always one line per event. Of an exception it shows the last line and where it was raised; `plain` and `json` have the
+    Always one line per event. For an exception it shows the last line and where it was raised; `plain` and `json` have the
     whole traceback.
     """
 
@@ -105,7 +105,7 @@ class People(logging.Formatter):
 
 
 def form_of(name: str, stream: TextIO, env: Mapping[str, str]) -> logging.Formatter:
-    """The one that was asked for (`plain`, `json`, `people`); without such a name People on a terminal, else Plain.
+    """The form of this name (`plain`, `json`, `people`); for any other name People on a terminal, else Plain.
 
     Colours are used on terminals that support them, unless NO_COLOR (no-color.org) is set.
     """

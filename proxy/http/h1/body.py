@@ -194,7 +194,7 @@ class BodyReader:
             self._partial = data[position:]
         if pieces:
             self._sink.body_data(b"".join(pieces), False)
-        if end < 0 or self._state == _NONE:  # the rest has not come, or what we called gave up
+        if end < 0 or self._state == _NONE:  # the rest has not come, or the sink gave up
             return b""
         self._state = _NONE
         rest = data[end + 4 :]

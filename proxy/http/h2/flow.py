@@ -55,7 +55,7 @@ class Flow:
         window_bytes = max(settings.connection_window_bytes, frame.DEFAULT_WINDOW)
         self.credit = Credit(window_bytes, window_bytes)
         self._allowed_bytes = frame.DEFAULT_WINDOW + window_bytes
-        """What each has let the other send so far, less what of it was of no use."""
+        """What each side has let the other send so far, without what was discarded."""
         self._wire = wire
 
     def take(self, size: int) -> None:

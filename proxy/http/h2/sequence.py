@@ -68,7 +68,7 @@ class Sequence:
         return whole
 
     def await_in_time(self, on_timeout: Callable[[], None]) -> None:
-        """What is awaited has OPENING_S."""
+        """What is awaited must come within OPENING_S."""
         wheel = self._wheel
         if wheel is not None:
             self._timer = wheel.after(limits.OPENING_S, on_timeout)

@@ -273,7 +273,7 @@ class H2ServerStream(H2Stream, ServerStream):
         connection.wire.write(frame.header_frames(self.id, block, end))
 
     def _too_long(self, error: ProtocolError) -> None:
-        """The client does not take a head of this length; it gets one that it does."""
+        """The client does not take a head of this length: answer with a short one."""
         exchange = self.exchange
         connection = self.connection
         if exchange is not None and is_grpc(exchange.request):

@@ -34,7 +34,7 @@ _log: Final = logger(__name__)
 
 
 class Loop:
-    """The stage for the proxy's own ports, which are no app's: a request sent there would come back as a loop, or look like
+    """The stage for the proxy's own ports, behind which there is no app: a request sent there would come back as a loop, or look like
     one that the app sent."""
 
     __slots__ = ()
