@@ -16,7 +16,7 @@ from proxy.core.reason import Reason
 from tests.kit import ListWire, undated
 
 Matcher = bytes | Callable[[bytes], Any]
-"""What was written: exactly these bytes, or what this function does not call false or raise about."""
+"""What must have been written: exactly these bytes, or bytes for which this function neither returns False nor raises."""
 
 
 class Scene(Protocol):

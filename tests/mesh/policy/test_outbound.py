@@ -235,7 +235,7 @@ def test_timeouts_and_retries_of_a_route_and_of_a_service(tmp_path: Path) -> Non
 
 
 def test_breakers_and_penalties(tmp_path: Path) -> None:
-    """Row B53."""
+    """Row B53: annotations of a Service set breakers and penalties in the policy."""
     accrual = "balancer.linkerd.io/failure-accrual"
     alpha = "balancer.alpha.linkerd.io"
     assert policy(read(tmp_path, services(f"{accrual}: consecutive"))).http1_accrual == ConsecutiveFailures(
