@@ -133,14 +133,20 @@ class Attempt(RunningAttempt):
         exchange = self.exchange
         if self._is_over or exchange.reason is not None:
             return
-        self.has_failed = True
+        ends_with_client = exchange.ends_with_client(reason)
+        self.has_failed = not ends_with_client
         exchange.unpark()
         exchange.reset_code = code
         origin = self.origin
+        if ends_with_client and exchange.waited_since(self.sent_at) > repeat.RACE_S:
+            progress = BEGUN
         if progress != BEGUN and origin is not None and repeat.may_repeat(exchange, progress):
             exchange.detach()
             if origin.try_again(self, reason):
                 return
+        if ends_with_client:
+            exchange.response_left(reason)
+            return
         tries = exchange.tries
         if tries is not None and tries.holds_failure(reason):
             return

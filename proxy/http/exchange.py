@@ -26,6 +26,8 @@ from proxy.http.stream import OTHER_SIDE_FULL, WAITING, ClientStream, RunningAtt
 
 _RESETS: Final = (Reason.PEER_RESET, Reason.PEER_REFUSED, Reason.CANCELLED)
 """Reasons that reset even a gRPC call: the reasons that an endpoint gives for its stream, and that the client no longer waits."""
+_CLOSED: Final = (Reason.PEER_CLOSED, Reason.CONNECTION_RESET)
+"""How a connection ends whose peer has left."""
 
 
 class Observer(Protocol):
@@ -240,6 +242,20 @@ class Exchange:
             self._begin_response()
         self.server.send_trailers(fields)
         self._end(Reason.COMPLETE if self.request_ended else Reason.EARLY_RESPONSE)
+
+    def ends_with_client(self, reason: Reason) -> bool:
+        """Whether the endpoint's connection ended only after the end of the client's had been passed on to it: the endpoint
+        has left because its client had, which is no failure."""
+        return self._has_left and reason in _CLOSED
+
+    def waited_since(self, sent_at: float) -> float:
+        return self._clock() - sent_at
+
+    def response_left(self, reason: Reason) -> None:
+        """`ends_with_client` holds, and nothing more is to come: the client sees the end that it would see without a proxy."""
+        self.client = None
+        self.server.reset(reason)
+        self._end(reason)
 
     def response_reset(self, reason: Reason) -> None:
         """The endpoint failed; its stream is gone already."""

@@ -70,7 +70,9 @@ def classify(exchange: Exchange) -> Class | None:
     response = exchange.response
     reason = exchange.reason
     if response is None:
-        is_reset = reason is Reason.PEER_RESET or reason is Reason.PEER_REFUSED or reason is Reason.RESPONSE_TIMEOUT
+        # A client resets streams too, and that says nothing about the endpoint.
+        is_reset = exchange.is_broken and (reason is Reason.PEER_RESET or reason is Reason.PEER_REFUSED)
+        is_reset = is_reset or reason is Reason.RESPONSE_TIMEOUT
         return Class(0, False, "", _error(exchange)) if is_reset else None
     status = response.status
     if exchange.is_broken and reason in _BROKEN and not exchange.response_ended:

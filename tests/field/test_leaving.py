@@ -6,9 +6,10 @@ from contextlib import suppress
 
 import pytest
 
+from proxy.http.repeat import RACE_S
 from tests.field.stage import Stage
 from tests.kit.http1 import get, ok, post
-from tests.kit.topology import DIRECT, OUT, PROXIED, WAYS, until
+from tests.kit.topology import DIRECT, IN, MTLS, OUT, PROXIED, WAYS, until
 from tests.kit.wire import FIN, RST, Ended, Peer
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n"
@@ -56,6 +57,67 @@ def test_a_client_that_only_says_no_more_gets_its_answer(stage: Stage) -> None:
     client.half_close()
     answer = client.response()
     assert (answer.status, answer.body) == (200, b"late")
+
+
+@pytest.mark.parametrize("script", [waits_for_the_end, streams_until_the_end])
+@pytest.mark.parametrize("ends", ["close", "reset"])
+@pytest.mark.parametrize("stage", PROXIED, indirect=True)
+def test_an_app_that_ends_because_its_client_has_left_has_not_failed(stage: Stage, script: object, ends: str) -> None:
+    """Row 112: a probe that closes early, or a client that gives up, is no failure of the server in any number."""
+
+    def failures() -> list[float]:
+        return [stage.topology.metric(side, *one) for side in (IN, OUT) for one in FAILURES]
+
+    before = failures()
+    side = stage.topology.drains[IN if stage.way == IN else OUT]
+    resting = len(side)
+    app = stage.play(script)  # type: ignore[arg-type]
+    client = stage.connect()
+    client.send(get(b"/slow"))
+    connection = app.connection()
+    until(lambda: connection.received, "the request has come")
+    if script is streams_until_the_end:
+        client.until(b"first")
+    getattr(client, ends)()
+    until(lambda: connection.end in (FIN, RST) and connection.sock.fileno() < 0, "the app ends")
+    until(lambda: len(side) <= resting, "the client's connection is over")
+    assert failures() == before
+
+
+FAILURES = [
+    ("response_total", 'classification="failure"'),
+    ("inbound_http_statuses_total", 'status="5'),
+    ("inbound_http_errors_total",),
+    ("outbound_http_errors_total",),
+    ("outbound_http_route_backend_response_statuses_total", 'http_status="5'),
+]
+
+
+@pytest.mark.parametrize("stage", [OUT, IN, MTLS], indirect=True)
+def test_a_request_that_its_client_gave_up_is_not_sent_again(stage: Stage) -> None:
+    """The app closes a kept connection when its client leaves: to a proxy that looks as if the request had raced with that end."""
+    targets = []
+
+    def answers_once(peer: Peer) -> None:
+        while True:
+            targets.append(peer.request().target)
+            if targets[-1] == b"/slow":
+                peer.rest()
+                return
+            peer.send(ok())
+
+    side = stage.topology.drains[IN if stage.way == IN else OUT]
+    resting = len(side)
+    app = stage.play(answers_once)
+    client = stage.connect()
+    client.ask(get(b"/quick"))
+    client.send(get(b"/slow"))
+    until(lambda: b"/slow" in targets, "the request has come")
+    stage.topology.pass_time(2 * RACE_S)
+    client.close()
+    until(lambda: app.connections[0].sock.fileno() < 0, "the app ends")
+    until(lambda: len(side) <= resting, "the client's connection is over")
+    assert targets == [b"/quick", b"/slow"] and len(app.connections) == 1
 
 
 @pytest.mark.parametrize("stage", ["pair"], indirect=True)
