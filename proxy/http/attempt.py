@@ -133,19 +133,21 @@ class Attempt(RunningAttempt):
         exchange = self.exchange
         if self._is_over or exchange.reason is not None:
             return
-        ends_with_client = exchange.ends_with_client(reason)
+        ends_with_client = repeat.ends_with_client(exchange, reason)
         self.has_failed = not ends_with_client
         exchange.unpark()
         exchange.reset_code = code
         origin = self.origin
-        if ends_with_client and exchange.waited_since(self.sent_at) > repeat.RACE_S:
+        if ends_with_client and exchange.clock() - self.sent_at > repeat.RACE_S:
             progress = BEGUN
         if progress != BEGUN and origin is not None and repeat.may_repeat(exchange, progress):
             exchange.detach()
             if origin.try_again(self, reason):
                 return
         if ends_with_client:
-            exchange.response_left(reason)
+            exchange.client = None  # its stream is gone
+            exchange.server.reset(reason)  # the client sees the end that it would see without a proxy
+            exchange.request_reset(reason)
             return
         tries = exchange.tries
         if tries is not None and tries.holds_failure(reason):

@@ -26,8 +26,6 @@ from proxy.http.stream import OTHER_SIDE_FULL, WAITING, ClientStream, RunningAtt
 
 _RESETS: Final = (Reason.PEER_RESET, Reason.PEER_REFUSED, Reason.CANCELLED)
 """Reasons that reset even a gRPC call: the reasons that an endpoint gives for its stream, and that the client no longer waits."""
-_CLOSED: Final = (Reason.PEER_CLOSED, Reason.CONNECTION_RESET)
-"""How a connection ends whose peer has left."""
 
 
 class Observer(Protocol):
@@ -70,7 +68,7 @@ class Exchange:
         "accepted_at", "dispatched_at", "request_ended_at", "answered_at", "ended_at", "request_bytes", "response_bytes",
         "request_frames", "response_frames", "is_body_sent", "attempts", "attempt", "tries", "route", "backend", "endpoint", "failure",
         "observers", "editor", "rescue", "has_begun", "is_broken", "is_server_full",
-        "_clock", "_on_gone", "_held", "_has_left", "_informed_bytes",
+        "clock", "_on_gone", "_held", "has_left", "_informed_bytes",
     )  # fmt: skip
 
     def __init__(self, server: ServerStream, request: RequestHead, now: float, clock: Clock | None = None) -> None:
@@ -106,10 +104,10 @@ class Exchange:
         self.rescue: Rescue | None = None
         self.has_begun = False  # the observers' `response_began` was called
         self.is_broken = False  # it failed on the endpoint's side, or here: the client would have stayed
-        self._clock: Clock = clock or (lambda: now)
+        self.clock: Clock = clock or (lambda: now)
         self._on_gone: Callable[[], None] | None = None
         self._held: Held | None = None
-        self._has_left = False
+        self.has_left = False  # the client ended its side after a whole request
         self.is_server_full = False  # the client's side takes no more: an endpoint attached late must be paused too
 
     def context(self) -> str:
@@ -161,7 +159,7 @@ class Exchange:
 
     def _request_is_here(self) -> None:
         if self.observers:
-            self.request_ended_at = self._clock()
+            self.request_ended_at = self.clock()
         tries = self.tries
         if tries is not None:
             tries.request_sent()
@@ -169,7 +167,7 @@ class Exchange:
     def request_left(self) -> None:
         """The client ended its side after a whole request, or has gone. HTTP/1 passes the end on, and the endpoint may still
         answer; a stream of HTTP/2 cannot express it, so there the client is taken to have gone."""
-        self._has_left = True
+        self.has_left = True
         client = self.client
         if client is not None and not client.end_sending():
             self.server.reset(Reason.PEER_CLOSED)
@@ -243,20 +241,6 @@ class Exchange:
         self.server.send_trailers(fields)
         self._end(Reason.COMPLETE if self.request_ended else Reason.EARLY_RESPONSE)
 
-    def ends_with_client(self, reason: Reason) -> bool:
-        """Whether the endpoint's connection ended only after the end of the client's had been passed on to it: the endpoint
-        has left because its client had, which is no failure."""
-        return self._has_left and reason in _CLOSED
-
-    def waited_since(self, sent_at: float) -> float:
-        return self._clock() - sent_at
-
-    def response_left(self, reason: Reason) -> None:
-        """`ends_with_client` holds, and nothing more is to come: the client sees the end that it would see without a proxy."""
-        self.client = None
-        self.server.reset(reason)
-        self._end(reason)
-
     def response_reset(self, reason: Reason) -> None:
         """The endpoint failed; its stream is gone already."""
         self.client, self.is_broken = None, self.reason is None
@@ -291,7 +275,7 @@ class Exchange:
             held.send(client, self.request_ended)
         if not self.request_ended or held is not None:
             self.server.resume_reading(WAITING)
-        if self._has_left:
+        if self.has_left:
             self.request_left()
 
     def detach(self) -> None:
@@ -353,7 +337,7 @@ class Exchange:
 
     def _begin_response(self) -> None:
         self.has_begun = True
-        self.answered_at = self._clock()
+        self.answered_at = self.clock()
         attempt = self.attempt
         if attempt is not None:
             attempt.answered()
@@ -390,7 +374,7 @@ class Exchange:
             client.reset(reason)
         observers = self.observers
         if observers:
-            self.ended_at = self._clock()
+            self.ended_at = self.clock()
         attempt = self.attempt
         if attempt is not None:
             self.attempt = None  # it points back here; without the cycle both are freed at once

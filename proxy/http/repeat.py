@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.core import limits
+from proxy.core.reason import Reason
 from proxy.http.exchange import Exchange
 
 BEGUN: Final = 0
@@ -27,6 +28,8 @@ passed on, has closed because the client left: sending the request again would b
 NOT_BEGUN: Final = 2
 """The endpoint has certainly not acted on it: the connection was never made, or the peer said so."""
 
+_CLOSED: Final = (Reason.PEER_CLOSED, Reason.CONNECTION_RESET)
+
 IDEMPOTENT: Final = frozenset((b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"))
 
 
@@ -39,6 +42,12 @@ def is_idempotent(exchange: Exchange) -> bool:
         and not request.wants_tunnel
         and request.method in IDEMPOTENT
     )
+
+
+def ends_with_client(exchange: Exchange, reason: Reason) -> bool:
+    """Whether the endpoint's connection ended only after the end of the client's had been passed on to it: the endpoint has
+    left because its client had, which is no failure."""
+    return exchange.has_left and reason in _CLOSED
 
 
 def may_repeat(exchange: Exchange, progress: int) -> bool:
