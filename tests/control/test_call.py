@@ -8,9 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import h2.config
 import h2.connection
-import h2.events
 import pytest
 
 from proxy.api import destination_pb2, services
@@ -18,6 +16,7 @@ from proxy.core.control_addr import ControlAddr
 from proxy.http import grpc
 from proxy.http.grpc import Status
 from tests.control.controller import channel_to, run
+from tests.kit.http2 import Asked, Http2Server
 from tests.kit.sockets import Ticking, until
 
 Script = Callable[[h2.connection.H2Connection, int], None]
@@ -26,36 +25,6 @@ Script = Callable[[h2.connection.H2Connection, int], None]
 HEAD = [(":status", "200"), ("content-type", "application/grpc+proto")]
 UPDATE = destination_pb2.Update(no_endpoints=destination_pb2.NoEndpoints(exists=True))
 FRAME = grpc.frame(UPDATE.SerializeToString())
-
-
-class Peer(asyncio.Protocol):
-    """Runs the next script for each request, and the last one for all further requests."""
-
-    def __init__(self, scripts: list[Script], requests: list[list[tuple[bytes, bytes]]]) -> None:
-        self._scripts = scripts
-        self._requests = requests
-        self._h2 = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding=None))
-        self._transport: Any = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
-        self._h2.initiate_connection()
-        self._flush()
-
-    def data_received(self, data: bytes) -> None:
-        if self._h2.state_machine.state is h2.connection.ConnectionState.CLOSED:
-            self._transport.close()
-            return
-        for event in self._h2.receive_data(data):
-            if isinstance(event, h2.events.RequestReceived):
-                self._requests.append(list(event.headers or []))
-            elif isinstance(event, h2.events.StreamEnded):
-                script = self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]
-                script(self._h2, event.stream_id)
-        self._flush()
-
-    def _flush(self) -> None:
-        self._transport.write(self._h2.data_to_send())
 
 
 class Told:
@@ -69,10 +38,19 @@ def ask(*scripts: Script) -> Told:
     """What one watch gets from a peer with these scripts."""
     told = Told()
 
+    left = list(scripts)
+
+    def play(server: Http2Server, asked: Asked) -> None:
+        """The next script for each request, and the last one for all further requests."""
+        told.requests.append(asked.fields)
+        script = left.pop(0) if len(left) > 1 else left[0]
+        script(server.h2, asked.stream_id)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await Http2Server(on_whole=play, encoding=None).serve(reader, writer)
+
     async def story(ticking: Ticking) -> None:
-        loop = asyncio.get_running_loop()
-        left = list(scripts)
-        server = await loop.create_server(lambda: Peer(left, told.requests), "127.0.0.1", 0)
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
         target = ControlAddr("127.0.0.1", server.sockets[0].getsockname()[1], None)
         channel = channel_to(ticking.reactor, target)
         request = destination_pb2.GetDestination(path="web:80")

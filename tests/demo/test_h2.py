@@ -8,16 +8,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.events import RequestReceived
-from h2.exceptions import ProtocolError
-from h2.settings import SettingCodes
 
 from proxy.cli.demo.app import SERVED_BY, Replica
 from proxy.cli.demo.h2 import Http2Requests, connect_http2
 from proxy.cli.demo.mesh import AUTHORITY
 from proxy.core.addr import Addr
+from tests.kit.http2 import Http2Server
 
 AT_ONCE = 20
 
@@ -36,7 +33,7 @@ async def replica(delay_s: float = 0.0) -> AsyncIterator[Replica]:
 
 
 class Peer:
-    """A server that is h2 itself, and does with each request what the test sets."""
+    """A server by the h2 library that does to each request what it is told."""
 
     def __init__(self, act: Callable[[H2Connection, int], None], streams: int = 100) -> None:
         self.connections = 0
@@ -45,20 +42,10 @@ class Peer:
 
     async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
         self.connections += 1
-        connection = H2Connection(H2Configuration(client_side=False))
-        connection.initiate_connection()
-        connection.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: self._streams})
-        writer.write(connection.data_to_send())
-        try:
-            while data := await reader.read(65536):
-                for event in connection.receive_data(data):
-                    if isinstance(event, RequestReceived):
-                        self._act(connection, event.stream_id)
-                writer.write(connection.data_to_send())
-        except ProtocolError:
-            pass  # h2 takes nothing after its own GOAWAY
-        finally:
-            writer.close()
+        act = self._act
+        await Http2Server(lambda server, asked: act(server.h2, asked.stream_id), streams=self._streams).serve(
+            reader, writer
+        )
 
 
 @asynccontextmanager

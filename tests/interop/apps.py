@@ -16,14 +16,10 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 
-import h2.config
-import h2.connection
-import h2.errors
-import h2.events
-import h2.exceptions
 import h11
 
 from tests.interop.background import Background
+from tests.kit.http2 import Asked, Http2Server
 
 _PREFACE: Final = b"PRI * HTTP/2.0"
 _READ_BYTES: Final = 1 << 16
@@ -104,11 +100,19 @@ class EchoApp:
         first = await reader.read(_READ_BYTES)
         try:
             if first.startswith(_PREFACE[: len(first)]):
-                await _Http2(reader, writer, self.requests).serve(first)
+                await Http2Server(on_whole=self._answer, encoding=None).serve(reader, writer, first)
             else:
                 await _serve_http1(reader, writer, first)
-        except (h11.RemoteProtocolError, h2.exceptions.ProtocolError):
+        except h11.RemoteProtocolError:
             pass
+
+    def _answer(self, server: Http2Server, asked: Asked) -> None:
+        pseudo = {name: value for name, value in asked.fields if name.startswith(b":")}
+        plain = [(name, value) for name, value in asked.fields if not name.startswith(b":")]
+        fields = [(b"host", pseudo.get(b":authority", b"")), *plain]
+        request = Request(pseudo[b":method"], pseudo[b":path"], fields, asked.body, asked.trailers)
+        self.requests.append(request)
+        _answer_http2(server, request, asked.stream_id)
 
 
 async def _serve_http1(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, first: bytes) -> None:
@@ -155,71 +159,12 @@ def _said(connection: h11.Connection, event: h11.Event) -> bytes:
     return connection.send(event) or b""
 
 
-class _Http2:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seen: list[Request]) -> None:
-        self._reader = reader
-        self._seen = seen
-        self._writer = writer
-        config = h2.config.H2Configuration(client_side=False, header_encoding=None)
-        self._connection = h2.connection.H2Connection(config)
-        self._requests: dict[int, Request] = {}
-        self._unsent: dict[int, tuple[bytes, Fields]] = {}
-
-    async def serve(self, first: bytes) -> None:
-        connection = self._connection
-        connection.initiate_connection()
-        data = first
-        while data:
-            try:
-                events = connection.receive_data(data)
-            finally:
-                self._writer.write(connection.data_to_send())
-            for event in events:
-                self._hear(event)
-            self._writer.write(connection.data_to_send())
-            await self._writer.drain()
-            data = await self._reader.read(_READ_BYTES)
-
-    def _hear(self, event: h2.events.Event) -> None:
-        if isinstance(event, h2.events.RequestReceived):
-            pseudo = {name: value for name, value in event.headers if name.startswith(b":")}
-            plain = [(name, value) for name, value in event.headers if not name.startswith(b":")]
-            fields = [(b"host", pseudo.get(b":authority", b"")), *plain]
-            self._requests[event.stream_id] = Request(pseudo[b":method"], pseudo[b":path"], fields)
-        elif isinstance(event, h2.events.DataReceived):
-            self._requests[event.stream_id].body += event.data
-            self._connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
-        elif isinstance(event, h2.events.TrailersReceived):
-            self._requests[event.stream_id].trailers = list(event.headers)
-        elif isinstance(event, h2.events.StreamEnded):
-            self._answer(event.stream_id, self._requests.pop(event.stream_id))
-        elif isinstance(event, h2.events.StreamReset):
-            self._requests.pop(event.stream_id, None)
-            self._unsent.pop(event.stream_id, None)
-        elif isinstance(event, h2.events.WindowUpdated | h2.events.RemoteSettingsChanged):
-            for stream_id in list(self._unsent):
-                self._send(stream_id)
-
-    def _answer(self, stream_id: int, request: Request) -> None:
-        self._seen.append(request)
-        what = answer(request)
-        head = [(b":status", b"200"), (b"server", b"echo"), *what.fields]
-        if not what.is_chunked:
-            head.append((b"content-length", b"%d" % len(what.body)))
-        is_bare = request.method == b"HEAD"
-        self._connection.send_headers(stream_id, head, end_stream=is_bare)
-        if not is_bare:
-            self._unsent[stream_id] = (what.body, what.trailers)
-            self._send(stream_id)
-
-    def _send(self, stream_id: int) -> None:
-        connection = self._connection
-        body, trailers = self._unsent.pop(stream_id)
-        while body and (room := connection.local_flow_control_window(stream_id)) > 0:
-            size = min(room, connection.max_outbound_frame_size)
-            connection.send_data(stream_id, body[:size], end_stream=len(body) <= size and not trailers)
-            body = body[size:]
-        if body:
-            self._unsent[stream_id] = (body, trailers)
-        elif trailers:
-            connection.send_headers(stream_id, trailers, end_stream=True)
+def _answer_http2(server: Http2Server, request: Request, stream_id: int) -> None:
+    what = answer(request)
+    head = [(b":status", b"200"), (b"server", b"echo"), *what.fields]
+    if not what.is_chunked:
+        head.append((b"content-length", b"%d" % len(what.body)))
+    if request.method == b"HEAD":
+        server.respond(stream_id, head)
+    else:
+        server.respond(stream_id, head, what.body, what.trailers)

@@ -13,7 +13,7 @@ from proxy.core.watch import Watch
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.profile import ProfileRoute, ResponseClasses, RetryBudget
 from tests.kit.http1 import Message, http1_app, ok
-from tests.kit.http2 import Http2Client
+from tests.kit.http2 import Asked, Http2Client, Http2Server
 from tests.kit.network import http_server
 from tests.kit.sockets import REFUSING
 from tests.outbound.test_profile import DST, NAME, Profiled, path, route, story
@@ -62,7 +62,7 @@ class Answer:
         status: int,
         body: bytes = b"",
         fields: Sequence[tuple[str, str]] = (),
-        trailers: Sequence[tuple[str, str]] | None = None,
+        trailers: Sequence[tuple[str, str]] = (),
     ) -> None:
         self.status, self.body, self.fields, self.trailers = status, body, fields, trailers
         self.pieces = [body] if body else []
@@ -72,60 +72,22 @@ async def serve_http2(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: Callable[[bytes], Answer]
 ) -> None:
     """A server by another implementation of HTTP/2."""
-    import h2.config
-    import h2.connection
-    import h2.events
 
-    connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
-    connection.initiate_connection()
-    bodies: dict[int, bytes] = {}
-    unsent: dict[int, tuple[Answer, bytes]] = {}
+    def respond(server: Http2Server, asked: Asked) -> None:
+        given = answer(asked.body)
+        server.respond(asked.stream_id, [(":status", str(given.status)), *given.fields], given.body, given.trailers)
 
-    def go_on(stream: int) -> None:
-        given, rest = unsent[stream]
-        while rest:
-            size = min(connection.local_flow_control_window(stream), connection.max_outbound_frame_size, len(rest))
-            if size <= 0:
-                unsent[stream] = (given, rest)
-                return
-            is_last = size == len(rest) and given.trailers is None
-            connection.send_data(stream, rest[:size], end_stream=is_last)
-            rest = rest[size:]
-        del unsent[stream]
-        if given.trailers is not None:
-            connection.send_headers(stream, list(given.trailers), end_stream=True)
-
-    writer.write(connection.data_to_send())
-    while data := await reader.read(65536):
-        for event in connection.receive_data(data):
-            if isinstance(event, h2.events.RequestReceived):
-                bodies[event.stream_id] = b""
-            elif isinstance(event, h2.events.DataReceived):
-                bodies[event.stream_id] += event.data
-                connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
-            elif isinstance(event, h2.events.StreamReset):
-                unsent.pop(event.stream_id, None)
-            elif isinstance(event, h2.events.StreamEnded):
-                stream = event.stream_id
-                given = answer(bodies.pop(stream))
-                ends = not given.body and given.trailers is None
-                connection.send_headers(stream, [(":status", str(given.status)), *given.fields], end_stream=ends)
-                if not ends:
-                    unsent[stream] = (given, given.body)
-        for stream in list(unsent):
-            go_on(stream)
-        writer.write(connection.data_to_send())
-    writer.close()
+    await Http2Server(on_whole=respond).serve(reader, writer)
 
 
-class Asked:
+class Got:
     def __init__(self, status: int, body: bytes, trailers: dict[str, str], headers: dict[str, str]) -> None:
         self.status, self.body, self.trailers, self.headers = status, body, trailers, headers
 
 
 async def ask(
     network: Profiled, version: str, target: str = "/0.5", method: str = "GET", body: Sequence[bytes] = (), **more: Any
-) -> Asked:
+) -> Got:
     """One request on a connection of its own; `body` is given in its pieces, and has no length if `more["streams"]`."""
     whole, streams = b"".join(body), more.get("streams", False)
     reader, writer = await asyncio.open_connection(sock=network.redirect(DST))
@@ -142,7 +104,7 @@ async def ask(
             writer.write(b"0\r\n\r\n" if streams else b"")
             answer = await asyncio.wait_for(reader.read(), 20)
             first, _, rest = answer.partition(b"\r\n\r\n")
-            return Asked(int(first.split(b" ")[1]), rest, {}, {})
+            return Got(int(first.split(b" ")[1]), rest, {}, {})
         client = Http2Client()
         fields = [*more.get("fields", []), *([("content-length", str(len(whole)))] if body and not streams else [])]
         pseudo = [(":method", method), (":scheme", "http"), (":authority", "profiles"), (":path", target)]
@@ -156,7 +118,7 @@ async def ask(
             client.feed(await asyncio.wait_for(reader.read(65536), 20))
         assert answered.reset is None
         headers = dict(answered.headers)
-        return Asked(int(headers[":status"]), answered.body, dict(answered.trailers or ()), headers)
+        return Got(int(headers[":status"]), answered.body, dict(answered.trailers or ()), headers)
     finally:
         writer.close()
 
@@ -318,7 +280,7 @@ def test_a_response_that_was_dropped_keeps_no_window() -> None:
 GRPC = [("content-type", "application/grpc"), ("te", "trailers")]
 
 
-def grpc_story(answers: list[Answer], check: Callable[[Profiled, Asked, list[bytes]], None]) -> None:
+def grpc_story(answers: list[Answer], check: Callable[[Profiled, Got, list[bytes]], None]) -> None:
     async def whole(network: Profiled) -> None:
         seen: list[bytes] = []
 
@@ -340,7 +302,7 @@ def grpc_story(answers: list[Answer], check: Callable[[Profiled, Asked, list[byt
 
 @pytest.mark.acceptance("PROF-16")
 def test_a_grpc_failure_in_the_head_is_retried() -> None:
-    def check(network: Profiled, asked: Asked, seen: list[bytes]) -> None:
+    def check(network: Profiled, asked: Got, seen: list[bytes]) -> None:
         assert asked.headers["grpc-status"] == "0" and len(seen) == 2
 
     head = [[*GRPC[:1], ("grpc-status", code)] for code in ("14", "0")]
@@ -349,7 +311,7 @@ def test_a_grpc_failure_in_the_head_is_retried() -> None:
 
 @pytest.mark.acceptance("PROF-17")
 def test_a_grpc_failure_in_the_trailers_is_retried() -> None:
-    def check(network: Profiled, asked: Asked, seen: list[bytes]) -> None:
+    def check(network: Profiled, asked: Got, seen: list[bytes]) -> None:
         assert asked.trailers == {"grpc-status": "0"} and seen == [b"hello", b"hello"]
         of = [line for line in network.lines("route_actual_response_total") if 'grpc_status="14"' in line]
         assert len(of) == 1 and of[0].endswith(" 1"), "what the dropped response said is counted"
@@ -360,7 +322,7 @@ def test_a_grpc_failure_in_the_trailers_is_retried() -> None:
 
 @pytest.mark.acceptance("PROF-18")
 def test_a_grpc_success_keeps_its_data_and_trailers() -> None:
-    def check(network: Profiled, asked: Asked, seen: list[bytes]) -> None:
+    def check(network: Profiled, asked: Got, seen: list[bytes]) -> None:
         assert (asked.body, asked.trailers, len(seen)) == (b"hello world", {"grpc-status": "0"}, 1)
 
     grpc_story([Answer(200, b"hello world", GRPC[:1], [("grpc-status", "0")])], check)
@@ -368,7 +330,7 @@ def test_a_grpc_success_keeps_its_data_and_trailers() -> None:
 
 @pytest.mark.acceptance("PROF-19")
 def test_two_frames_and_trailers_stay_as_they_are() -> None:
-    def check(network: Profiled, asked: Asked, seen: list[bytes]) -> None:
+    def check(network: Profiled, asked: Got, seen: list[bytes]) -> None:
         assert (asked.body, asked.trailers, len(seen)) == (b"x" * 20000, {"grpc-status": "14"}, 1)
 
     grpc_story([Answer(200, b"x" * 20000, GRPC[:1], [("grpc-status", "14")])], check)
