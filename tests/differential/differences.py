@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tests.differential.cases import STATUSES, Case, Fields
-from tests.field.http2 import Stream
+from tests.kit.frames import Stream
 from tests.kit.http1 import Message
 
 _HOPS = (b"connection", b"keep-alive", b"proxy-connection", b"te", b"transfer-encoding", b"upgrade")

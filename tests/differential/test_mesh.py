@@ -12,8 +12,8 @@ import pytest
 
 from tests.differential.cases import Body, Case, Fields, make
 from tests.differential.differences import REQUESTS, REQUESTS_2, RESPONSES, RESPONSES_2, expected, expected_2
-from tests.field.http2 import Http2, Serving, Stream
 from tests.field.stage import Stage
+from tests.kit.frames import Http2, Serving, Stream
 from tests.kit.http1 import Message
 from tests.kit.topology import DIRECT, PAIR, Topology
 from tests.kit.wire import Peer

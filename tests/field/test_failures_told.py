@@ -10,7 +10,8 @@ import pytest
 
 from proxy.core import limits
 from proxy.core.reason import Reason
-from tests.field.http2 import (
+from tests.field.stage import Stage
+from tests.kit.frames import (
     ENHANCE_YOUR_CALM,
     GRPC,
     MAX_HEADER_LIST_SIZE,
@@ -20,7 +21,6 @@ from tests.field.http2 import (
     Stream,
     request,
 )
-from tests.field.stage import Stage
 from tests.kit.http1 import get, ok
 from tests.kit.topology import IN, OUT, PAIR, PROXIED, until
 from tests.kit.wire import Ended, Peer

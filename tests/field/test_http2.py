@@ -10,7 +10,8 @@ from time import perf_counter, sleep
 import pytest
 
 from proxy.policy.endpoint import Http2Params
-from tests.field.http2 import (
+from tests.field.stage import Stage
+from tests.kit.frames import (
     CANCEL,
     CONTINUATION,
     DATA,
@@ -31,7 +32,6 @@ from tests.field.http2 import (
     frame,
     request,
 )  # fmt: skip
-from tests.field.stage import Stage
 from tests.kit.http1 import get, ok
 from tests.kit.topology import IN, OUT, PROXIED, Topology, until
 from tests.kit.wire import DEADLINE_S, Ended, Peer

@@ -8,7 +8,9 @@ from time import perf_counter, sleep
 
 import pytest
 
-from tests.field.http2 import (
+from tests.field.stage import Stage
+from tests.kit.app import Answering
+from tests.kit.frames import (
     DATA,
     END_STREAM,
     FLOW_CONTROL_ERROR,
@@ -23,8 +25,6 @@ from tests.field.http2 import (
     Stream,
     request,
 )  # fmt: skip
-from tests.field.stage import Stage
-from tests.kit.app import Answering
 from tests.kit.http1 import chunks, get
 from tests.kit.topology import IN, OUT, PAIR, PROXIED
 from tests.kit.wire import DEADLINE_S, Peer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.field.http2 import ENABLE_CONNECT_PROTOCOL, REFUSED_STREAM, Fields, Http2, Serving, request
 from tests.field.stage import Stage
+from tests.kit.frames import ENABLE_CONNECT_PROTOCOL, REFUSED_STREAM, Fields, Http2, Serving, request
 from tests.kit.http1 import Message, chunks, get, ok, post
 from tests.kit.topology import IN, MTLS, PAIR, PROXIED, until
 from tests.kit.wire import FIN, Peer

@@ -25,10 +25,10 @@ from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.http.h2 import frame
 from proxy.http.headers import integer
-from tests.field.http2 import INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, Http2, Serving, Stream, request
 from tests.hostile.floods import ENHANCE_YOUR_CALM, Flooder, Polite, settings_by_one, windows_by_one
 from tests.hostile.stopwatch import Stopwatch
 from tests.kit import app as kit_app
+from tests.kit.frames import INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, Http2, Serving, Stream, request
 from tests.kit.topology import IN, OUT, PAIR, Topology, until
 from tests.kit.wire import Ended, Peer
 
