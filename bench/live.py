@@ -19,12 +19,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.field.http2 import Http2, request
 from tests.hostile.floods import Flooder
 from tests.hostile.test_process import FLOODS, app, rss
 from tests.hostile.test_turns import by_settings, first_only
 from tests.kit import app as kit_app
 from tests.kit.controlplane import App, ControlPlane, Sidecar, read_until, sidecar, wait_for
+from tests.kit.frames import Http2, request
 from tests.kit.wire import Ended, Peer
 
 LIVE_MS = 100.0
