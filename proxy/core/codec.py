@@ -47,7 +47,8 @@ class Wire:
         raise NotImplementedError
 
     def is_stale(self) -> bool:
-        """For a connection on which nothing is expected: the kernel has bytes, or the peer's end, that no codec has seen yet.
+        """Whether the kernel has bytes, or the peer's end, that no codec has seen yet. To be asked for a connection on
+        which nothing is expected.
 
         False also where it cannot be known (TLS, whose records need not be data).
         """
@@ -61,7 +62,7 @@ class Wire:
         raise NotImplementedError
 
     def hand_over(self, codec: Codec) -> None:
-        """All later events go to this codec: how a detected connection becomes what it was found to be."""
+        """Give all later events to this codec. So a detected connection becomes what it was found to be."""
         raise NotImplementedError
 
 
@@ -91,12 +92,15 @@ class Codec:
         raise NotImplementedError
 
     def ask_to_leave(self) -> None:
-        """Keep serving, but ask the client to go elsewhere: HTTP/1 answers with `Connection: close`, HTTP/2 sends GOAWAY.
-        Most protocols cannot say it; their codecs do nothing."""
+        """Keep serving, but ask the client to go elsewhere: HTTP/1 answers with `Connection: close`, HTTP/2 sends
+        GOAWAY. Most protocols cannot express it; their codecs do nothing.
+        """
 
     def is_idle(self) -> bool:
-        """Nothing is under way: no whole request, no tunnel, no response. When descriptors are short, idle connections are
-        ended. The default is False, so a codec that cannot tell never loses its connection that way."""
+        """Whether nothing is under way: no whole request, no tunnel, no response. When descriptors are short, idle
+        connections are ended. The default is False, so a codec that cannot tell never loses its connection that
+        way.
+        """
         return False
 
 

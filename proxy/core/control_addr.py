@@ -26,14 +26,16 @@ class ControlAddr(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """127/8, ::1, or `localhost.` with its dot; `localhost` without it is a name like any other."""
+        """Whether the host is 127/8, ::1, or `localhost.` with its dot; `localhost` without it is a name like any
+        other.
+        """
         if self.host == "localhost.":
             return True
         return self.is_ip and ip_address(self.host).is_loopback
 
     @property
     def authority(self) -> str:
-        """As gRPC requests and labels name it: the port is left out when it is 80."""
+        """The form in gRPC requests and labels: the port is left out when it is 80."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == 80 else f"{host}:{self.port}"
 

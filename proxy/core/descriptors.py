@@ -35,11 +35,11 @@ class Descriptors:
         self._end_idle: Callable[[], bool] | None = None
 
     def ends_idle(self, end_idle: Callable[[], bool]) -> None:
-        """`end_idle` ends the connection that has been idle longest, and says whether there was one."""
+        """`end_idle` ends the connection that has been idle longest, and returns whether there was one."""
         self._end_idle = end_idle
 
     def may_accept(self, fd: int) -> bool:
-        """After accepting a client as `fd`: may there be another?"""
+        """Whether another client may be accepted after this one, whose descriptor is `fd`."""
         return fd < self.limit - self._spare
 
     def may_accept_admin(self, fd: int) -> bool:

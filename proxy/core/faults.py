@@ -21,7 +21,7 @@ class Faults:
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
-        """By the reason's name in lower case."""
+        """Numbers by the reason's name in lower case."""
 
     def count(self, reason: Reason) -> None:
         if reason not in _NO_FAULT:

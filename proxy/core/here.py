@@ -70,9 +70,9 @@ class Here:
         self.listeners: Final[dict[Addr, str]] = {}
         """Where this process listens, and for what; app.py adds what was bound elsewhere than configured."""
         self.to_apps: Final = Made()
-        """Made by the inbound side."""
+        """The connections that the inbound side made."""
         self.outgoing: Final = Made()
-        """Made by the outbound side."""
+        """The connections that the outbound side made."""
         self._ips: Final = ips
 
     def listens(self, at: Addr, purpose: str) -> None:

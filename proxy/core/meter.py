@@ -23,7 +23,7 @@ class Meter:
         self.written_bytes = 0
         self.open_count = 0
         self.updated_at = 0.0
-        """Monotonic; when a connection last opened or closed."""
+        """When a connection last opened or closed, in monotonic seconds."""
         self._faults = faults
 
     def open(self, now: float) -> None:

@@ -47,7 +47,7 @@ class Logging:
     def __init__(self, filter_: Filter, is_off: bool, handler: logging.Handler) -> None:
         self.filter = filter_
         self.is_off: Final = is_off
-        """It was started with `off`: there is nothing to change."""
+        """Whether it was started with `off`; then there is nothing to change."""
         self._handler: Final = handler
         self._fold: Final = Fold(monotonic)
         self._repeats: Final = Repeats(monotonic) if isinstance(handler.formatter, People) else None
@@ -61,7 +61,7 @@ class Logging:
 
     @property
     def lost_lines(self) -> int:
-        """Lines that could not be written, since the start."""
+        """The number of lines that could not be written since the start."""
         return self._handler.lost_lines if isinstance(self._handler, LineWriter) else 0
 
     def say_folded(self, is_end: bool = False) -> None:
@@ -75,7 +75,7 @@ class Logging:
         self._handler.flush()
 
     def close(self) -> None:
-        """Take the handler away again; levels go back to Python's defaults."""
+        """Remove the handler; levels go back to Python's defaults."""
         global _current
         self.say_folded(is_end=True)
         logging.root.removeHandler(self._handler)

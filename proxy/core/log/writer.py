@@ -19,7 +19,7 @@ from proxy.core import limits
 
 _BATCH_BYTES: Final = 65536
 _REST_S: Final = 0.5
-"""After an error, until the next attempt."""
+"""The pause after an error, until the next attempt."""
 _LAST_WORD_S: Final = 1.0
 """How long the end of the process waits for lines that have not left."""
 
@@ -30,7 +30,7 @@ class LineWriter(logging.Handler):
     def __init__(self, fd: int) -> None:
         super().__init__()
         self.lost_lines = 0
-        """In all, since the start."""
+        """The number of all lost lines since the start."""
         self._fd: Final = fd
         self._changed: Final = threading.Condition()
         self._lines: Final[deque[bytes]] = deque()
