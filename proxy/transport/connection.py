@@ -28,7 +28,7 @@ MakeCodec = Callable[[Wire], Codec]
 Dialled = TypeVar("Dialled", bound=Codec)
 
 _LONG_READ_BYTES: Final = 250_000
-"""uvloop reads 256,000 bytes at once: with so many, the kernel has more."""
+"""uvloop reads at most 256,000 bytes at once: a read this long shows that the kernel has more."""
 
 _adopting: Final[set[asyncio.Task[object]]] = set()
 """Keeps tasks alive: a loop has only weak references to them."""
@@ -225,14 +225,14 @@ class PlainConnection(Connection):
         return -1 if sock is None else sock.fileno()
 
     def is_idle_reader(self) -> bool:
-        """Open, reading, and nothing read is waiting for its codec."""
+        """Whether it is open and reading, and nothing read is waiting for its codec."""
         return self._reason is None and self._is_open and not (self._is_paused or self._has_eof or self._missed)
 
     def _is_over(self) -> bool:  # a method, because mypyc assumes that an attribute is unchanged after a call
         return self._reason is not None
 
     def has_written_all(self) -> bool:
-        """Open, and all that was written is with the kernel; flushes."""
+        """Whether it is open, and all that was written is with the kernel; flushes first."""
         if self._reason is not None or self._is_ending:
             return False
         self.flush()
@@ -296,7 +296,7 @@ class PlainConnection(Connection):
         return True
 
     def _take_turns(self) -> None:
-        """Read once per turn. The loop would read up to 32 times before anything is flushed and so before anyone can pause it."""
+        """Read once per turn. The loop would read up to 32 times before anything is flushed or reading can be paused."""
         transport = self._transport
         if transport is not None and self._reason is None and not self._is_paused:
             transport.pause_reading()

@@ -32,7 +32,7 @@ class EarlyDials:
     def __init__(self, clock: Clock) -> None:
         self._clock: Final = clock
         self._since: Final[dict[GivesUp, float]] = {}
-        """When each was begun, oldest first."""
+        """When each was begun, the oldest first."""
 
     def __len__(self) -> int:
         return len(self._since)
@@ -93,7 +93,7 @@ class EarlyCodec(Codec):
         self.wire.abort(Reason.COMPLETE)
 
     def writable(self, is_writable: bool) -> None:
-        """Nothing is written yet."""
+        """Nothing to do: nothing is written yet."""
 
     def lost(self, reason: Reason) -> None:
         self._on_over(reason)

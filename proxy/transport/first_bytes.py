@@ -113,7 +113,7 @@ class FirstBytes(Codec, Generic[Found]):
         self._ask(Came.END)
 
     def writable(self, is_writable: bool) -> None:
-        """Nothing is written before it is known what the peer speaks."""
+        """Nothing to do: nothing is written before the peer's protocol is known."""
 
     def lost(self, reason: Reason) -> None:
         self._ask(reason)
@@ -140,7 +140,7 @@ class FirstBytes(Codec, Generic[Found]):
             self._wire.abort(Reason.INTERNAL)
 
     def _ask(self, came: Came | Reason) -> bool:
-        """True if the rule wants more."""
+        """Ask the rule. Returns whether it wants more."""
         if self._then is None:
             return False
         found = self._rule.judge(self._held, came)

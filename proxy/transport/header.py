@@ -34,11 +34,11 @@ class TransportHeader(NamedTuple):
     name: str = ""
     """The gateway's target; empty for the proxy's own workload."""
     session_protocol: SessionProtocol = ""
-    """Empty: opaque."""
+    """Empty for opaque bytes."""
 
 
 class HeaderError(Exception):
-    """These bytes are no transport header; the text is Linkerd's where it has one."""
+    """These bytes are not a transport header; the text is Linkerd's where it has one."""
 
 
 def encode(header: TransportHeader) -> bytes:

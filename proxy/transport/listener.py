@@ -38,9 +38,9 @@ class ListenOptions(NamedTuple):
     shares_port: bool = False
     """SO_REUSEPORT: several workers listen on one port."""
     is_held: bool = False
-    """Bound and listening, but accepting only after `start`: clients wait in the backlog."""
+    """Whether it is bound and listening, but accepts only after `start`: until then clients wait in the backlog."""
     is_admin: bool = False
-    """It is the admin port, which must still answer when clients have taken their share of the descriptors."""
+    """Whether it is the admin port, which must still answer when clients have taken their share of the descriptors."""
     on_error: Callable[[OSError], None] | None = None
     """Called for each accept that failed, to count it."""
 
@@ -84,7 +84,7 @@ class Listener:
             self._reactor.loop.add_reader(sock.fileno(), self._on_readable)
 
     def finish(self) -> None:
-        """Close, but first accept what is in the backlog: to those clients, the kernel has accepted them already."""
+        """Close, but first accept the clients in the backlog, whose connections are open as far as they know."""
         if self._is_accepting:
             for _ in range(self._options.backlog // _ACCEPTS_PER_WAKE_UP + 1):
                 if not self._accept_some():

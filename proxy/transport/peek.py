@@ -32,7 +32,7 @@ class Outcome(Enum):
 class Peeked(NamedTuple):
     outcome: Outcome
     verdict: Any  # not `object`: a compiled named tuple whose field is one cannot be made (mypyc looks the name up)
-    """What the judge said; None unless DECIDED."""
+    """The judge's answer; None unless DECIDED."""
     has_bytes: bool
 
 

@@ -21,7 +21,7 @@ class RelayEnd(NamedTuple):
     reason: Reason
     """COMPLETE, or what failed first on either connection."""
     sent_bytes: int
-    """From the accepted connection to the dialled one."""
+    """Bytes from the accepted connection to the dialled one."""
     received_bytes: int
 
 
@@ -53,8 +53,9 @@ class Relay:
                 side.break_off(reason)
 
     def refuse(self, reason: Reason) -> None:
-        """End the accepted connection before anything was dialled, as a process does that closes its socket: a client whose
-        connect() has not returned yet sees the connection end, not its connect fail."""
+        """End the accepted connection before anything was dialled, as if a process closed its socket: a client whose
+        connect() has not returned yet sees the connection end, not its connect fail.
+        """
         self.accepted.why = reason
         self.accepted.wire.abort(reason)
 
