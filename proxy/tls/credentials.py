@@ -41,7 +41,7 @@ class Credentials:
     def __init__(self, local_name: str, trust_anchors_pem: str, local_id: str = "") -> None:
         """`local_id` is the identity that our certificate must name (SPIFFE); the server name if empty."""
         self.local_name = local_name.lower()
-        """What peers ask for by SNI."""
+        """The name that peers ask for by SNI."""
         try:
             self.local_id = normalise(local_id or local_name)
         except ValueError as error:

@@ -59,7 +59,7 @@ class TlsTarget(NamedTuple):
 
     context: ssl.SSLContext
     server_name: str
-    """Sent as SNI."""
+    """The name to send as SNI."""
     server_id: str
     """One of the SANs of the server's certificate must equal it."""
     revoked: Watch[Revoked] = NOTHING_REVOKED
