@@ -84,7 +84,7 @@ class Aside(ServerStream):
         return self._is_whole or self._failed_for is not None
 
     def give(self, exchange: Exchange) -> None:
-        """Answer that exchange with what was dropped."""
+        """Answer that exchange with the response that was dropped."""
         reason, head = self._failed_for, self._head
         if reason is not None or head is None:
             exchange.response_reset(reason or Reason.CANCELLED)
@@ -102,7 +102,7 @@ class Aside(ServerStream):
     # ---- ServerStream
 
     def send_informational(self, head: ResponseHead) -> None:
-        """Dropped: no client waits for it."""
+        """Nothing to do: no client waits for it."""
 
     def send_head(self, head: ResponseHead, end: bool) -> None:
         self._head = head

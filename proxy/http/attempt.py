@@ -33,7 +33,7 @@ class Target(Protocol):
         """The response's first bytes came, or it ended without any; at most once."""
 
     def attempt_ended(self, attempt: Attempt, reason: Reason) -> None:
-        """Once, for every attempt that was given this target."""
+        """Called once for every attempt that was given this target."""
 
 
 class Origin(Protocol):
@@ -75,7 +75,7 @@ class Attempt(RunningAttempt):
         self.request = request
         """The request as it was routed; another attempt begins with the same."""
         self.head = request
-        """As the endpoint gets it."""
+        """The head in the form that the endpoint gets."""
         self.target: Target | None = None
         """Its endpoint, which is informed of the attempt's progress once this attempt is the exchange's `attempt`; the
         endpoint sets both.
@@ -89,7 +89,7 @@ class Attempt(RunningAttempt):
         self.has_failed = False
         """The endpoint failed. If this is False and the attempt ended without a response, the client had left."""
         self.is_fresh = False
-        """It uses a connection that has carried no request before."""
+        """Whether it uses a connection that has carried no request before."""
         self.deadline: Timer | None = None
         """Armed while a response head is awaited."""
         self._is_over = False

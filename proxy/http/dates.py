@@ -47,7 +47,7 @@ def date_field(now: float) -> Field:
 
 
 def needs_date(head: ResponseHead) -> bool:
-    """False too for informational responses, which are not what a date is for."""
+    """Whether the response needs a date; informational responses do not."""
     if head.has_date or (head.status < 200 and head.status != 101):
         return False
     return all(one.kind != DATE for one in head.fields)

@@ -56,7 +56,7 @@ class Ending(NamedTuple):
     rst_code: int
     """The HTTP/2 error code of a stream or a connection that we end for it."""
     failure: Failure
-    """For a client whose request ends before its response began."""
+    """The answer to a client whose request ends before its response began."""
 
 
 _BAD_GATEWAY: Final = Failure(502, grpc.UNAVAILABLE)

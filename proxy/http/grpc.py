@@ -156,7 +156,9 @@ def encode_message(text: str) -> bytes:
 
 
 def decode_message(value: bytes) -> str:
-    """What `encode_message` made; a bad escape stays as it is, bad UTF-8 becomes U+FFFD: a message is never lost."""
+    """The inverse of `encode_message`. A bad escape stays as it is and bad UTF-8 becomes U+FFFD, so that a message is
+    never lost.
+    """
     if b"%" not in value:
         return value.decode(errors="replace")
     first, *rest = value.split(b"%")
@@ -206,7 +208,7 @@ _OF_HTTP: Final[dict[int, int]] = {
 
 
 def code_of_http(status: int) -> int:
-    """What an answer without `grpc-status` stands for."""
+    """The gRPC code that an answer without `grpc-status` stands for."""
     return _OF_HTTP.get(status, UNKNOWN)
 
 
@@ -214,5 +216,5 @@ _OF_RESET: Final[dict[int, int]] = {7: UNAVAILABLE, 8: CANCELLED, 11: RESOURCE_E
 
 
 def code_of_reset(error_code: int) -> int:
-    """What an RST_STREAM with this HTTP/2 error code stands for."""
+    """The gRPC code that an RST_STREAM with this HTTP/2 error code stands for."""
     return _OF_RESET.get(error_code, INTERNAL)

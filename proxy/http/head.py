@@ -65,21 +65,23 @@ class RequestHead:
         self.upgrade = b""
         """The protocols that a client offers to switch to."""
         self.takes_trailers = False
-        """`te: trailers` was said; gRPC servers insist on it. No field stands for it."""
+        """Whether the request has `te: trailers`, which gRPC servers insist on. No field stands for it."""
         self.version = HTTP_1_1
-        """As the client spoke it, or as `l5d-orig-proto` says: what an HTTP/1 endpoint is to see."""
+        """The version that the client spoke, or that `l5d-orig-proto` names. An HTTP/1 endpoint gets it."""
         self.is_absolute = False
         """The HTTP/1 target came in absolute-form and travels on in it."""
         self.has_host = False
         """A HOST field is among the fields; else HTTP/1.1 makes one from `authority`."""
         self.has_l5d = False
-        """Fields of the mesh's own names are among the fields: worth a stage's look."""
+        """Whether fields with the mesh's own names are among the fields, which stages must look at."""
         self.has_crumbs = False
-        """HTTP/2 brought its cookie in pieces, which HTTP/1 takes as one field."""
+        """Whether HTTP/2 brought its cookie in pieces, which HTTP/1 needs as one field."""
         self.wants_tunnel = False
-        """CONNECT or an upgrade: the answer may turn both sides into a byte tunnel."""
+        """Whether it is CONNECT or an upgrade, so that the answer may turn both sides into a byte tunnel."""
         self.is_lonely = False
-        """HTTP/1.0, or no name in Host: goes over an HTTP/1 connection of its own (docs/linkerd/outbound.md, section 9.3)."""
+        """Whether it is HTTP/1.0 or has no name in Host. It goes over an HTTP/1 connection of its own
+        (docs/linkerd/outbound.md, section 9.3).
+        """
         self.renderings: Renderings | None = None
         """Set if its codec remembers the head; None if the head will not come again."""
 
@@ -166,7 +168,7 @@ class ResponseHead:
         self.upgrade = b""
         """The protocol that a 101 switches to."""
         self.version = HTTP_1_1
-        """As the endpoint spoke it, or as `l5d-orig-proto` says."""
+        """The version that the endpoint spoke, or that `l5d-orig-proto` names."""
         self.has_date = False
         """A `date` is known to be among the fields; False asks for a look (`dates.needs_date`)."""
         self.has_l5d = False

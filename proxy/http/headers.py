@@ -18,7 +18,7 @@ from proxy.core.budget import Table
 from proxy.http import huffman
 
 PLAIN: Final = 0
-"""Passes through; every other kind needs a look, so that `if field.kind` is the one test per field."""
+"""Passed on; every other kind needs a look, so that `if field.kind` is the one test per field."""
 PSEUDO: Final = 1
 HOST: Final = 2
 CONTENT_LENGTH: Final = 3
@@ -27,16 +27,18 @@ CONNECTION: Final = 5
 UPGRADE: Final = 6
 TE: Final = 7
 HOP: Final = 8
-"""Hop-by-hop without meaning to us: dropped."""
+"""Hop-by-hop fields without a meaning for us, which are dropped."""
 L5D: Final = 9
 """The mesh's own names, `l5d-…`: they are passed on, and heads say `has_l5d`; stages decide which of them to believe."""
 MALFORMED: Final = 10
 DATE: Final = 11
-"""Travels; a response that has none gets one."""
+"""Passed on; a response that has none gets one."""
 COOKIE: Final = 12
-"""Travels; a crumb, if HTTP/2 brought it (RFC 9113 section 8.2.3). In a field made from an HTTP/1 line it is PLAIN."""
+"""Passed on; a piece of a cookie, if HTTP/2 brought it (RFC 9113 section 8.2.3). In a field made from an HTTP/1 line
+it is PLAIN.
+"""
 DROPPED: Final = 13
-"""Allowed in either version, and never passed on: what could be taken for a field of the mesh, or offers HTTP/2."""
+"""Allowed in either version and never passed on: fields that could be taken for one of the mesh, or that offer HTTP/2."""
 
 _KINDS: Final[dict[bytes, int]] = {
     b"host": HOST,
@@ -81,8 +83,9 @@ _is_length = re.compile(rb"[0-9]{1,18}").fullmatch
 _is_line = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*").fullmatch
 _is_mesh_name = re.compile(rb"l5d-[0-9a-z\-]*").fullmatch
 _looks_like_mesh_name = re.compile(rb"l5d[^0-9a-z].*").fullmatch
-"""CGI and what descends from it (WSGI, Rack, PHP) turn every octet that is no letter or digit into `_`: `l5d_client.id` would be
-`L5D_CLIENT_ID` there, like the field that we set."""
+"""CGI and its successors (WSGI, Rack, PHP) turn every octet that is neither letter nor digit into `_`, so
+`l5d_client.id` would be `L5D_CLIENT_ID` there, like the field that we set.
+"""
 _is_name = re.compile(rb":?[!#$%&'*+\-.^_`|~0-9a-z]+").fullmatch
 _is_value = re.compile(rb"(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?").fullmatch
 
@@ -101,7 +104,7 @@ class Field:
         self.value = value
         self.kind = kind
         self.is_sensitive = is_sensitive
-        """Never to be put into an HPACK table (RFC 7541 section 7.1.3)."""
+        """Whether it must never be put into an HPACK table (RFC 7541 section 7.1.3)."""
         self.size = len(name) + len(value) + 32
         self.line = line or name + b": " + value + b"\r\n"
         """As an HTTP/1 line, in the original spelling if it came as one."""

@@ -15,7 +15,7 @@ from proxy.core.reason import Reason
 from proxy.core.timers import Timer, Wheel
 
 _HURRIED_S: Final = 1.0
-"""What is left of its time when the process shuts down."""
+"""The most time that is left when the process shuts down."""
 
 
 class Linger(Codec):

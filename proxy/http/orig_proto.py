@@ -26,13 +26,13 @@ _FORMS: Final[dict[bytes, tuple[int, bool]]] = {
     b"HTTP/1.0": (HTTP_1_0, False),
     b"HTTP/1.0; absolute-form": (HTTP_1_0, True),
 }
-"""All that a mark may say of a request: its version, and whether its target was in absolute-form."""
+"""Everything that a mark may state about a request: its version, and whether its target was in absolute-form."""
 _MARKS: Final[dict[tuple[int, bool], Field]] = {form: field(NAME, text) for text, form in _FORMS.items()}
 _RESPONSE_MARKS: Final[dict[int, Field]] = {HTTP_1_1: _MARKS[HTTP_1_1, False], HTTP_1_0: _MARKS[HTTP_1_0, False]}
 
 
 def is_carriable(request: RequestHead) -> bool:
-    """HTTP/1, and not a request for a tunnel: that takes an HTTP/1 connection of its own."""
+    """Whether it is HTTP/1 and not a request for a tunnel, which needs an HTTP/1 connection of its own."""
     return request.version != HTTP_2 and not request.wants_tunnel
 
 
@@ -119,7 +119,7 @@ def version_of(mark: bytes) -> int:
 
 
 def downgraded_error(reason: Reason, code: int) -> str | None:
-    """What a carried request says when its HTTP/2 stream failed; None if it was not HTTP/2 that failed."""
+    """The error text of a carried request whose HTTP/2 stream failed; None if the failure was not HTTP/2's."""
     if reason is Reason.PEER_RESET or reason is Reason.PEER_REFUSED:
         return f"upgraded connection failed with HTTP/2 reset: {text_of(code)}"
     return None

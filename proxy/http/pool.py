@@ -66,7 +66,7 @@ class Pool:
         self._ready[connection] = None
 
     def __len__(self) -> int:
-        """Connections that may be used again, those that are still being made included."""
+        """The number of connections that may be used again, with those that are still being made."""
         return len(self._all)
 
     def release(self, connection: ClientConnection) -> None:

@@ -18,7 +18,7 @@ from proxy.http.stream import ClientStream, keep
 
 
 class Room:
-    """What all copies of this process hold together."""
+    """The room that all copies of this process share."""
 
     __slots__ = ("held_bytes", "most_bytes")
 
@@ -36,7 +36,7 @@ class Replay(ClientStream):
         self.client: ClientStream | None = None
         """The client stream of the running attempt; None between attempts, and then the exchange has none either."""
         self.is_capped = False
-        """Some of the body is not here: it cannot be sent again."""
+        """Whether some of the body is not here, so that it cannot be sent again."""
         self._room = room
         self._most_bytes = most_bytes
         self._size = 0

@@ -109,7 +109,9 @@ class ClientStream:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ServerEnd(ServerStream):
-    """For what is not compiled, which can inherit from a compiled class, but not from a compiled trait."""
+    """ServerStream for classes that are not compiled: they can inherit from a compiled class, but not from a compiled
+    trait.
+    """
 
     __slots__ = ()
 
@@ -129,7 +131,7 @@ class RunningAttempt:
     __slots__ = ()
 
     def answered(self) -> None:
-        """With `Observer.response_began`, before the observers."""
+        """Called with `Observer.response_began`, before the observers."""
         raise NotImplementedError
 
     def end(self, reason: Reason) -> None:

@@ -23,14 +23,14 @@ def protocols(value: bytes) -> list[bytes]:
 
 
 def names_http(protocol: bytes) -> bool:
-    """`h2c`, `H2C/1.0`, `h2`, `h2c-14`, `HTTP/2.0`, `TLS/1.0` and the like: HTTP goes on inside."""
+    """Whether HTTP would go on inside: `h2c`, `H2C/1.0`, `h2`, `h2c-14`, `HTTP/2.0`, `TLS/1.0` and the like."""
     return _names_http(protocol) is not None
 
 
 def is_asked_for(answered: bytes, asked: bytes) -> bool:
-    """Every protocol that a 101 names was in the request, in whatever version.
+    """Whether every protocol that a 101 names was in the request, in whatever version.
 
-    A 101 that names none is one to whatever was asked for.
+    A 101 that names none switches to whatever was asked for.
     """
     offered = {_name_of(one) for one in protocols(asked)}  # a set: either head has room for thousands
     return bool(offered) and all(_name_of(one) in offered for one in protocols(answered))

@@ -66,19 +66,19 @@ class HeaderBlock:
         self.transfer: TransferCodings | None = None
         """None if the message says no Transfer-Encoding."""
         self.is_chunked = False
-        """Chunked is the last of its transfer codings, and occurs once."""
+        """Whether chunked is the last of its transfer codings, and occurs once."""
         self.closes = False
         self.upgrade = b""
         """The protocols that Upgrade names, without HTTP itself."""
         self.names_http = False
-        """Upgrade named HTTP/2 or another version of HTTP."""
+        """Whether Upgrade named HTTP/2 or another version of HTTP."""
         self.takes_trailers = False
         self.has_date = False
         self.has_l5d = False
         self.keep_alive_s = 0.0
         """The value of `Keep-Alive: timeout=` in seconds; 0 if there is none."""
         self.is_familiar = True
-        """Every line was known: worth remembering as a whole."""
+        """Whether every line was known, so that the block is worth remembering as a whole."""
         self.has_come_before = False
         self._codings: list[bytes] = []
         if len(lines) > limits.HEAD_FIELDS:
@@ -182,7 +182,7 @@ class HeaderBlock:
 
 
 class TransferCodings:
-    """What Transfer-Encoding says, all of its fields together (RFC 9112 section 6.1)."""
+    """The meaning of all Transfer-Encoding fields together (RFC 9112 section 6.1)."""
 
     __slots__ = ("text", "is_chunked", "is_only_chunked", "others", "error")
 
@@ -192,7 +192,7 @@ class TransferCodings:
         self.is_only_chunked: Final = self.text == b"chunked"
         """The one form that a request may have."""
         codings = [one for one in named if one != b"identity"]
-        """`identity` is no coding: HTTP/1.1 knew it until RFC 7230, and some servers still say it."""
+        """`identity` is not a coding: HTTP/1.1 had it until RFC 7230, and some servers still send it."""
         self.error: Final = _error_of(codings)
         """Why the end of such a message cannot be determined; empty if it can."""
         self.is_chunked: Final = not self.error and codings[-1:] == [b"chunked"]

@@ -36,7 +36,7 @@ _STATES: Final = ("connecting", "idle", "head", "body", "tunnel", "closed")
 
 _RACES: Final = (Reason.PEER_CLOSED, Reason.CONNECTION_RESET)
 _BODILESS: Final = frozenset((b"HEAD", b"CONNECT"))
-"""Methods whose responses do not end where their head says."""
+"""Methods whose responses do not end where their head seems to tell."""
 _NO_HEAD: Final = RequestHead(b"", b"", b"", b"", [], 0)
 
 
@@ -61,7 +61,7 @@ class H1Client(Codec, ClientStream):
         self._is_chunked = self._request_ended = False
         self._keeps_alive = True
         self._was_used = False
-        """It has carried an exchange before, so the peer may be closing it just now."""
+        """Whether it has carried an exchange before, so that the peer may be closing it just now."""
         self.keep_alive_s = 0.0
         """How long the peer said that it leaves an idle connection open (`Keep-Alive: timeout=`); 0 if it said nothing."""
         self._is_unanswered = False
@@ -74,7 +74,7 @@ class H1Client(Codec, ClientStream):
     # ---- ClientConnection
 
     def open(self, attempt: Attempt) -> None:
-        """Attach it: now, or when the connection is made."""
+        """Attach the attempt: now, or when the connection is made."""
         self._attempt = attempt
         if self._state == _CONNECTING:
             attempt.exchange.park(self._abandoned)
@@ -300,7 +300,7 @@ class H1Client(Codec, ClientStream):
         return self._begin_body(attempt, head, rest, block.is_chunked)
 
     def _begin_body(self, attempt: Attempt, head: ResponseHead, rest: bytes, is_chunked: bool) -> bytes:
-        """`rest` is what came behind the head; what of it the body's reader is to get."""
+        """`rest` is what came behind the head. Returns the part of it that the body's reader must get."""
         size = head.body_size
         if size == len(rest):
             # The whole body came with its head: the most common answer needs no reader.

@@ -194,7 +194,7 @@ its connection may be used again."""
 
 
 def remember_response(text: bytes, block: HeaderBlock, head: ResponseHead) -> None:
-    """For `known_response`: a head that came as a whole before."""
+    """Remember, for `known_response`, a head that came as a whole before."""
     if not block.has_come_before:
         block.has_come_before = True
     elif head.body_size > 0 and not block.keep_alive_s:
@@ -233,7 +233,9 @@ def read_response(start_line: bytes, block: HeaderBlock, method: bytes) -> Respo
 
 
 def _note_codings(head: ResponseHead, transfer: TransferCodings) -> None:
-    """Its body stays coded by what is not chunked; to its reader, who may be behind HTTP/2, that is a content coding."""
+    """The body stays encoded by all codings but chunked; for its reader, who may be behind HTTP/2, they are content
+    codings.
+    """
     if transfer.error:
         raise ProtocolError(transfer.error)
     known = [one.value.lower() for one in head.fields if one.name == b"content-encoding"]
@@ -241,10 +243,10 @@ def _note_codings(head: ResponseHead, transfer: TransferCodings) -> None:
 
 
 def may_be_followed(head: ResponseHead, block: HeaderBlock) -> bool:
-    """Another response may follow this one on its connection.
+    """Whether another response may follow this one on its connection.
 
-    Not if the app's idea of where this one ends may be another than ours: then what it takes for a body would answer
-    somebody else's request.
+    That is not so if the app may see the end of this one elsewhere than we do: then a part of its body would answer
+    another client's request.
     """
     if block.closes or head.version == HTTP_1_0:
         return False
@@ -277,7 +279,7 @@ def write_request(head: RequestHead, is_chunked: bool = False) -> bytes:
 
 
 def write_response(head: ResponseHead, framing: bytes, is_http_1_0: bool) -> bytes:
-    """`framing` is the codec's own: `Date`, `Connection` and `Transfer-Encoding` lines, and the empty line."""
+    """`framing` is added by the codec: `Date`, `Connection` and `Transfer-Encoding` lines, and the empty line."""
     renderings = None if is_http_1_0 or framing != _NO_FRAMING else head.renderings
     if renderings is not None and renderings.http1:
         return renderings.http1

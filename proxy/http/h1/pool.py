@@ -22,7 +22,7 @@ from proxy.http.pool import ClientConnection, Pool
 from proxy.http.repeat import is_idempotent
 
 IDLE_TIMEOUT_S: Final = 3.0
-"""linkerd2-proxy's."""
+"""The same as linkerd2-proxy's."""
 MAX_IDLE: Final = 1 << 30
 
 
@@ -34,9 +34,9 @@ class Line:
     def __init__(self, key: bytes) -> None:
         self.key = key
         self.ready: dict[ClientConnection, float] = {}
-        """Since when each is idle, by the wheel's time; the longest idle first."""
+        """Since when each connection is idle, by the wheel's time; the longest idle first."""
         self.count = 0
-        """Ready or busy."""
+        """The number of its connections, ready or busy."""
 
 
 class H1Pool(Pool):
@@ -123,7 +123,7 @@ class H1Pool(Pool):
             connection.close()
 
     def _sweep(self) -> None:
-        """Close what has been idle for too long, and come again for the next."""
+        """Close connections that have been idle for too long, and arm the timer for the next."""
         now = self._wheel.now()
         next_s = self._idle_timeout_s
         for line in list(self._lines.values()):

@@ -61,7 +61,9 @@ def repaired(data: bytes) -> bytes | None:
 
 
 def repaired_response(data: bytes, error: ProtocolError) -> bytes:
-    """`data` with a head of a response that may be read; raises `error`, for which it could not be, if there is nothing to be done."""
+    """`data` with a response head that can be read. Raises `error`, the reason why it could not be read, if nothing
+    can be repaired.
+    """
     better = with_crlf(data) or with_one_length(data) or without_spaces(data)
     if better is None:
         raise error

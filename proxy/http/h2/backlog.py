@@ -32,17 +32,17 @@ class Sender:
 
     send_window: int
     is_stalled: bool
-    """Nothing of its complete message left since the last look."""
+    """Whether nothing of its complete message has left since the last look."""
 
     def has_unsent(self) -> bool:
         raise NotImplementedError
 
     def is_complete(self) -> bool:
-        """All of our message is known; only the peer keeps it from leaving."""
+        """Whether all of our message is known, so that only the peer keeps it from leaving."""
         raise NotImplementedError
 
     def has_more_to_come(self) -> bool:
-        """Neither closed nor ended on our side."""
+        """Whether it is neither closed nor ended on our side."""
         raise NotImplementedError
 
     def pump(self) -> bool:
@@ -50,15 +50,15 @@ class Sender:
         raise NotImplementedError
 
     def tell_blocked(self) -> None:
-        """Ask its other side to pause."""
+        """Pause its other side."""
         raise NotImplementedError
 
     def tell_ready(self) -> None:
-        """Tell its other side to go on."""
+        """Resume its other side."""
         raise NotImplementedError
 
     def fail(self, reason: Reason) -> None:
-        """It cannot go on."""
+        """End the stream, because it cannot go on."""
         raise NotImplementedError
 
 
@@ -81,7 +81,7 @@ class Backlog:
         self._timer: Timer | None = None
 
     def is_over(self) -> bool:
-        """No further stream may be taken."""
+        """Whether no further stream may be taken."""
         return self.held_bytes > 2 * limits.BACKLOG_BYTES
 
     def hold(self, size: int) -> None:
@@ -128,7 +128,7 @@ class Backlog:
             self._timer.cancel()
 
     def pump(self, stream: Sender) -> None:
-        """Send of this stream what may be sent now."""
+        """Send what may be sent of this stream now."""
         if stream.pump():
             self.waiting.pop(stream, None)
             if self.held_bytes > limits.BACKLOG_BYTES and stream.has_more_to_come():

@@ -19,7 +19,7 @@ from proxy.http.h2.settings import H2Settings
 
 
 def _no_time() -> float:
-    """For a connection without a clock or a wheel, where nothing takes time."""
+    """The clock of a connection without a clock or a wheel, for which nothing takes time."""
     return 0.0
 
 

@@ -62,7 +62,7 @@ class H2Connection(Streams):
         self._sequence = Sequence(wheel)
         self._keepalive: Keepalive | None = None
         self._is_stopped = False
-        """Reading is paused until the peer reads what we sent."""
+        """Whether reading is paused until the peer reads what we sent."""
         self._unread_heads = 0
         """Requests that came while the peer read nothing. Some were answered at once, by a head alone, and are no streams."""
         self._buffer = b""

@@ -12,7 +12,7 @@ from proxy.http.h2.streams import Streams
 
 
 def receive(connection: Streams, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
-    """One frame. Unknown kinds are ignored."""
+    """Handle one frame. Unknown kinds are ignored."""
     if kind == frame.WINDOW_UPDATE:
         _receive_window_update(connection, payload, stream_id)
         return
@@ -48,7 +48,7 @@ def dependency(payload: bytes, start: int) -> int:
 
 
 def _receive_rst_stream(connection: Streams, payload: bytes, stream_id: int) -> None:
-    """Charged as rapid only if nothing of the answer was there yet: work that was begun for nothing."""
+    """Charged as rapid only if nothing of the answer was there yet, so that work was begun for nothing."""
     if len(payload) != 4:
         raise ProtocolError("RST_STREAM is not 4 octets", Reason.FRAME_SIZE)
     stream = connection.streams.get(stream_id)

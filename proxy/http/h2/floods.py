@@ -27,7 +27,7 @@ class Quota:
 
     def __init__(self, limit: int, reason: Reason, now: float, progress: int = 0) -> None:
         self.spent = 0
-        """Progress takes from it."""
+        """What was charged and not paid yet; progress reduces it."""
         self._limit = limit
         self._reason = reason
         self._since = now
@@ -55,13 +55,15 @@ class Floods:
 
     def __init__(self, flow: Flow, backlog: Backlog, clock: Clock, max_early_resets: int) -> None:
         self.sent_messages = 0
-        """Pieces of bodies that left as the other side said them."""
+        """Pieces of bodies that left as the other side sent them."""
         self.ended_streams = 0
-        """However they ended. It is counted here, and reckoned with only when the peer is charged for something."""
+        """Streams that ended, however they did. They are counted here, and taken into account only when the peer is
+        charged.
+        """
         self._control: Quota | None = None
-        """Frames that carry nothing; made when the first comes."""
+        """The quota of frames that carry nothing; made when the first comes."""
         self._resets: Quota | None = None
-        """Streams that end early by the peer's doing; made when the first does."""
+        """The quota of streams that end early by the peer's doing; made when the first does."""
         self._max_resets = max_early_resets
         self._flow = flow
         self._backlog = backlog

@@ -27,9 +27,9 @@ class Credit:
         self.window = window_bytes
         """What the peer may still send; less than nothing is its fault, `overrun`."""
         self.taken = 0
-        """Taken, not yet given back."""
+        """What was taken and not given back yet."""
         self.batch = (announced_bytes >> 1) or 1
-        """When this much was taken it is given back at once."""
+        """Once this much was taken, it is given back."""
 
     def give_back(self) -> int:
         """The increment to announce, now that a batch was taken."""
@@ -59,7 +59,7 @@ class Flow:
         self._wire = wire
 
     def take(self, size: int) -> None:
-        """Credit for DATA that was taken or thrown away."""
+        """Give back the credit of DATA that was taken or thrown away."""
         credit = self.credit
         credit.taken += size
         if credit.taken >= credit.batch:
@@ -68,7 +68,7 @@ class Flow:
             self._wire.write(frame.window_update(0, increment))
 
     def waste(self, size: int) -> None:
-        """DATA that is discarded: its credit goes back, and it counts as no progress."""
+        """Give back the credit of DATA that is discarded; it does not count as progress."""
         self._allowed_bytes -= size
         self.take(size)
 

@@ -295,11 +295,11 @@ class H2Stream(Sender):
     # ---- what the roles add
 
     def let_go(self) -> None:
-        """Let go of the exchange, so that both can be freed."""
+        """Release the exchange, so that both can be freed."""
         raise NotImplementedError
 
     def is_unanswered(self) -> bool:
-        """Work was begun for its request, and nothing of the answer is there yet (servers)."""
+        """Whether work was begun for its request, and nothing of the answer is there yet (servers)."""
         raise NotImplementedError
 
     def deliver_data(self, data: bytes, end: bool) -> None:
