@@ -25,11 +25,11 @@ class Tls(NamedTuple):
 
     state: str
     client_id: str = ""
-    """Only if ESTABLISHED; empty without a client certificate."""
+    """Set only if ESTABLISHED; empty without a client certificate."""
     sni: str = ""
-    """Only if PASSED_THROUGH: TLS for another name, which we do not terminate."""
+    """Set only if PASSED_THROUGH: TLS for another name, which we do not terminate."""
     reason: str = ""
-    """Only if NONE."""
+    """Set only if NONE."""
 
     @property
     def is_established(self) -> bool:

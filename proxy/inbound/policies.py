@@ -33,7 +33,7 @@ class PortPolicy:
         self.port: Final = port
         self.watch: Final = watch
         self.router = Router(watch.value)
-        """Made anew by each update; code that remembers anything about a route compares the router by identity."""
+        """Replaced at each update; code that remembers anything about a route compares the router by identity."""
         self._policies: Final = policies
         self._users = 0
         self._idle: Timer | None = None
@@ -66,7 +66,7 @@ class PortPolicy:
             self._idle = self._policies.arm(self)
 
     def expired(self) -> None:
-        """It has not been used for the idle time."""
+        """The port has not been used for the idle time."""
         if self._policies.is_stale():
             self._idle = self._policies.idle_timer(self)
             return

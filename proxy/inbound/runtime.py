@@ -65,17 +65,17 @@ class Runtime:
         self.direct_port = config.inbound_listen_addr.port
         """Our own port: a connection to it is meant for the proxy itself, and no app is ever dialled there."""
         self.http2_server: Final = server_settings(config.inbound_server_http2, registry.faults("inbound"))
-        """What we announce to clients."""
+        """SETTINGS that we announce to clients."""
         self.http2_peer: Final = self.http2_server._replace(
             max_early_resets=max(self.http2_server.max_early_resets, limits.PEER_EARLY_RESETS)
         )
-        """What we announce to clients that are proxies."""
+        """SETTINGS that we announce to clients that are proxies."""
         self.http2_client: Final = DEFAULT._replace(
             stream_window_bytes=config.http2_initial_stream_window_size,
             connection_window_bytes=config.http2_initial_connection_window_size,
             faults=registry.faults("inbound"),
         )
-        """What we announce to the app."""
+        """SETTINGS that we announce to the app."""
 
     def listener_at(self, target: Addr) -> str:
         """Which of our own listeners is there; empty for an app's port. The proxy never dials its own listeners:

@@ -54,7 +54,7 @@ class Early(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """It can be settled."""
+        """Whether it can be settled."""
 
     def count(self) -> None:
         """The app has spoken while TLS was looked for, so that no detection of HTTP begins: count that it found nothing."""
@@ -72,13 +72,15 @@ class Service(Protocol):
     tls_timeout_s: float
     is_direct: bool
     counts_routes: bool
-    """Its requests are counted by their route too (inbound_http_*): Linkerd's admin server does not."""
+    """Whether its requests are counted by their route too (inbound_http_*); Linkerd's admin server does not count them
+    so.
+    """
     """The transport header's ALPN protocol is offered."""
     drain: Drain
     """Where its connections are entered."""
 
     def skips_tls(self, arrival: Arrival) -> bool:
-        """Bytes are not looked at on this port, even if they are TLS."""
+        """Whether bytes are not looked at on this port, even if they are TLS."""
 
     def serve(self, arrival: Arrival, wire: Wire) -> Codec:
         """The connection's first codec. It may abort the wire."""
@@ -110,7 +112,7 @@ class Arrival:
         self.tls = Tls(NONE, reason=PORT_SKIPPED)
         self.alpn = ""
         self.is_local = False
-        """At the admin port: its client is on this machine and is not this proxy (core/here.py)."""
+        """Whether, at the admin port, the client is on this machine and is not this proxy (core/here.py)."""
         self.early: Early | None = None
         self._silence: Timer | None = None
         self._service: Final = service
@@ -119,7 +121,7 @@ class Arrival:
         self._connection: Connection | None = None
         self._app: Releases | None = None
         self._is_shaking_hands = False
-        """As `close` saw it last."""
+        """The value when `close` was last called."""
 
     @property
     def port(self) -> PortPolicy:
@@ -134,7 +136,7 @@ class Arrival:
         self._port = self.runtime.policies.take(target.port)
 
     def leads_to(self, app: Releases) -> None:
-        """Taken for this connection's requests."""
+        """The app was taken for this connection's requests, and is released when it ends."""
         self._app = app
 
     def arrived(self) -> Arrived:
@@ -244,9 +246,9 @@ class Arrival:
             connection.codec.ask_to_leave()
 
     def close(self) -> None:
-        """End the connection of a client that has said nothing; any other is finished by its codec.
+        """End the connection of a client that has sent nothing; any other is finished by its codec.
 
-        A client that has begun to speak is served: its handshake, or its ClientHello, succeeds or meets its own deadline.
+        A client that has begun to send is served: its handshake, or its ClientHello, succeeds or meets its own deadline.
         """
         connection = self._connection
         if connection is not None:
@@ -265,7 +267,7 @@ class Arrival:
             self._drop()
 
     def end_if_idle(self) -> bool:
-        """There are no descriptors left, and nothing is under way here."""
+        """End now if nothing is under way here, because descriptors are short; False if something is."""
         connection = self._connection
         if connection is None:
             if self._sock is None:

@@ -30,7 +30,7 @@ class RoutePermit:
         self.route: Final = route
         self._arrived: Final = arrived
         self.authorization: Final[Authorization | None] = find_authorization(route.authorizations, arrived.client)
-        """None: refused."""
+        """None if the client is refused."""
         target = labels.target(arrived.target)
         server_and_route = (*arrived.server_labels(), *labels.route(route.meta))
         found = self.authorization

@@ -201,7 +201,7 @@ class Http2App:
 
     @property
     def is_unused(self) -> bool:
-        """There is no connection, no request waits for one, and none is being made."""
+        """Whether there is no connection, no request waits for one, and none is being made."""
         return not self._is_trying and not len(self._pool) and not self._queue
 
     def part(self) -> None:

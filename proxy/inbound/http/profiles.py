@@ -118,7 +118,7 @@ class KnownProfile:
         self._idle_s = config.inbound_discovery_idle_timeout_s
         self._timer: Timer | None = reactor.wheel.after(self._idle_s, self._look_if_idle)
         self._wait: Timer | None = reactor.wheel.after(config.destination_profile_initial_timeout_s, self._go_on)
-        """Until it fires requests wait for the first answer."""
+        """Requests wait for the first answer until this fires."""
         watch.subscribe(self._changed)
         if watch.value is not None:
             self._changed(watch.value)
@@ -135,7 +135,7 @@ class KnownProfile:
         onward.dispatch(exchange)
 
     def _left(self, exchange: Exchange) -> None:
-        """Its client has gone while it waited."""
+        """The client of a waiting request has gone."""
         self._waiting.pop(exchange, None)
 
     def close(self) -> None:

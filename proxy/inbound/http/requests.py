@@ -200,7 +200,7 @@ class PermittedRoute:
             numbers.begin(exchange)
 
     def _scope_of(self, exchange: Exchange, scopes: dict[bytes, RequestScope]) -> RequestScope:
-        """With the request's authority among the labels, if that was asked for."""
+        """The numbers with the request's authority among the labels, if that was asked for."""
         authority = exchange.request.authority
         found = scopes.get(authority)
         if found is None:

@@ -83,7 +83,7 @@ class InboundRescue:
         self._reply(exchange, failure, f"client {arrived.peer}: server: {arrived.target}: {text}", Reason.COMPLETE)
 
     def unexpected(self, exchange: Exchange, text: str) -> None:
-        """Answer 500 without saying why; the log does."""
+        """Answer 500 without the reason, which is in the log."""
         arrived = self._arrived
         where = f"rescue{{client.addr={arrived.peer}}}"
         error = f"client {arrived.peer}: server: {arrived.target}: {text}"
@@ -92,7 +92,7 @@ class InboundRescue:
         self._reply(exchange, UNEXPECTED, "unexpected error", Reason.COMPLETE)
 
     def redirect(self, exchange: Exchange, status: int, location: bytes) -> None:
-        """Counted among the errors, as Linkerd counts it (docs/linkerd/inbound.md, section 7)."""
+        """Redirect the client. Counted among the errors, as Linkerd counts it (docs/linkerd/inbound.md, section 7)."""
         self._count(UNEXPECTED.label)
         head = redirect(exchange.request, status, location, "request redirected", self.informs)
         if self._is_http2:
