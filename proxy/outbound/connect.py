@@ -30,7 +30,7 @@ _log: Final = logging.getLogger(__name__)
 
 MakeCodec = Callable[[Wire], Codec]
 SessionProtocol = Literal["", "http/1", "http/2"]
-"""What the transport header says about the bytes behind it; empty for opaque ones."""
+"""The session protocol in the transport header; empty for opaque bytes."""
 
 
 def as_reached(runtime: Runtime, addr: Addr, meta: EndpointMeta) -> EndpointMeta:

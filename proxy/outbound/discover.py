@@ -156,7 +156,7 @@ class Destination:
 
     @property
     def logical(self) -> str:
-        """Its name in texts and labels."""
+        """The name of the destination in texts and labels."""
         return str(self.target)
 
     def _apply(self, _changed: object) -> None:

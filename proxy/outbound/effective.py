@@ -39,7 +39,7 @@ Effective = Callable[[Target, KnownProfile, Known], Known]
 
 
 def effective_policy(target: Target, profile: KnownProfile, policy: Known) -> Known:
-    """For a sidecar (docs/linkerd/outbound.md, section 3.1)."""
+    """The policy for a sidecar (docs/linkerd/outbound.md, section 3.1)."""
     if policy is None:
         return None
     if isinstance(policy, Absent) and (policy.is_refusal or (isinstance(target, str) and not _is_instance(target))):
@@ -58,8 +58,9 @@ def effective_policy(target: Target, profile: KnownProfile, policy: Known) -> Kn
 
 
 def ingress_policy(target: Target, profile: KnownProfile, policy: Known) -> Known:
-    """For a request in ingress mode (docs/linkerd/outbound.md, section 11). Requests to an unknown address are forwarded
-    there, as a sidecar would do."""
+    """The policy for a request in ingress mode (docs/linkerd/outbound.md, section 11). Requests to an unknown address
+    are forwarded there, as a sidecar would do.
+    """
     if policy is None or (isinstance(policy, Absent) and policy.is_refusal):
         return policy
     if profile is None:
@@ -76,8 +77,9 @@ def ingress_policy(target: Target, profile: KnownProfile, policy: Known) -> Know
 
 
 def gateway_policy(target: Target, profile: KnownProfile, policy: Known) -> Known:
-    """For traffic through a gateway (docs/linkerd/outbound.md, section 12): requests go by the profile, bytes by the policy.
-    The gateway does not serve names without a profile."""
+    """The policy for traffic through a gateway (docs/linkerd/outbound.md, section 12): requests go by the profile,
+    bytes by the policy. The gateway does not serve names without a profile.
+    """
     if policy is None or (isinstance(policy, Absent) and policy.is_refusal):
         return policy
     if not isinstance(profile, Profile):
@@ -128,6 +130,8 @@ def _as_streams(policy: ClientPolicy) -> tuple[StreamRoute, ...]:
 
 
 def _is_instance(target: str) -> bool:
-    """`web-0.web.ns.svc.…`: a single endpoint of a service, such as a pod of a StatefulSet, which only a profile knows."""
+    """Whether it names a single endpoint of a service (`web-0.web.ns.svc.…`), such as a pod of a StatefulSet, which
+    only a profile has.
+    """
     before, mark, _ = target.partition(".svc.")
     return bool(mark) and before.count(".") == 2

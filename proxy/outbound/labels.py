@@ -36,7 +36,7 @@ def tls(meta: EndpointMeta, is_local: bool) -> Labels:
 
 
 def endpoint(addr: Addr, meta: EndpointMeta, authority: str, is_local: bool) -> Labels:
-    """What request_*, response_* and tcp_* with peer="dst" share; `authority` is empty for forwards."""
+    """The labels that request_*, response_* and tcp_* with peer="dst" share; `authority` is empty for forwards."""
     named = (("authority", authority.removesuffix(":80")),) if authority else ()
     return (*named, *target(addr), *tls(meta, is_local), *((f"dst_{key}", value) for key, value in sorted(meta.labels)))
 
@@ -100,5 +100,7 @@ def profile_route(direction: str, name: str, route: ProfileRoute) -> Labels:
 
 
 def protocol(name: str, policy: ClientPolicy) -> Labels:
-    """`name` as outbound_tcp_protocol_connections_total says it: `http/1`, `http/2`, `detect`, `opaq` or `tls`."""
+    """`name` has a value of outbound_tcp_protocol_connections_total's label: `http/1`, `http/2`, `detect`, `opaq` or
+    `tls`.
+    """
     return ("protocol", name), *parent(policy.meta)

@@ -16,7 +16,7 @@ from proxy.policy.client import DETECT, GRPC, HTTP_1, HTTP_2, OPAQUE, TLS, Clien
 from proxy.transport.detect import Detection
 
 _NAMES: Final = {DETECT: "detect", OPAQUE: "opaq", TLS: "tls", HTTP_1: "http/1", HTTP_2: "http/2", GRPC: "http/2"}
-"""Protocols as outbound_tcp_protocol_connections_total says them."""
+"""The values of outbound_tcp_protocol_connections_total's label, by protocol."""
 
 
 class ParentNumbers:

@@ -41,7 +41,9 @@ class Onward:
         return value.reason if isinstance(value, Absent) else ""
 
     def dispatch(self, exchange: Exchange) -> None:
-        """By the request's version, which need not be its connection's: HTTP/1 may have come inside HTTP/2."""
+        """Route the exchange by its request's version, which may differ from the connection's: HTTP/1 may have come
+        inside HTTP/2.
+        """
         self._protocols.http_router(self._destination, exchange.request.version == HTTP_2).dispatch(exchange)
 
     def tunnel(self, wire: Wire, on_error: Callable[[str], None]) -> Codec:

@@ -41,7 +41,7 @@ class StreamWire(Wire):
         self._on_lost: Callable[[StreamWire], None] | None = on_lost
         self._output: list[bytes] = []
         self._missed: list[bytes] = []
-        """Came while reading was paused: at most the stream's window. Empty bytes stand for the end."""
+        """What came while reading was paused, at most the stream's window. Empty bytes stand for the end."""
         self._reason: Reason | None = None
         """The reason for which it was aborted."""
         self._is_marked = False
@@ -53,7 +53,7 @@ class StreamWire(Wire):
         self._linger: Timer | None = None
 
     def attach(self) -> None:
-        """From now on what the client sends goes to the codec."""
+        """Give what the client sends to the codec, from now on."""
         self._exchange.attach(_Inlet(self))
 
     # ---- Wire

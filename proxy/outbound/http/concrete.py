@@ -41,7 +41,7 @@ class Terms(NamedTuple):
     parent: Meta
     """The resource that the policy belongs to, for labels."""
     accrual: FailureAccrual | None = None
-    """What takes an endpoint of a balancer out of use."""
+    """The rule by which an endpoint of a balancer is taken out of use."""
 
 
 class Shown(NamedTuple):
@@ -130,7 +130,7 @@ class Balanced:
         return True
 
     def _pick(self, attempt: Attempt, previous: Place | None) -> HttpEndpoint | None:
-        """Pick for an attempt that may follow another one; not the same endpoint again, if there is a choice."""
+        """Pick for an attempt that may follow another one; if there is a choice, another endpoint than that one's."""
         if attempt.exchange.attempts > 1:
             attempt.sent_at = self._clock()
         if isinstance(previous, HttpEndpoint):
@@ -247,10 +247,10 @@ class Failing:
         return ""
 
     def use(self, terms: Terms) -> None:
-        """There is no endpoint to which they could apply."""
+        """Nothing to do: there is no endpoint to which they could apply."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """There is nothing to close."""
 
 
 def shed(exchange: Exchange, rescue: Rescue, backends: Sequence[Concrete]) -> None:

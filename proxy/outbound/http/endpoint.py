@@ -111,7 +111,7 @@ class HttpEndpoint:
             troubles.succeeded(self._key)
 
     def close(self) -> None:
-        """Evicted: what runs goes on."""
+        """The endpoint was evicted: what runs goes on."""
         self._gate = None
         breaker = self._breaker
         if breaker is not None:

@@ -26,7 +26,7 @@ from proxy.policy.outcome import RouteOutcomes, counted_status
 UNKNOWN: Final = "UNKNOWN"
 IO: Final = "IO"
 _OF_CODE: Final = {7: "REFUSED", 8: "CANCEL", 11: "ENHANCE_YOUR_CALM"}
-"""By the HTTP/2 error code of a reset; the others are RESET."""
+"""Error labels by the HTTP/2 error code of a reset; the others are RESET."""
 _LOST: Final = (Reason.PEER_CLOSED, Reason.CONNECTION_RESET, Reason.PEER_SILENT)
 
 

@@ -74,7 +74,7 @@ def _whole(value: bytes) -> int | None:
 
 
 def penalty_s(hint: Hint, policy: PenaltyLoad) -> float:
-    """What it costs: never less than the policy's own penalty, nor more than the policy lets an endpoint ask for."""
+    """The penalty of a failure: never less than the policy's own, nor more than the policy lets an endpoint ask for."""
     retry_after_s = hint.retry_after_s
     if retry_after_s is None:
         return policy.penalty_s

@@ -43,9 +43,9 @@ NOT_DISCOVERED: Final = Failure(502, grpc.UNAVAILABLE, False, "not served")
 UNRESOLVED: Final = Failure(502, grpc.UNAVAILABLE, False, "unresolved")
 """Ours: no name server knows what an explicit client named."""
 NOT_HTTP: Final = Failure(502, grpc.UNAVAILABLE, False, "not http")
-"""Ours: an explicit client sent a request for what takes no requests."""
+"""Ours: an explicit client sent a request to a destination that does not speak HTTP."""
 NOT_ANSWERED: Final = Failure(504, grpc.DEADLINE_EXCEEDED, False, "unknown")
-"""Ours: the control plane did not say in time what an explicit client's destination is."""
+"""Ours: the control plane did not answer in time what an explicit client's destination is."""
 BAD_REQUEST: Final = Failure(400, grpc.INVALID_ARGUMENT, False, "bad request")
 """Ours: an explicit client's request cannot be understood."""
 FORBIDDEN: Final = Failure(403, grpc.PERMISSION_DENIED, False, "forbidden")
@@ -56,7 +56,7 @@ LOOP: Final = FORBIDDEN._replace(label="loop")
 _BAD_GATEWAY: Final = Failure(502, grpc.UNAVAILABLE, True)
 _CONNECT: Final = "client error (Connect)"
 _UNEXPECTED_TEXT: Final = "unexpected error"
-"""What clients read of an exception whose details are in the log."""
+"""The text that clients get for an exception; its details are in the log."""
 
 _FAILURES: Final = overridden(
     {

@@ -34,7 +34,7 @@ from proxy.policy.meta import default_meta
 OVERRIDE: Final = b"l5d-dst-override"
 
 _PARENT: Final = ClientPolicy(default_meta("ingress"), DETECT)
-"""What detection is counted under, since no destination is known yet."""
+"""The policy under which detection is counted, since no destination is known yet."""
 
 
 class Ingress:

@@ -138,7 +138,7 @@ class OpaqueFailing:
         tunnel.refuse("unexpected", f"{context}: {self._text}")
 
     def close(self) -> None:
-        """Nothing is held."""
+        """There is nothing to close."""
 
 
 def concrete(backend: Backend, runtime: Runtime, destination: Destination, parent: Meta, is_tls: bool) -> OpaqueBackend:

@@ -31,7 +31,7 @@ class StreamNumbers:
         }
 
     def ended(self, error: str) -> None:
-        """Empty for a clean end; else UNEXPECTED, or why the route refuses."""
+        """`error` is empty for a clean end; else UNEXPECTED, or why the route refuses."""
         self._closed[error].value += 1
 
 

@@ -16,8 +16,9 @@ class Budget:
     __slots__ = ("_deposit", "_withdrawal", "_reserve", "_slot_s", "_slots", "_at", "_writer", "_since")
 
     def __init__(self, ttl_s: float, ratio: float, min_per_s: int, now: float) -> None:
-        """`ratio`: retries for each request; `min_per_s`: what may be retried whatever the others do. The values are valid
-        (section 5.3 says which are)."""
+        """`ratio`: retries for each request; `min_per_s`: retries that are always allowed. The values are valid
+        (section 5.3 has the ranges).
+        """
         if ratio <= 0.0:
             self._deposit, self._withdrawal = 0, 1
         elif ratio <= 1.0:
