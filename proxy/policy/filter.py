@@ -66,9 +66,9 @@ class Filters:
 
     def __init__(self, on_request: RequestFilter | None, on_response: ResponseFilter | None) -> None:
         self.on_request: Final = on_request
-        """None: every request passes as it is."""
+        """None if every request passes as it is."""
         self.on_response: Final = on_response
-        """None: every response passes as it is."""
+        """None if every response passes as it is."""
 
 
 def compile_filters(filters: Sequence[Filter]) -> Filters:

@@ -214,7 +214,7 @@ class ValueMatcher:
         self.regex: Final = match.regex
 
     def fits_field(self, fields: Sequence[Field]) -> bool:
-        """Some value of that header fits; an expression sees visible ASCII only."""
+        """Whether some value of that header fits; an expression matches visible ASCII only."""
         name = self.name
         for field in fields:
             if field.name == name:
@@ -227,7 +227,7 @@ class ValueMatcher:
         return False
 
     def fits_pair(self, pairs: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Some value of that query parameter fits."""
+        """Whether some value of that query parameter fits."""
         name = self.name
         for one, value in pairs:
             if one == name:

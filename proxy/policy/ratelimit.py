@@ -25,7 +25,7 @@ class Limited(NamedTuple):
 
     @property
     def label(self) -> str:
-        """`ratelimit_scope`: overrides count as identities."""
+        """The value of `ratelimit_scope`; overrides count as identities."""
         return TOTAL if self.scope == TOTAL else "identity"
 
     def __str__(self) -> str:
@@ -33,7 +33,7 @@ class Limited(NamedTuple):
 
 
 class Bucket:
-    """Generic cell rate algorithm: N per second with a burst of N, in one number."""
+    """A bucket by the generic cell rate algorithm: N per second with a burst of N, in one number."""
 
     __slots__ = ("per_second", "_interval_s", "_tolerance_s", "_full_at")
 
@@ -42,7 +42,7 @@ class Bucket:
         self._interval_s: Final = 1.0 / per_second
         self._tolerance_s: Final = (per_second - 1) / per_second + 1e-9
         self._full_at = 0.0
-        """When every token is back."""
+        """When the bucket has all its tokens again."""
 
     def take(self, now: float) -> bool:
         full_at = self._full_at

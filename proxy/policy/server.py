@@ -32,7 +32,7 @@ class Authentication:
 
     needs_tls: bool = False
     any_client: bool = True
-    """Without needs_tls: everyone. With it: also TLS without a client certificate."""
+    """Without needs_tls: every client. With it: also clients with TLS and without a certificate."""
     identities: frozenset[str] = frozenset()
     suffixes: tuple[str, ...] = ()
     """As `.ns.svc`; the empty text matches every DNS identity. Never applies to URI identities."""

@@ -104,7 +104,7 @@ def _universal(routes: Sequence[Route]) -> Found | None:
 
 
 def _candidates(place: int, route: Route, order: int) -> list[Candidate]:
-    """`order` is that of the first."""
+    """`order` is the position of the first candidate."""
     found: list[Candidate] = []
     for rule, one in enumerate(route.rules):
         if not one.matches:
@@ -281,7 +281,7 @@ class Expressions:
 
 
 class Choices:
-    """Matches that only headers, the method and query parameters tell apart."""
+    """Matches that differ only in headers, the method and query parameters."""
 
     __slots__ = ("_all", "_others", "_methods", "_headers")
 
@@ -290,7 +290,7 @@ class Choices:
         self._others: Final[list[Candidate]] = []
         self._methods: Final[dict[bytes, list[Candidate]]] = {}
         self._headers: Final[dict[bytes, dict[bytes, list[Candidate]]]] = {}
-        """By the name and the value of the first header that a match wants to be exact."""
+        """Candidates by the name and the value of the first header that they match exactly."""
         for one in candidates if self._all is None else ():
             match = one.found.match
             header = next((header for header in match.headers if header.exact is not None), None) if match else None
