@@ -33,7 +33,7 @@ class Endpoint(Protocol):
         """Begin to be ready: `gate.became_ready(self)`, now or later, and `became_pending(self)` when that ends."""
 
     def close(self) -> None:
-        """Evicted: finish what runs, take nothing new."""
+        """The endpoint was evicted: finish what runs, take nothing new."""
 
 
 E = TypeVar("E", bound=Endpoint)
@@ -49,7 +49,7 @@ class Served(Protocol[E_contra, W_contra]):
     def dispatch_to(self, endpoint: E_contra, waiter: W_contra) -> None: ...
 
     def fail_waiter(self, waiter: W_contra) -> None:
-        """Failfast; or the resolution was refused, with the error in `balancer.error`."""
+        """Failfast has turned the waiter away, or the resolution was refused; then `balancer.error` has the text."""
 
 
 class _Nothing:
@@ -104,7 +104,7 @@ class Balancer(Generic[E, M, W]):
         limits: QueueLimits,
         picker: Picker[E] | None = None,
     ) -> None:
-        """Without a picker, power of two choices."""
+        """Without a picker, power of two choices is used."""
         self.queue: WaitQueue[W] = WaitQueue(self, reactor.wheel, limits.capacity, limits.failfast_s, reactor)
         self.counts: Final = self.queue.counts
         self.error = ""

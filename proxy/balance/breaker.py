@@ -50,7 +50,7 @@ class Shutter(Protocol):
 
 
 class Breaker:
-    """Work calls `began` only where `is_probing`, and always `ended`; at most one timer is armed at any time."""
+    """Work must call `began` only where `is_probing`, and `ended` always; at most one timer is armed at any time."""
 
     __slots__ = (
         "is_probing",
@@ -190,7 +190,7 @@ class Unified:
         self._most = max_failures
         self._run = 0
         self._threshold = round(threshold * 10_000)
-        """In hundredths of a percent, so that 8 of 10 are not less than 0.8."""
+        """Stored in hundredths of a percent, so that 8 of 10 are not less than 0.8."""
         self._least = max(min_requests, 1)
         self._window = Window(window_s)
 

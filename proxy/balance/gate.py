@@ -40,7 +40,7 @@ class Gate(Generic[E]):
         self._endpoint: E | None = None
         self._is_ready = False
         self._shut_by = 0
-        """UNREACHED and TRIPPED, added up; 0 if it is open."""
+        """The sum of UNREACHED and TRIPPED; 0 if the gate is open."""
 
     def became_ready(self, endpoint: E) -> None:
         self._endpoint = endpoint

@@ -37,7 +37,7 @@ class Load:
         """Pieces of work that have begun and not ended."""
 
     def weight(self, now: float) -> float:
-        """Compared between the endpoints of one balancer, in no particular unit; less is better."""
+        """The weight by which the endpoints of one balancer are compared, in no particular unit; less is better."""
         return self.pending
 
     def begin(self) -> None:

@@ -30,7 +30,7 @@ class Serves(Protocol[W_contra]):
         """An endpoint is ready: pick it and dispatch. The waiter has left the queue."""
 
     def turn_away(self, waiter: W_contra) -> None:
-        """Failfast. The waiter has left the queue."""
+        """Failfast turns the waiter away; it has left the queue."""
 
 
 class _Nothing:
@@ -84,7 +84,7 @@ class WaitQueue(Generic[W]):
         self._ticks = wheel.ticks(failfast_s)
         self._capacity = capacity + 1  # one is being served already
         self._queue: dict[W, float] = {}
-        """When each began to wait, the longest waiting first."""
+        """When each began to wait, the longest wait first."""
         self._timer: Timer | None = None
         self._is_serving = False
 
@@ -93,7 +93,7 @@ class WaitQueue(Generic[W]):
 
     @property
     def is_ready(self) -> bool:
-        """One more may come: the gate is open and the queue is not full."""
+        """Whether one more may come: the gate is open and the queue is not full."""
         return not self.is_shut and len(self._queue) < self._capacity
 
     def join(self, waiter: W) -> None:
@@ -104,7 +104,7 @@ class WaitQueue(Generic[W]):
             self._timer = self._wheel.arm(self._fail_fast, self._ticks)
 
     def leave(self, waiter: W) -> None:
-        """It waits no longer. The timer keeps running, because it is still true that no endpoint is ready."""
+        """The waiter waits no longer. The timer keeps running, because it is still true that no endpoint is ready."""
         self._queue.pop(waiter, 0.0)
         self._leaving.pop(waiter, 0.0)
 
