@@ -19,7 +19,7 @@ _log: Final = logger(__name__)
 
 class Anchors:
     def __init__(self, loop: Any, path: str | None, credentials: Credentials, look_s: float = LOOK_S) -> None:
-        """Follows nothing without a path."""
+        """Without a path nothing is followed."""
         self._loop = loop
         self._path = path
         self._credentials = credentials

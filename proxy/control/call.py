@@ -45,7 +45,7 @@ class Calls(Protocol):
         """Send the call as soon as an address can take it."""
 
     def forget(self, call: Call) -> None:
-        """It is over."""
+        """The call is over."""
 
 
 class Call:
@@ -94,7 +94,7 @@ class Call:
             attempt.abandon()
 
     def send(self, member: Member, now: float) -> None:
-        """Try it on one of this member's connections. OSError if none can even be begun."""
+        """Try the call on one of this member's connections. OSError if none can even be begun."""
         attempt = self._attempt = Attempt(self, member, now)
         attempt.begin(self._channel.authority, self._body)
 
@@ -183,7 +183,7 @@ class Attempt(ServerEnd):
     # ---- ServerStream: the answer
 
     def send_informational(self, head: ResponseHead) -> None:
-        """gRPC gives 1xx no meaning."""
+        """Ignored, because 1xx has no meaning in gRPC."""
 
     def send_head(self, head: ResponseHead, end: bool) -> None:
         call = self._call

@@ -117,7 +117,7 @@ class Channel:
         return len(self._queue), len(self._ready), len(self._members)
 
     def enqueue(self, call: Call) -> None:
-        """Send it when an address can take it; at once if one can now, but never within the caller's call."""
+        """Send the call when an address can take it; at once if one can now, but never within the caller's call."""
         if len(self._queue) >= QUEUE_CALLS:
             self.reactor.loop.call_soon(
                 call.end, Status(grpc.RESOURCE_EXHAUSTED, "too many calls wait for the controller")

@@ -137,7 +137,7 @@ class EndpointSet:
     def __init__(self, destinations: Destinations, path: str) -> None:
         self._path = path
         self._awaits_reset = True
-        """No `add` has come since (re)connecting."""
+        """Whether no `add` has come since (re)connecting."""
         self._steps = destinations.steps
         self._pending: deque[tuple[destination_pb2.Update, bool]] = deque()
         """Updates that are not applied yet, the one that is being read first."""

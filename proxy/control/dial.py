@@ -23,7 +23,7 @@ from proxy.transport.connection import dial_plain
 
 
 def dial_to(reactor: Reactor, target: ControlAddr, credentials: Credentials) -> Dial:
-    """ValueError if the target is not loopback and has no name to check."""
+    """Makes connections to this target; ValueError if the target is not loopback and has no name to check."""
 
     def plain(addr: Addr, make_codec: Callable[[Wire], Codec], options: DialOptions) -> Codec:
         return dial_plain(reactor, addr, make_codec, options)

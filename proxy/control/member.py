@@ -28,7 +28,7 @@ _DECAY_S: Final = 10.0
 
 
 class CallScope(Protocol):
-    """What counts calls (docs/linkerd/metrics.md, section 3.2); metrics.RequestScope is one."""
+    """Counts calls (docs/linkerd/metrics.md, section 3.2); metrics.RequestScope is one."""
 
     def request(self) -> None: ...
 
@@ -70,7 +70,7 @@ class Member:
         self._on_ready = on_ready
         self._failures = 0
         self._timer: Any = None
-        """While it waits to be tried again."""
+        """The loop's handle, while the member waits to be tried again."""
         self._is_gone = False
         self._trouble = "it cannot be connected to"
         """Why the last attempt failed."""
@@ -123,7 +123,7 @@ class Member:
             scope.request()
 
     def answered(self, sent_at: float, outcome: int) -> None:
-        """`outcome` as a Load takes it."""
+        """`outcome` is one of those of balance.load."""
         now = self._channel.reactor.clock()
         self.load.end(now - sent_at, now, outcome)
 

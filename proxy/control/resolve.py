@@ -30,7 +30,7 @@ _log: Final = logger(__name__)
 MIN_TTL_S: Final = 5.0
 """No name is looked up more often than this."""
 SYSTEM_TTL_S: Final = 30.0
-"""For answers of the system's resolver, which gives no TTL."""
+"""The lifetime of answers of the system's resolver, which gives no TTL."""
 
 SRV: Final = "SRV"
 ADDRESS: Final = "A/AAAA"
@@ -69,7 +69,7 @@ class Lookup:
 
 
 class Names:
-    """`dns_min_ttl_s` and `dns_max_ttl_s` clamp what records say; MIN_TTL_S holds besides."""
+    """`dns_min_ttl_s` and `dns_max_ttl_s` clamp the TTLs of records; MIN_TTL_S applies as well."""
 
     def __init__(
         self, loop: Any, dns_client: Dns | None = None, min_ttl_s: float | None = None, max_ttl_s: float | None = None
@@ -94,7 +94,9 @@ class Names:
         return Lookup(self._loop.create_task(self._keep(target, backoff, client, on_addresses)))
 
     def endpoints(self, path: str) -> Watch[Resolution[EndpointMeta]]:
-        """`host:port` by the system's resolver, for names outside the mesh: KNOWN without metadata, or FAILED."""
+        """The addresses of `host:port` by the system's resolver, for names outside the mesh: KNOWN without metadata,
+        or FAILED.
+        """
         watch: Watch[Resolution[EndpointMeta]] = Watch(Resolution(), lambda: task.cancel())
         task = self._loop.create_task(self._keep_system(path, watch))
         return watch

@@ -19,7 +19,7 @@ _log: Final = logger(__name__)
 
 class Revocations:
     def __init__(self, loop: Any, path: str | None, credentials: Credentials, look_s: float = LOOK_S) -> None:
-        """Follows nothing without a path."""
+        """Without a path nothing is followed."""
         self._loop = loop
         self._path = path
         self._credentials = credentials
@@ -38,7 +38,7 @@ class Revocations:
             self._timer = self._loop.call_later(self._look_s, self.start)
 
     def close(self) -> None:
-        """Look no more. Idempotent."""
+        """Stop looking. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -29,7 +29,7 @@ class ChannelSettings:
     """The name of the client for logs and metrics: `destination`, `policy`, `identity`."""
     target: ControlAddr
     backoff: Backoff
-    """Between attempts to connect to one address, and to resolve the name."""
+    """The waits between attempts to connect to one address, and to resolve the name."""
     dial: DialOptions = DialOptions()
     http2: H2Settings = H2Settings()
     queue_wait_s: float = QUEUE_WAIT_S

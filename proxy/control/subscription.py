@@ -37,11 +37,11 @@ class StreamLimits(NamedTuple):
     """The time limits of one stream; None stands for no limit."""
 
     initial_s: float | None = None
-    """Until the first message; `idle_s` if unset. Passing it is a failure (DEADLINE_EXCEEDED)."""
+    """The time until the first message; `idle_s` if unset. Passing it is a failure (DEADLINE_EXCEEDED)."""
     idle_s: float | None = None
-    """Between messages. Passing it ends the stream as if the server had."""
+    """The time between messages. Passing it ends the stream as if the server had ended it."""
     lifetime_s: float | None = None
-    """From the head of the answer on, likewise."""
+    """The time from the head of the answer on. Passing it ends the stream likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Subscription(Generic[A]):
         on_refused: Callable[[Status], None],
     ) -> None:
         self.is_over = False
-        """Closed, or refused for good: it is not opened again."""
+        """Whether it was closed, or refused for good: it is not opened again."""
         self._channel = channel
         self._method = method
         self._request = request
@@ -79,9 +79,9 @@ class Subscription(Generic[A]):
         self._told: Status | None = None
         """How the last stream ended, if none has answered since. It is logged once, not at each retry."""
         self._has_message = False
-        """This stream has begun to answer."""
+        """Whether this stream has begun to answer."""
         self._has_value = False
-        """Any stream has begun to answer, so there is something that may become stale."""
+        """Whether any stream has begun to answer, so that there is something that may become stale."""
         self._began_at = 0.0
         self._retry: Any = None
         self._receive: Any = None
@@ -107,7 +107,7 @@ class Subscription(Generic[A]):
                 call.cancel()
 
     def ask_again(self) -> None:
-        """Do not wait any longer with the next stream."""
+        """Open the next stream now."""
         retry = self._retry
         if retry is not None:
             retry.cancel()

@@ -59,7 +59,7 @@ _RETRY_CODES: Final = {
 
 
 def client_policy_of(message: outbound_pb2.OutboundPolicy) -> ClientPolicy:
-    """InvalidMessageError if any part of it breaks a rule."""
+    """Convert the message; InvalidMessageError if any part of it breaks a rule."""
     meta = meta_of(message, "policy", True)
     if not message.HasField("protocol"):
         raise InvalidMessageError("policy: missing protocol")

@@ -19,7 +19,7 @@ _LOCALITIES = {"local", "remote"}
 
 
 def endpoint_of(message: destination_pb2.WeightedAddr, set_labels: Mapping[str, str]) -> tuple[Addr, EndpointMeta]:
-    """InvalidMessageError if it has no address."""
+    """Convert the message; InvalidMessageError if it has no address."""
     if not message.HasField("addr"):
         raise InvalidMessageError("endpoint: missing addr")
     labels = {**set_labels, **message.metric_labels}

@@ -42,10 +42,10 @@ Authorizations = tuple[Authorization, ...]
 
 
 def server_policy_of(message: inbound_pb2.Server, lets_localhost_in: bool = True) -> ServerPolicy:
-    """InvalidMessageError if any part of it breaks a rule.
+    """Convert the message; InvalidMessageError if any part of it breaks a rule.
 
-    Clients on this machine's loopback are let in, as in Linkerd's proxy, unless the mesh itself is on loopback, where that
-    would let in every client.
+    Clients on this machine's loopback are let in, as in Linkerd's proxy, unless the mesh itself is on loopback,
+    where that would let in every client.
     """
     if not message.HasField("protocol"):
         raise InvalidMessageError("server: missing protocol")
