@@ -12,7 +12,7 @@ from proxy.http.h2.settings import DEFAULT, H2Settings
 
 
 def server_settings(given: Http2Server, faults: Faults) -> H2Settings:
-    """What we announce to clients; `faults` counts the streams that are refused or reset."""
+    """The SETTINGS that we announce to clients; `faults` counts the streams that are refused or reset."""
     settings = DEFAULT._replace(
         stream_window_bytes=given.initial_stream_window_size,
         connection_window_bytes=max(given.initial_connection_window_size, DEFAULT_WINDOW),

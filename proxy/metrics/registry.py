@@ -35,7 +35,7 @@ _FAMILIES: Final = {family.name: family for family in (*LEGACY, RETRYABLE, *TELE
 
 
 class Registry:
-    """`retain_idle_s`: how long label sets stay that are idle and not referenced (METRICS_RETAIN_IDLE)."""
+    """`retain_idle_s`: how long idle label sets that are not referenced are kept (METRICS_RETAIN_IDLE)."""
 
     __slots__ = (
         "clock",
