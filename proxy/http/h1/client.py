@@ -194,6 +194,7 @@ class H1Client(Codec, ClientStream):
         self._is_chunked = head.body_size == UNKNOWN and not end
         self._request_ended = end
         self._is_unanswered = True
+        # Bytes for a tunnel wait until it is accepted: a server that refuses it would read them as its next request.
         self._early = [] if head.wants_tunnel and not end and head.body_size <= 0 and not self._is_chunked else None
         if head.has_crumbs:
             head = head.with_one_cookie()
@@ -354,7 +355,7 @@ class H1Client(Codec, ClientStream):
         self._attempt = None
         self._request = _NO_HEAD  # an idle connection holds on to nothing of what passed
         self._was_used = True
-        if self._pauses:
+        if self._pauses:  # by the exchange that is over
             self._pauses = 0
             self._wire.resume_reading()
         if self._keeps_alive and self._request_ended and not has_surplus:

@@ -197,6 +197,7 @@ class H2Stream(Sender):
             ends = not queue and self._queue_ends
             backlog.let_go(size if queue else size + STREAM_BYTES)
             if not queue:
+                # Before the last frame, whose end forgets the stream: `discard` must not give the queue's room back again.
                 self.queue = None
             if size or ends:
                 self._send_frame(data[start:] if start else data, size, ends)
@@ -213,6 +214,7 @@ class H2Stream(Sender):
         connection = self.connection
         flow = connection.flow
         credit = self._credit
+        # A body that comes whole in one frame, within the window, needs no Credit: a stream that has ended gives nothing back.
         if credit is None and (not end or size > flow.stream_window):
             credit = self._credit = Credit(flow.stream_window, connection.settings.stream_window_bytes)
         if credit is not None:
@@ -222,11 +224,12 @@ class H2Stream(Sender):
         if self.body_left >= 0:
             self.body_left -= len(data)
             if self.body_left < 0 or (end and self.body_left):
-                flow.take(size)
+                flow.take(size)  # the stream fails, but the connection's window must not shrink with it
                 raise ProtocolError("body does not match content-length")
         if end:
             self.received_end()
         self.deliver_data(data, end)
+        # If that closed the stream, what it held was given back already, and this is given back at once.
         if self._pauses and self.state != CLOSED:
             self.held += size
         elif credit is None:
@@ -287,6 +290,7 @@ class H2Stream(Sender):
         connection = self.connection
         connection.flow.take(size)
         credit = self._credit
+        # A peer that has ended its message needs no more credit for this stream; the connection always does.
         if credit is not None and self.state < HALF_CLOSED_REMOTE:
             credit.taken += size
             if credit.taken >= credit.batch:
