@@ -57,7 +57,7 @@ class H1Client(Codec, ClientStream):
         self._request: RequestHead = _NO_HEAD
         """The head that was sent last."""
         self._early: list[bytes] | None = None
-        """Bytes that a client sent for a tunnel that is not open yet."""
+        """Bytes for a tunnel that is not open yet: a server that refuses it would read them as its next request."""
         self._is_chunked = self._request_ended = False
         self._keeps_alive = True
         self._was_used = False
@@ -194,7 +194,6 @@ class H1Client(Codec, ClientStream):
         self._is_chunked = head.body_size == UNKNOWN and not end
         self._request_ended = end
         self._is_unanswered = True
-        # Bytes for a tunnel wait until it is accepted: a server that refuses it would read them as its next request.
         self._early = [] if head.wants_tunnel and not end and head.body_size <= 0 and not self._is_chunked else None
         if head.has_crumbs:
             head = head.with_one_cookie()
