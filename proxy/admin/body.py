@@ -22,7 +22,7 @@ _TOO_LATE: Final = text(408, "the body did not come before those of other reques
 
 
 class Bodies:
-    """Those that are awaited, oldest first."""
+    """The requests whose bodies are awaited, the oldest first."""
 
     __slots__ = ("_awaited",)
 
@@ -33,7 +33,7 @@ class Bodies:
         return len(self._awaited)
 
     def answer(self, exchange: Exchange, answer_to: Callable[[bytes | None], Answer], limit_bytes: int) -> None:
-        """Answer the request when its body is there: with None, if it is longer than the limit."""
+        """Answer the request when its body is there; `None` stands for one that is longer than the limit."""
         if len(self._awaited) >= limits.AWAITED_BODIES:
             oldest = next(iter(self._awaited))
             given_up = self._awaited.pop(oldest)

@@ -21,7 +21,9 @@ _ACCEPTED = (b"application/json", b"application/*", b"*/*")
 
 
 def shown_of(env: Mapping[str, str]) -> dict[str, str]:
-    """What of a process's environment, as os.environ gives it, may be shown. It is asked for once: a request costs less."""
+    """The part of a process's environment (in the form of os.environ) that may be shown. It is computed once, so that
+    a request costs less.
+    """
     return {_lossy(name): _lossy(value) for name, value in env.items() if configures(name, value)}
 
 

@@ -49,7 +49,9 @@ class Scrapes:
         clock: Callable[[], float],
         most_waiting: int = limits.WAITING_SCRAPES,
     ) -> None:
-        """`most_waiting`: each holds a descriptor, and where these are few the probes of a kubelet need some."""
+        """`most_waiting`: each one that waits holds a descriptor, and where these are few the probes of a kubelet need
+        some.
+        """
         self._pieces: Final = pieces
         self._steps: Final = steps
         self._clock: Final = clock

@@ -42,8 +42,9 @@ def module_of(words: Sequence[str]) -> str:
 
 
 def loaded(module: str) -> ModuleType:
-    """Import it with the garbage collector off: what modules make lives as long as the process, and dozens of collections would
-    walk it."""
+    """Import the module with the garbage collector off: modules live as long as the process, and dozens of collections
+    would visit them.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -84,7 +84,7 @@ def _trust_anchors(reader: Reader) -> str | None:
 
 
 def _revocations_file(reader: Reader) -> str | None:
-    """It must hold a revocation list at the start: without it a revoked peer would be let in."""
+    """The file must hold a revocation list at the start, because a revoked peer would be let in without it."""
     path = reader.text(_REVOCATIONS_VARIABLE, prefix="SPONSON_")
     if path is not None:
         try:

@@ -98,7 +98,7 @@ class ControlPlane:
             one.look()
 
     def start(self) -> None:
-        """Ask for a certificate, and follow the files of trust anchors and of revoked certificates."""
+        """Request a certificate, and follow the files of trust anchors and of revoked certificates."""
         self.anchors.start()
         self.revocations.start()
         self.identity.start()

@@ -25,14 +25,14 @@ class Revocations:
         self._credentials = credentials
         self._look_s = look_s
         self._seen: tuple[int, int, int, int] | None = None
-        """By what a change of the file shows."""
+        """The attributes of the file that show a change."""
         self._last_fault = ""
         self._is_ours = False
-        """Our own certificate is among them."""
+        """Whether our own certificate is among them."""
         self._timer: Any = None
 
     def start(self) -> None:
-        """Look now and from now on, until `close`."""
+        """Look at the file now, and regularly from now on until `close`."""
         if self._path is not None:
             self.look()
             self._timer = self._loop.call_later(self._look_s, self.start)

@@ -131,7 +131,7 @@ def status_of(fields: Iterable[Field]) -> Status | None:
 
 
 def code_in(fields: list[Field]) -> int:
-    """The code that they carry; -1 if they carry none, or one that is no number."""
+    """The gRPC code in these fields; -1 if there is none, or one that is not a number."""
     for one in fields:
         if one.name == STATUS:
             return parse_code(one.value)

@@ -23,8 +23,9 @@ RACED: Final = 1
 """The request went to a connection that had served others, and its peer closed it without a byte of a response: most
 likely it never read the request."""
 RACE_S: Final = 0.1
-"""An endpoint that closes later than this after a request was sent to it, and after the end of the client's connection was
-passed on, has closed because the client left: sending the request again would be work that nobody waits for."""
+"""If an endpoint closes later than this after a request was sent to it, and after the end of the client's connection
+was passed on, it has closed because the client left: sending the request again would be wasted work.
+"""
 NOT_BEGUN: Final = 2
 """The endpoint has certainly not acted on it: the connection was never made, or the peer said so."""
 

@@ -58,7 +58,7 @@ class Runtime:
         self.troubles: Final = Troubles(reactor.clock)
         """Why apps cannot be connected to, by their addresses."""
         self.follows_revocations: Final = config.identity_revocations_file is not None
-        """Connections whose client's certificate is revoked meanwhile are ended."""
+        """Whether connections are ended when their client's certificate is revoked."""
         self.early: Final = EarlyDials(reactor.clock)
         self.profiles: InboundProfiles | None = None
         """None if this worker has no way to look profiles up."""

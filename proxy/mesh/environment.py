@@ -57,7 +57,7 @@ class Files(NamedTuple):
     token: Path
     anchors: Path
     revocations: Path | None = None
-    """The control plane's revocation list, on its own machine."""
+    """The path of the control plane's revocation list, on its own machine."""
 
 
 PROBE_SHARE: Final = "0.01"

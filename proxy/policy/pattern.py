@@ -88,7 +88,7 @@ class Patterns:
         self._match = together.Match
 
     def likely(self, value: bytes) -> Sequence[int]:
-        """Places of the patterns that may cover the value: all that do are among them."""
+        """Positions of the patterns that may cover the value; every pattern that does is among them."""
         count = self._count
         match = self._match
         found: list[int] | None = match(value) if match is not None else None
@@ -100,7 +100,7 @@ class Patterns:
 
 
 _ANYTHING: Final = rb"(?s)\C*"
-"""Stands behind the patterns of a set, and is always found. Any octets: values need not be UTF-8."""
+"""A pattern behind those of a set, which is always found. It matches any octets, because values need not be UTF-8."""
 
 
 def _compile(text: str) -> Any:  # a pattern of re2, which has no types

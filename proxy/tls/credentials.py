@@ -99,7 +99,7 @@ class Credentials:
         return True
 
     def is_revoked(self) -> bool:
-        """Whether the certificate that we show is among those that are refused."""
+        """Whether the certificate that we present is among those that are refused."""
         shown = self._shown
         return shown is not None and key_of(shown[0][0]) in self.revoked.value
 

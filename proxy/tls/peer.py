@@ -47,7 +47,7 @@ class TlsPeer(NamedTuple):
 
 
 class TlsServing(NamedTuple):
-    """For who is dialled."""
+    """What the handshake of an accepted connection needs."""
 
     context: ssl.SSLContext
     revoked: Watch[Revoked] = NOTHING_REVOKED
@@ -55,7 +55,7 @@ class TlsServing(NamedTuple):
 
 
 class TlsTarget(NamedTuple):
-    """For who dials."""
+    """What the handshake of a dialled connection needs."""
 
     context: ssl.SSLContext
     server_name: str

@@ -23,7 +23,7 @@ Revoked = frozenset[CertificateKey]
 NONE_REVOKED: Final[Revoked] = frozenset()
 
 NOTHING_REVOKED: Final[Watch[Revoked]] = Watch(NONE_REVOKED)
-"""For connections without a list; it never changes."""
+"""The Watch of connections without a list; it never changes."""
 
 _BLOCK: Final = re.compile(r"-----BEGIN X509 CRL-----(.*?)-----END X509 CRL-----", re.DOTALL)
 _MAX_CHARACTERS: Final = 1 << 20
@@ -36,11 +36,11 @@ _TIMES: Final = (0x17, 0x18)
 
 
 class RevokedError(ValueError):
-    """The peer's certificate is on the list; the text says which."""
+    """The peer's certificate is on the list; the text names it."""
 
 
 def check_revoked(certificate_der: bytes, name: str, revoked: Revoked) -> None:
-    """RevokedError if a certificate that was verified, of the workload `name`, is one of these."""
+    """RevokedError if this certificate, which was verified and is of the workload `name`, is one of the revoked."""
     key = key_of(certificate_der)
     if key in revoked:
         raise RevokedError(f"the certificate of {name or 'nobody'} has been revoked (serial {key[1].hex()})")
@@ -54,7 +54,7 @@ def key_of(certificate_der: bytes) -> CertificateKey:
 
 
 def read_bounded(path: str) -> str:
-    """A file's text; OSError, or ValueError if it is longer than a list that is read at once may be."""
+    """The text of a file; OSError, or ValueError if it is longer than a list that can be read at once."""
     with open(path, encoding="ascii") as file:
         text = file.read(_MAX_CHARACTERS + 1)
     if len(text) > _MAX_CHARACTERS:
@@ -63,7 +63,9 @@ def read_bounded(path: str) -> str:
 
 
 def read_revocation_lists(pem: str) -> Revoked:
-    """What the lists in a text name together; ValueError if there are none, or if one is not a plain and whole list."""
+    """The certificates that the lists in a text name; ValueError if there is no list, or if one is not plain and
+    complete.
+    """
     found: set[CertificateKey] = set()
     blocks = _BLOCK.findall(pem)
     if not blocks:
@@ -96,7 +98,7 @@ def _read_list(der: bytes) -> list[CertificateKey]:
 
 
 def _check_plain(extensions: bytes) -> None:
-    """ValueError for a list of another kind: of changes only, or of other issuers' certificates."""
+    """ValueError for a list of another kind: one with changes only, or with other issuers' certificates."""
     for _, extension in elements(extensions):
         tag, is_critical = elements(extension)[1]
         if tag == _BOOLEAN and is_critical != b"\x00":

@@ -42,12 +42,13 @@ _REQUEST_LINE: Final = re.compile(
 _UNREADABLE_LINE: Final = re.compile(
     rb"(?:\r?\n)*(?:GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH|TRACE|CONNECT)(?=[ \t])[^\r\n]*[ \t]HTTP/1\.[01][ \t]*\r?\n"
 )
-"""A line that is a request's by both its ends, whatever stands between them. No other protocol's first line has both; one
-end alone may be the text of a log that is shipped."""
+"""A line that begins and ends as a request's does, whatever is between. The first line of no other protocol does both;
+one end alone may be the text of a log that is shipped.
+"""
 _METHOD_AND_TARGET: Final = re.compile(
     rb"(?:\r?\n)*(?:CONNECT .|" + _TOKEN + rb"{1,32} (?:/|\*|[A-Za-z][A-Za-z0-9+.\-]*:))"
 )
-"""A request has begun, though its line has not ended."""
+"""Whether a request has begun, though its line has not ended."""
 _BEGINNING: Final = re.compile(
     rb"(?:\r?\n)*\r?(?:"
     + _TOKEN
@@ -126,7 +127,7 @@ def _detection(first: bytes) -> Detection:
 
 
 def _is_vague(first: bytes) -> bool:
-    """Whether this is the beginning of a request only as any word is: it may as well be another protocol's."""
+    """Whether this could begin a request only in the way any word could: it may as well be another protocol's."""
     return _METHOD_AND_TARGET.match(first) is None and _BEGINNING.fullmatch(first[:_LONGEST_BYTES]) is not None
 
 

@@ -42,7 +42,7 @@ _is_coding: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+(?:[ \t]*;[\t\x20-\x7
 
 
 _MOST_CODINGS: Final = 16
-"""HTTP knows five; a head has room for thousands of names that would all have to be judged."""
+"""HTTP has five transfer codings; a head has room for thousands of names, which would all have to be judged."""
 
 
 class HeaderBlock:

@@ -64,7 +64,9 @@ class H2Connection(Streams):
         self._is_stopped = False
         """Whether reading is paused until the peer reads what we sent."""
         self._unread_heads = 0
-        """Requests that came while the peer read nothing. Some were answered at once, by a head alone, and are no streams."""
+        """The requests that came while the peer read nothing. Some were answered at once by a head alone, and are not
+        streams.
+        """
         self._buffer = b""
         self._max_frame_bytes = settings.max_frame_bytes
         self._preface = b"" if is_client else frame.PREFACE
@@ -252,7 +254,7 @@ class H2Connection(Streams):
         return _HEAD_SHARE if kind == frame.RST_STREAM else self.backlog.frames - sent_frames
 
     def _has_unread(self) -> bool:
-        """Too much waits for a peer that does not read; else one more head is looked at."""
+        """Whether too much waits for a peer that does not read; otherwise one more head is looked at."""
         if len(self.streams) >= limits.UNREAD_STREAMS or self._unread_heads >= limits.UNREAD_STREAMS:
             return True
         self._unread_heads += 1

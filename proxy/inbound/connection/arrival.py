@@ -57,7 +57,9 @@ class Early(Protocol):
         """Whether it can be settled."""
 
     def count(self) -> None:
-        """The app has spoken while TLS was looked for, so that no detection of HTTP begins: count that it found nothing."""
+        """The app has sent something while TLS was looked for, so no detection of HTTP begins: count that it found
+        nothing.
+        """
 
     def settle(self, wire: Wire) -> Codec | None:
         """Forward the client's bytes over it. Returns the codec for the client's wire, or None if this client may not."""
@@ -317,7 +319,7 @@ class Arrival:
         return self._service.serve(self, connection)
 
     def _on_revoked(self, revoked: Revoked) -> None:
-        """More is revoked: perhaps the certificate of this connection's client."""
+        """More certificates are revoked, perhaps the one of this connection's client: end the connection if so."""
         connection = self._connection
         der = connection.peer_certificate() if isinstance(connection, TlsConnection) else None
         if connection is not None and der is not None and key_of(der) in revoked:

@@ -1,6 +1,6 @@
-"""Detection on the inbound side: a connection whose first bytes decide what it goes to, and what is counted of that.
+"""Detection on the inbound side: the first bytes of a connection decide where it goes, and the result is counted.
 
-The first bytes are the client's, or the app's if that speaks first to a client that says nothing (early.py).
+The first bytes are the client's, or the app's if that speaks first to a client that sends nothing (early.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Detected = Callable[[Arrival, Wire, Detection], "Codec | None"]
 
 
 class Detections:
-    """The numbers of one port's policy; all five results are on the page from the first connection on."""
+    """The numbers of one port's policy; all five results are exported from the first connection on."""
 
     __slots__ = ("_results", "_duration_s")
 

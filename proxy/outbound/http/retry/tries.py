@@ -181,9 +181,10 @@ class Tries:
     # ---- called when a wait ends
 
     def waited_in_vain(self) -> bool:
-        """No endpoint was ready in time. True: the request takes the rule's way once more, where another backend may take it.
-
-        If none does, it is shed there, as Linkerd has it: 503, where a route without retries says 504."""
+        """No endpoint was ready in time. True: the request takes the rule's way once more, and another backend may
+        take it. If none does, it is shed there with a 503, as in Linkerd; without retries the route would answer
+        504.
+        """
         policy, stage = self._policy, self._stage
         if policy is None or stage is None or policy.on_failfast() != RETRY or not self._is_permitted(policy):
             return False
@@ -202,7 +203,7 @@ class Tries:
     # ---- deciding
 
     def _may_go_again(self, policy: RetryPolicy) -> bool:
-        """It is permitted, and some backend takes requests."""
+        """Whether the policy permits another attempt, and some backend takes requests."""
         if not self._is_permitted(policy):
             return False
         stage = self._stage
@@ -212,7 +213,9 @@ class Tries:
         return True
 
     def _is_permitted(self, policy: RetryPolicy) -> bool:
-        """All of the request is at hand that was sent so far, and the policy permits one more attempt, which it counts."""
+        """Whether all that has come of the request is still here, and the policy permits one more attempt, which it
+        counts.
+        """
         replay = self._replay
         if replay.is_capped if replay is not None else self.exchange.is_body_sent:
             return False
