@@ -28,7 +28,9 @@ SHARES_A_MESH = ("websocket", "interop", "netns", "differential")
 """Packages that start a mesh of processes once for all of their tests: each stays on one worker."""
 
 SHARES_NOTHING = ("demo/test_demo.py", "demo/test_terminal.py", "exercises/", "packaging/", "run/", "tutorials/", "up/")
-"""Each of these tests starts all that it needs, and takes seconds: any worker may run it. Others stay together by file."""
+"""Each of these tests starts everything that it needs, and takes seconds; any worker may run it. Others stay together
+by file.
+"""
 
 SLOWEST_FIRST = (
     "image",
@@ -55,7 +57,7 @@ SLOWEST_FIRST = (
 
 
 def together(item: pytest.Item) -> str:
-    """The name of what has to run on one worker with this test."""
+    """The name of the group of tests that must run on one worker with this one."""
     path = item.path.relative_to(TESTS)
     if path.parts[0] in SHARES_A_MESH:
         return path.parts[0]

@@ -28,7 +28,7 @@ class Found(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What is asked of a file; its syntax tree is let go of."""
+    """What the test needs to know of a file, so that its syntax tree can be freed."""
 
     classes: dict[str, Found]
     """The classes that others can import."""
@@ -52,7 +52,7 @@ def facts(path: Path) -> Facts:
 
 
 def statements(node: ast.AST) -> Iterator[ast.AST]:
-    """All that are within, but for those within expressions, which define no class."""
+    """All nodes inside, except those within expressions, which define no class."""
     for one in ast.iter_child_nodes(node):
         if isinstance(one, ast.stmt | ast.excepthandler | ast.match_case):
             yield one

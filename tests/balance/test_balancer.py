@@ -129,8 +129,9 @@ def test_a_refused_resolution_fails_those_who_wait_and_all_who_come() -> None:
 def test_an_endpoint_that_fails_takes_nothing_along(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Linkerd's pool fails for good with the first endpoint whose readiness fails. Ours has one failure that is for good,
-    the resolution's; an endpoint that cannot begin, or end, is one that is not ready, and the others serve."""
+    """Linkerd's pool fails for good with the first endpoint whose readiness fails. In ours only the resolution can
+    fail for good; an endpoint that cannot begin, or end, is not ready, and the others serve.
+    """
 
     class Failing(Endpoint):
         def start(self, readiness: Any) -> None:

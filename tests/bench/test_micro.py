@@ -401,7 +401,9 @@ class Requests:
 @pytest.mark.parametrize("kind", ["none", "consecutive", "unified", "penalty"])
 @pytest.mark.parametrize("count", [1, 1000])
 def test_attempt_of_an_endpoint(benchmark: Measure, monkeypatch: pytest.MonkeyPatch, count: int, kind: str) -> None:
-    """With what may judge its end. Of a thousand endpoints each request takes another, whose objects are in no cache."""
+    """The same with everything that may judge its end. Of a thousand endpoints each request takes another one, whose
+    objects are in no cache.
+    """
     backoff = Backoff(1.0, 60.0, 0.0)
     accruals: dict[str, FailureAccrual] = {
         "consecutive": ConsecutiveFailures(7, backoff),

@@ -57,7 +57,7 @@ def test_a_deadline_is_at_most_two_ticks_late_and_early_by_no_more_than_the_whee
 
 
 def test_timers_that_are_cancelled_leave_nothing_behind_however_late_they_were_due() -> None:
-    """A timeout of a day is cancelled a moment later by each request, and each has a tick of its own."""
+    """Each request cancels its timeout of a day a moment later, and each timeout has a tick of its own."""
     wheel = Wheel(TICK_S, 0.0)
     kept = [Target() for _ in range(10)]
     for number, target in enumerate(kept):

@@ -63,7 +63,7 @@ def test_a_client_that_only_says_no_more_gets_its_answer(stage: Stage) -> None:
 @pytest.mark.parametrize("ends", ["close", "reset"])
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_an_app_that_ends_because_its_client_has_left_has_not_failed(stage: Stage, script: object, ends: str) -> None:
-    """Row 112: a probe that closes early, or a client that gives up, is no failure of the server in any number."""
+    """Row 112: neither a probe that closes early nor a client that gives up is counted as a failure of the server."""
 
     def failures() -> list[float]:
         return [stage.topology.metric(side, *one) for side in (IN, OUT) for one in FAILURES]
@@ -95,7 +95,9 @@ FAILURES = [
 
 @pytest.mark.parametrize("stage", [OUT, IN, MTLS], indirect=True)
 def test_a_request_that_its_client_gave_up_is_not_sent_again(stage: Stage) -> None:
-    """The app closes a kept connection when its client leaves: to a proxy that looks as if the request had raced with that end."""
+    """The app closes a kept connection when its client leaves, which looks to a proxy as if the request had raced with
+    that end.
+    """
     targets = []
 
     def answers_once(peer: Peer) -> None:

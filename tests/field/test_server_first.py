@@ -48,7 +48,7 @@ def test_a_greeting_comes_though_the_client_waits_for_it(stage: Stage) -> None:
 
 
 def undetected(stage: Stage, side: str) -> float:
-    """How many connections there were whose clients said nothing in time, as each side counts them."""
+    """How many connections there were whose clients sent nothing in time, as each side counts them."""
     direction = "inbound" if side == IN else "outbound"
     return stage.topology.metric(side, f"{direction}_tcp_detect_http_results_total", 'result="read_timeout"')
 
@@ -210,7 +210,7 @@ def test_it_can_be_switched_off(way: str) -> None:
     "said", [b"hello-to-the-server", b"how do-you-do?", b"x" * 100_000], ids=["word", "words", "long"]
 )
 def test_a_client_whose_bytes_look_like_a_method_is_heard(stage: Stage, said: bytes) -> None:
-    """Row 83: a client that speaks first and then waits is heard, whatever its first word looks like."""
+    """Row 83: a client that speaks first and then waits gets through, whatever its first word looks like."""
     stage.play(lambda peer: peer.send(b"you said " + peer.exactly(len(said))))
     client = stage.connect()
     client.send(said)

@@ -146,7 +146,7 @@ def test_informational_responses_without_end_are_one_response_too_long(fields: b
 @pytest.mark.parametrize("line", [b"Connection: ", b"Upgrade: ", b"Transfer-Encoding: ", b"TE: ", b"Keep-Alive: "])
 @pytest.mark.parametrize("is_response", [False, True])
 def test_no_head_of_lists_costs_more_than_its_length(line: bytes, is_response: bool) -> None:
-    """Each name is looked at once, however many fields and names there are: as one field, and as many."""
+    """Each name is looked at once, in one field with all of them as in as many fields as there are names."""
     start = b"HTTP/1.1 101 Go\r\n" if is_response else b"GET / HTTP/1.1\r\nHost: a\r\n"
     names = b",".join(b"%04x" % number for number in range(12_000))
     one = b"".join(b"%05x:\r\n" % number for number in range(230)) + line + names + b"\r\n"

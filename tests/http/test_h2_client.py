@@ -284,7 +284,7 @@ def test_the_mark_of_a_response_is_taken_off(mark: bytes | None, version: int) -
 
 
 def test_informational_responses_without_end_are_one_response_too_long() -> None:
-    """No window holds heads back: a client that does not read would have us keep them all."""
+    """Heads are not subject to windows: a client that does not read could make us keep them all, so they are bounded."""
     server = Server()
     front = server.request()
     got = []

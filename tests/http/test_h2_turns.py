@@ -131,7 +131,9 @@ def test_a_peer_that_does_not_read_its_answers_is_not_served_for_ever() -> None:
 
 
 def test_answers_that_are_over_at_once_are_not_given_for_ever_to_a_peer_that_does_not_read_them() -> None:
-    """To HEAD, or to a request that is refused: no stream is left that anyone could count."""
+    """Answers to HEAD, or to requests that are refused, leave no stream that could be counted, and are bounded all the
+    same.
+    """
     for fields in ([(b":method", b"HEAD"), *GET[1:]], [*GET, (b"host", b"another")]):
         client = Client(answers=True)
         client.server.writable(False)

@@ -238,7 +238,9 @@ def test_the_log_says_which_filter_answered(filter_: Filter, said: str, caplog: 
 def test_an_injected_failure_has_its_status_and_message_and_the_app_hears_nothing(
     is_grpc: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The failure is the filter's own; what a client gets for it is Linkerd's answer to every error that it has no other for."""
+    """The failure is the filter's own; the client gets the answer that Linkerd gives to every error without an answer
+    of its own.
+    """
 
     async def story(ticking: Ticking) -> None:
         match = GrpcMatch("foo.bar.bah", "baz") if is_grpc else HttpMatch()

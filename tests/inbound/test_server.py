@@ -197,7 +197,7 @@ def test_a_server_may_speak_first_on_an_undetected_port(is_known: bool) -> None:
 
 @pytest.mark.parametrize("is_meshed", [False, True])
 def test_of_many_connections_at_once_to_an_app_that_speaks_first_none_waits_for_detection(is_meshed: bool) -> None:
-    """Those that find no room among the early dials at first are looked at again soon."""
+    """Clients that find no room among the early dials at first are looked at again soon."""
 
     async def story(ticking: Ticking) -> None:
         async with Workload(ticking, replace(policy(DETECT), detect_timeout_s=60.0)) as workload:

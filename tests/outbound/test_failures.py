@@ -214,7 +214,9 @@ async def failed(ticking: Ticking, network: Network, case: Case, more: list[tupl
 def test_a_route_with_retries_sheds_what_no_endpoint_was_ready_for(
     more: list[tuple[str, str]], status: str, code: str
 ) -> None:
-    """Failfast is retried, since another backend may be ready; if none is, the second attempt is shed, as in the reference."""
+    """Failfast is retried, since another backend may be ready; if none is, the second attempt is shed, as in
+    docs/linkerd/outbound.md.
+    """
 
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)

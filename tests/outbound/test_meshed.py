@@ -95,7 +95,9 @@ def test_http_1_is_carried_over_http_2_and_mtls() -> None:
 @pytest.mark.parametrize("is_meshed", [True, False])
 @pytest.mark.parametrize("required", [SERVER_ID, "other.ns.serviceaccount.identity.linkerd.cluster.local", ""])
 def test_a_request_may_require_who_its_endpoint_is(required: str, is_meshed: bool) -> None:
-    """Over HTTP/1 and HTTP/2 alike: a wrong identity, or none, is 502, as Linkerd's proxy answers today."""
+    """Over HTTP/1 and HTTP/2 alike, an endpoint with a wrong identity, or with none, gives a 502, as with Linkerd's
+    proxy.
+    """
 
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)

@@ -45,8 +45,9 @@ def test_our_own_listeners_by_an_address_that_is_not_loopback_are_loops(ip: str)
 
 @pytest.mark.acceptance("TRANS-38")
 def test_a_connection_to_a_listener_of_ours_goes_round_in_no_loop() -> None:
-    """Outbound: 502. Inbound the port is for peers with a transport header: what is no mutual TLS is not read at all, so that
-    the client of a loop sees its connection end where an older Linkerd said 403."""
+    """The outbound port answers 502. The inbound port is for peers with a transport header: anything but mutual TLS is
+    not read at all, so the client of a loop sees its connection end, where an older Linkerd answered 403.
+    """
     get = b"GET / HTTP/1.1\r\nHost: web\r\n\r\n"
 
     async def story(ticking: Ticking) -> None:

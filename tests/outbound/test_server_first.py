@@ -58,7 +58,7 @@ def test_silent_clients_make_a_bounded_number_of_connections() -> None:
 
 
 def test_of_many_connections_at_once_to_a_server_that_speaks_first_none_waits_for_detection() -> None:
-    """An app that fills its pool: those that find no room at first are asked for again soon."""
+    """An app fills its pool: connections that find no room at first are tried again soon."""
 
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)

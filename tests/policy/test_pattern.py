@@ -99,7 +99,7 @@ def test_patterns_together_name_each_that_covers() -> None:
 
 
 class TooLarge(list[bytes]):
-    """A set that needs more memory than it may have: it cannot be compiled, or finds nothing."""
+    """A set of patterns that needs more memory than it may have cannot be compiled, or finds nothing."""
 
     def __init__(self, compiles: bool) -> None:
         super().__init__()

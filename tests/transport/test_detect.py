@@ -164,7 +164,7 @@ VAGUE = [
 
 @pytest.mark.parametrize("first", VAGUE, ids=lambda one: one[:24].decode())
 def test_a_word_alone_is_no_request_unless_more_follows(first: bytes) -> None:
-    """Linkerd waits for the rest of a request, and never passes them on."""
+    """Linkerd waits for the rest of a request, and never passes these bytes on."""
     assert sniff(first) == "http1"
     detected = Detected()
     assert detected.after(first) == []
@@ -189,7 +189,7 @@ def test_a_long_run_of_token_characters_is_not_waited_on() -> None:
     ],
 )  # fmt: skip
 def test_a_request_line_that_cannot_be_read_is_http_all_the_same(first: bytes) -> None:
-    """It gets its 400, as it does when it is not the first of its connection."""
+    """A request line that cannot be read gets its 400 here, as it does later on a connection."""
     assert sniff(first) == "opaque"
     assert Detected().after(first) == [(Detection.HTTP1, first)]
 

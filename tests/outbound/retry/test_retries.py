@@ -534,7 +534,7 @@ def test_a_request_that_waited_in_vain_goes_to_another_backend(way: Way) -> None
 
 
 def test_a_request_that_waited_in_vain_takes_the_rules_way_once_more_though_no_other_backend_is_ready() -> None:
-    """There it is shed, as in the reference; the limit of its retries holds for this one too."""
+    """The second attempt is shed, as in docs/linkerd/outbound.md; the limit of the route's retries applies to it too."""
     link = Backends("h1", "h1", retry(statuses=()))
     link.ask(b"hello")
     link.is_ready = False
