@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from proxy.core.addr import Addr
+from proxy.policy.client import FailureAccrual, Retry, Timeouts
 from proxy.policy.endpoint import Http2Params
 from tests.kit.app import Answering, App, Script
 from tests.kit.certificates import credentials
@@ -24,6 +25,14 @@ class Stage:
         self.app: App
         self.where: Addr
         self._stack = ExitStack()
+
+    def rule(
+        self, retry: Retry | None = None, timeouts: Timeouts | None = None, accrual: FailureAccrual | None = None
+    ) -> None:
+        """What the client's policy says of the app that is played next."""
+        self.topology.retry = retry
+        self.topology.timeouts = timeouts or Timeouts()
+        self.topology.accrual = accrual
 
     def play(self, script: Script, http2: Http2Params = NO_PARAMS) -> App:
         """Start an app with this script; `connect` reaches it from then on."""
@@ -45,6 +54,7 @@ class Stage:
         return self._stack.enter_context(Peer.connect(self.where, credentials(CLIENT).client_context(False)))
 
     def close(self) -> None:
+        self.rule()
         self._stack.close()
 
 

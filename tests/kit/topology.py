@@ -31,7 +31,7 @@ from proxy.inbound.stack import Inbound
 from proxy.inbound.stack import Lookups as InboundLookups
 from proxy.metrics.registry import Registry
 from proxy.outbound.stack import Outbound
-from proxy.policy.client import ClientPolicy, Retry
+from proxy.policy.client import ClientPolicy, FailureAccrual, Retry, Timeouts
 from proxy.policy.endpoint import HINT_H2, HINT_NONE, EndpointMeta, Http2Params, TlsIdentity
 from proxy.transport.listener import Listener
 from tests.kit.certificates import credentials
@@ -75,7 +75,9 @@ class Topology:
         """The app behind each inbound listener, by the listener's port."""
         self._count = 0
         self.retry: Retry | None = None
-        """The retries in the routes of ways that are made from now on."""
+        self.timeouts = Timeouts()
+        self.accrual: FailureAccrual | None = None
+        """What the policies of ways that are made from now on say."""
         self._ahead_s = 0.0
         self._faults = _Faults()
         self.drains = {OUT: Drain(), IN: Drain()}
@@ -174,8 +176,10 @@ class Topology:
     def _policy(self, name: str) -> ClientPolicy:
         policy = balance_policy(name)
         (route,) = policy.http1_routes
-        routes = (replace(route, rules=tuple(replace(rule, retry=self.retry) for rule in route.rules)),)
-        return replace(policy, http1_routes=routes, http2_routes=routes)
+        rules = tuple(replace(rule, retry=self.retry, timeouts=self.timeouts) for rule in route.rules)
+        routes = (replace(route, rules=rules),)
+        accrual = self.accrual
+        return replace(policy, http1_routes=routes, http2_routes=routes, http1_accrual=accrual, http2_accrual=accrual)
 
     # ---- the loop's thread
 
