@@ -250,6 +250,21 @@ def test_a_body_that_turns_out_to_be_over_the_limit_is_sent_once_and_whole(versi
     played(version, retryable(), play)
 
 
+@both
+def test_a_failure_that_cannot_be_sent_again_pays_for_others(version: str) -> None:
+    """As every request that ends un-retried; one that found the budget empty does not."""
+
+    async def play(network: Profiled, app: Alternating) -> None:
+        for _ in range(2):
+            asked = await ask(network, version, method="POST", body=[b"1" * 32768] * 3, streams=True)
+            assert asked.status in (533, 200)
+            await ask(network, version, target="/0.5")
+        budget = network.outbound.discovery.get(DST).retry_budget
+        assert budget is not None and budget.withdraw(), "two failures and two successes have paid for one retry"
+
+    played(version, retryable(**classes()), play, RetryBudget(10.0, 0.3, 0))
+
+
 @pytest.mark.acceptance("PROF-10")
 @both
 def test_without_a_budget_nothing_is_retried(version: str) -> None:

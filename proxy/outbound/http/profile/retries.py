@@ -97,6 +97,7 @@ class ProfileRetries:
         """Nothing to do: `permits` has counted it."""
 
     def settled(self, retries: int, verdict: int) -> None:
-        """A request that ends without another attempt pays for those of others; a failure that found the budget empty does not."""
-        if verdict == PASS:
+        """A request that ends without another attempt pays for those of others; a failure that might have been retried, and
+        found the budget empty, does not."""
+        if verdict != RETRY:
             self._shared.deposit()

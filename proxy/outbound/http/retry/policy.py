@@ -22,6 +22,8 @@ PASS: Final = 0
 """The client gets this response."""
 RETRY: Final = 1
 """The request is to be sent again."""
+UNREPEATABLE: Final = 3
+"""As RETRY, but what has been sent of the request is not at hand any more."""
 WAIT: Final = 2
 """The head does not decide; trailers will, if they come first or right behind the first data."""
 
@@ -66,7 +68,7 @@ class RetryPolicy(Protocol):
 
     def settled(self, retries: int, verdict: int) -> None:
         """The client gets this response, and the request is not sent again. `verdict` is RETRY if it would have been
-        retried.
+        retried, UNREPEATABLE if so, but for the request.
         """
 
 

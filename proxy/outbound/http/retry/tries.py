@@ -24,7 +24,7 @@ from proxy.http.stream import ClientStream
 from proxy.outbound.http.rescue import FAILFAST, failure_of
 from proxy.outbound.http.retry.context import RetryContext
 from proxy.outbound.http.retry.deadlines import Deadlines, give_up
-from proxy.outbound.http.retry.policy import PASS, RETRY, WAIT, RetryPolicy
+from proxy.outbound.http.retry.policy import PASS, RETRY, UNREPEATABLE, WAIT, RetryPolicy
 from proxy.outbound.http.rule import RuleStage
 from proxy.policy.client import Timeouts
 from proxy.policy.redirect import Match
@@ -213,17 +213,19 @@ class Tries:
         return True
 
     def _is_permitted(self, policy: RetryPolicy) -> bool:
-        """Whether all that has come of the request is still here, and the policy permits one more attempt, which it
-        counts.
-        """
+        """The request is at hand, and the policy permits one more attempt, which it counts."""
+        return self._is_at_hand() and policy.permits(self._retries)
+
+    def _is_at_hand(self) -> bool:
+        """All of the request that was sent so far could be sent again."""
         replay = self._replay
-        if replay.is_capped if replay is not None else self.exchange.is_body_sent:
-            return False
-        return policy.permits(self._retries)
+        return not (replay.is_capped if replay is not None else self.exchange.is_body_sent)
 
     def _settle(self, policy: RetryPolicy, verdict: int) -> None:
         """The client gets the response that is here."""
         self._policy = None
+        if verdict == RETRY and not (self._is_at_hand() and self.exchange.request_ended):
+            verdict = UNREPEATABLE
         policy.settled(self._retries, verdict)
         if self._replay is not None:
             self._let_go()
