@@ -14,8 +14,8 @@ import pytest
 
 from proxy.core.backoff import Backoff
 from proxy.policy.client import ConsecutiveFailures, Retry, Timeouts
-from tests.field.http2 import GRPC, Fields, Http2, Serving, Stream, request
 from tests.field.stage import Stage
+from tests.kit.frames import GRPC, Fields, Http2, Serving, Stream, request
 from tests.kit.http1 import Message, chunks, get, ok, post
 from tests.kit.topology import DIRECT, OUT, PAIR, until
 from tests.kit.wire import Ended, Peer
