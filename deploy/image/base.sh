@@ -6,9 +6,13 @@ set -euo pipefail
 base=${BASE:-docker.io/library/debian:trixie-slim}
 if [ ! -e /etc/containers/containers.conf ]; then
     mkdir -p /etc/containers
+    # podman lowers its own limit of processes to the kernel's largest process number, and cannot raise it again for a container.
+    processes=$(cat /proc/sys/kernel/pid_max)
+    hard=$(ulimit -Hu)
+    if [ "$hard" != unlimited ] && [ "$hard" -lt "$processes" ]; then processes=$hard; fi
     cat > /etc/containers/containers.conf <<C
 [containers]
-default_ulimits = ["nofile=$(ulimit -Hn):$(ulimit -Hn)", "nproc=$(ulimit -Hu):$(ulimit -Hu)"]
+default_ulimits = ["nofile=$(ulimit -Hn):$(ulimit -Hn)", "nproc=$processes:$processes"]
 [engine]
 runtime = "runc"
 cgroup_manager = "cgroupfs"
