@@ -11,6 +11,7 @@ is in the input passes through; comments do not.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,8 @@ from proxy.inject.manifest import Manifest, ManifestError, Mesh, ask, each, inje
 from proxy.inject.settings import WITHOUT_EFFECT, Settings, SettingsError, assignment
 
 _STDIN: Final = "-"
+_CERTIFICATE: Final = "-----BEGIN CERTIFICATE-----"
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 class _Read(NamedTuple):
@@ -49,10 +52,14 @@ def run(arguments: argparse.Namespace) -> int:
             _each(read, lambda manifest, _: ask(manifest, arguments.image, arguments.image_version))
         else:
             mesh = _mesh(arguments)
-            spaces = namespaces([manifest for one in read for manifest in each(one.document)])
+            spaces: dict[str, dict[str, str]] = {}
+            _each(read, lambda manifest, _: _collect(manifest, spaces))
             _each(read, lambda manifest, where: inject(manifest, mesh, spaces, lambda text: _note(f"{where}: {text}")))
-    except (DocumentError, ManifestError, SettingsError, OSError) as error:
+    except (DocumentError, ManifestError, SettingsError) as error:
         print(f"sponson inject: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"sponson inject: {error.filename or 'standard input'}: {error.strerror or error}", file=sys.stderr)
         return 1
     made = [one.document for one in read]
     print(yaml.safe_dump_all(made, sort_keys=False, width=2**16, explicit_start=len(made) > 1), end="")
@@ -70,6 +77,11 @@ def _each(read: list[_Read], act: Any) -> None:
                 raise ManifestError(f"{where}: {error}") from error
             if not was_changed:
                 _note(f"{where}: passed through")
+
+
+def _collect(manifest: Manifest, spaces: dict[str, dict[str, str]]) -> bool:
+    spaces.update(namespaces([manifest]))
+    return True
 
 
 def _note(text: str) -> None:
@@ -97,5 +109,18 @@ def _mesh(arguments: argparse.Namespace) -> Mesh:
             if source == "--set" or path in WITHOUT_EFFECT:
                 _note(f"{source}: {path} has no effect on a sidecar")
     if arguments.trust_anchors is not None:
-        settings.set("identityTrustAnchorsPEM", arguments.trust_anchors.read_text())
+        settings.set("identityTrustAnchorsPEM", _anchors(arguments.trust_anchors))
+    if _NAMESPACE.fullmatch(arguments.linkerd_namespace) is None:
+        raise SettingsError(f"--linkerd-namespace: {arguments.linkerd_namespace!r} is no name of a namespace")
     return Mesh(settings, arguments.linkerd_namespace)
+
+
+def _anchors(file: Path) -> str:
+    """OSError, SettingsError."""
+    try:
+        text = file.read_bytes().decode()
+    except UnicodeDecodeError:
+        text = ""
+    if _CERTIFICATE not in text:
+        raise SettingsError(f"--trust-anchors: {file}: no certificate in PEM is there")
+    return text

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from proxy.inject.settings import Settings
+from proxy.inject.values import check_variable
 
 PREFIX: Final = "config.linkerd.io/"
 ALPHA: Final = "config.alpha.linkerd.io/"
@@ -33,8 +34,11 @@ _BOOLS: Final = {
     for text in texts.split()
 }
 _UNITS_S: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
-_QUANTITY: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?\d+)?")
+_DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)")
+_QUANTITY: Final = re.compile(r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?[0-9]+)?")
+_LARGEST: Final = 2**31 - 1
+_LONGEST_S: Final = 2**63 // 10**9
+"""What Go's nanoseconds hold."""
 _FACTORS: Final = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 
 
@@ -51,16 +55,26 @@ def _string(text: str) -> str:
     return text
 
 
-def _integer(text: str) -> int:
-    if re.fullmatch(r"[+-]?\d{1,18}", text) is None:
-        raise ValueError("a whole number is expected")
+def _whole(text: str, least: int, largest: int) -> int:
+    if re.fullmatch(r"[+-]?[0-9]{1,18}", text) is None or not least <= int(text) <= largest:
+        raise ValueError(f"a whole number from {least} to {largest} is expected")
     return int(text)
+
+
+def _port(text: str) -> int:
+    return _whole(text, 1, 65535)
+
+
+def _user(text: str) -> int:
+    return _whole(text, 0, _LARGEST)
+
+
+def _group(text: str) -> int:
+    return _whole(text, -1, _LARGEST)  # -1 leaves it out
 
 
 def _natural(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise ValueError("a whole number, 0 or more, is expected")
-    return int(text)
+    return _whole(text, 0, _LARGEST)
 
 
 def _bool(text: str) -> bool:
@@ -88,7 +102,10 @@ def duration_s(text: str) -> float:
         return 0.0
     if not bare or "".join(match[0] for match in _DURATION.finditer(bare)) != bare:
         raise ValueError("a duration such as 500ms, 10s or 1h30m is expected")
-    return sum(float(match[1]) * _UNITS_S[match[2]] for match in _DURATION.finditer(bare))
+    found = sum(float(match[1]) * _UNITS_S[match[2]] for match in _DURATION.finditer(bare))
+    if found > _LONGEST_S:
+        raise ValueError(f"a duration of at most {_LONGEST_S} seconds is expected")
+    return found
 
 
 def _milliseconds(text: str) -> str:
@@ -104,16 +121,25 @@ def _whole_seconds(text: str) -> int:
 
 
 def _quantity(text: str) -> str:
-    if _QUANTITY.fullmatch(text) is None:
+    if not _is_quantity(text):
         raise ValueError("a quantity such as 100m, 2 or 64Mi is expected")
     return text
 
 
+def _is_quantity(text: str) -> bool:
+    return _QUANTITY.fullmatch(text) is not None and math.isfinite(_number(text))
+
+
+def _number(quantity: str) -> float:
+    """Without its suffix."""
+    found = re.match(r"\+?[0-9.]+(?:[eE][+-]?[0-9]+)?", quantity)
+    assert found is not None
+    return float(found[0]) * _FACTORS.get(quantity[found.end() :], 1.0)
+
+
 def whole_cores(quantity: str) -> int:
     """A quantity of CPUs rounded up."""
-    number = re.match(r"[+-]?[\d.]+(?:[eE][+-]?\d+)?", quantity)
-    assert number is not None
-    return math.ceil(round(float(number[0]) * _FACTORS.get(quantity[number.end() :], 1.0), 9))
+    return math.ceil(round(_number(quantity), 9))
 
 
 def _ratio(text: str) -> float:
@@ -130,10 +156,10 @@ ANNOTATIONS: Final[dict[str, Annotation]] = {
     f"{PREFIX}proxy-image": Annotation("proxy.image.name", _string),
     f"{PREFIX}proxy-version": Annotation("proxy.image.version", _string),
     f"{PREFIX}image-pull-policy": Annotation("proxy.image.pullPolicy", _string),
-    f"{PREFIX}control-port": Annotation("proxy.ports.control", _integer),
-    f"{PREFIX}inbound-port": Annotation("proxy.ports.inbound", _integer),
-    f"{PREFIX}admin-port": Annotation("proxy.ports.admin", _integer),
-    f"{PREFIX}outbound-port": Annotation("proxy.ports.outbound", _integer),
+    f"{PREFIX}control-port": Annotation("proxy.ports.control", _port),
+    f"{PREFIX}inbound-port": Annotation("proxy.ports.inbound", _port),
+    f"{PREFIX}admin-port": Annotation("proxy.ports.admin", _port),
+    f"{PREFIX}outbound-port": Annotation("proxy.ports.outbound", _port),
     f"{PREFIX}proxy-admin-shutdown": Annotation("proxy.enableShutdownEndpoint", _switch),
     f"{PREFIX}proxy-log-level": Annotation("proxy.logLevel", _string),
     f"{PREFIX}proxy-log-format": Annotation("proxy.logFormat", _string),
@@ -169,8 +195,8 @@ ANNOTATIONS: Final[dict[str, Annotation]] = {
     f"{PREFIX}proxy-memory-limit": Annotation("proxy.resources.memory.limit", _quantity),
     f"{PREFIX}proxy-ephemeral-storage-request": Annotation("proxy.resources.ephemeral-storage.request", _quantity),
     f"{PREFIX}proxy-ephemeral-storage-limit": Annotation("proxy.resources.ephemeral-storage.limit", _quantity),
-    f"{PREFIX}proxy-uid": Annotation("proxy.uid", _integer),
-    f"{PREFIX}proxy-gid": Annotation("proxy.gid", _integer),
+    f"{PREFIX}proxy-uid": Annotation("proxy.uid", _user),
+    f"{PREFIX}proxy-gid": Annotation("proxy.gid", _group),
     f"{PREFIX}enable-external-profiles": Annotation("proxy.enableExternalProfiles", _bool),
     f"{PREFIX}skip-inbound-ports": Annotation("proxyInit.ignoreInboundPorts", _string),
     f"{PREFIX}skip-outbound-ports": Annotation("proxyInit.ignoreOutboundPorts", _string),
@@ -219,7 +245,7 @@ def apply(settings: Settings, annotations: Mapping[str, str], labels: Mapping[st
     settings.set("proxy.isIngress", annotations.get(INJECT) == "ingress" or settings.get("proxy.isIngress"))
     workers = {"minimum": f"{PREFIX}proxy-cpu-request", "maximum": f"{PREFIX}proxy-cpu-limit"}
     for bound, name in workers.items():
-        if _QUANTITY.fullmatch(annotations.get(name, "")):
+        if _is_quantity(annotations.get(name, "")):
             settings.set(f"proxy.runtime.workers.{bound}", whole_cores(annotations[name]))
     attributes = settings.get("proxy.tracing.labels")
     service = labels.get("app.kubernetes.io/instance") or labels.get("app.kubernetes.io/name")
@@ -236,11 +262,11 @@ def add_environment(settings: Settings, text: str, note: Note) -> None:
         return
     try:
         given = json.loads(text)
-        if not isinstance(given, list) or not all(
-            isinstance(one, dict) and isinstance(one.get("name"), str) for one in given
-        ):
+        if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
             raise ValueError("a JSON list of objects with a name is expected")
-    except ValueError as error:
+        for one in given:
+            check_variable(one)
+    except (ValueError, RecursionError) as error:
         note(f"{ADDITIONAL_ENV}: it has no effect: {error}")
         return
     found = {one["name"]: one for one in settings.get("proxy.additionalEnv")}
@@ -253,7 +279,7 @@ def opaque_ports(text: str, named: Mapping[str, int], note: Note) -> str:
     for item in (item.strip() for item in text.split(",")):
         if item in named:
             found.append(str(named[item]))
-        elif re.fullmatch(r"\d{1,5}(-\d{1,5})?", item) and all(int(port) <= 65535 for port in item.split("-")):
+        elif re.fullmatch(r"[0-9]{1,5}(-[0-9]{1,5})?", item) and all(int(port) <= 65535 for port in item.split("-")):
             low, _, high = item.partition("-")
             found.append(low if high in ("", low) else item)
         elif item:

@@ -18,6 +18,7 @@ the memory.
 """
 _DEPTH_LIMIT: Final = 100
 _TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
+_MERGE: Final = "tag:yaml.org,2002:merge"
 _UNKNOWN: Final = ("binary", "set", "omap", "pairs")
 
 
@@ -27,6 +28,17 @@ class DocumentError(ValueError):
 
 class _Loader(yaml.SafeLoader):
     """YAML as Kubernetes reads it."""
+
+    # Any: what an anchor is differs between PyYAML and the types that are published for it.
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
+                if (key.tag, key.value) in seen:
+                    raise yaml.composer.ComposerError(None, None, f"{key.value!r} stands there twice", key.start_mark)
+                seen.add((key.tag, key.value))
+        return node
 
 
 _Loader.yaml_implicit_resolvers = {

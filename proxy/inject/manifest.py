@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from proxy import __version__
 from proxy.inject import annotations as config
-from proxy.inject.render import CONTAINERS, VOLUMES, Sidecar
+from proxy.inject.render import CONTAINERS, VOLUMES, Sidecar, image_of
 from proxy.inject.settings import Settings
 
 Manifest = dict[str, Any]
@@ -125,12 +125,15 @@ def inject(manifest: Manifest, mesh: Mesh, spaces: Mapping[str, Mapping[str, str
 
 def ask(manifest: Manifest, image: str, version: str) -> bool:
     """Only set the annotations that make Linkerd's own injector use our image; a Namespace can have them too.
-    ManifestError.
+    ManifestError, SettingsError.
     """
     pod = manifest if manifest.get("kind") == "Namespace" else _pod_of(manifest)
     if pod is None:
         return False
+    image_of(image, version, "--image")
     metadata = _part(pod, "metadata")
+    if pod is not manifest or "spec" in pod:
+        _part(pod, "spec")
     own = _texts(metadata, "annotations")
     own.setdefault(config.INJECT, "enabled")
     own[f"{config.PREFIX}proxy-image"] = image

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -23,6 +24,8 @@ VOLUMES: Final = frozenset({LOCK_VOLUME, IDENTITY_VOLUME, TOKEN_VOLUME, LABELS_V
 
 _NEEDED: Final = ("NET_ADMIN", "NET_RAW")
 """The capabilities that a container needs to install the rules."""
+_IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*(:[0-9]+/[A-Za-z0-9._/-]+)?(@[a-z0-9]+:[0-9a-f]{32,})?")
+_TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _PROGRAMS: Final = "/usr/lib/linkerd"
 
 
@@ -170,7 +173,7 @@ class Sidecar:
         alive = {"exec": {"command": ["true"]}}
         return {
             "name": DEBUG,
-            "image": _image_name(get("debugContainer.image.name"), version),
+            "image": image_of(get("debugContainer.image.name"), version, "debugContainer.image"),
             "imagePullPolicy": get("debugContainer.image.pullPolicy") or get("imagePullPolicy"),
             "terminationMessagePolicy": "FallbackToLogsOnError",
             "livenessProbe": alive,
@@ -181,7 +184,7 @@ class Sidecar:
         get = self._settings.get
         version = get("proxy.image.version") or get("linkerdVersion")
         return {
-            "image": _image_name(get("proxy.image.name"), version),
+            "image": image_of(get("proxy.image.name"), version, "proxy.image"),
             "imagePullPolicy": get("proxy.image.pullPolicy") or get("imagePullPolicy"),
         }
 
@@ -247,5 +250,11 @@ class Sidecar:
             yield {"mountPath": ACCOUNT, "name": self._account_mount["name"], "readOnly": True}
 
 
-def _image_name(name: str, version: str) -> str:
-    return f"{name}:{version}" if version else name
+def image_of(name: str, version: str, what: str) -> str:
+    """The image as a container names it; `what` is where the name was given. SettingsError."""
+    if _IMAGE.fullmatch(name) is None:
+        raise SettingsError(f"{what}: {name!r} is no name of an image")
+    if version and _TAG.fullmatch(version) is None:
+        raise SettingsError(f"{what}: {version!r} is no tag of an image")
+    # A digest says already which one it is.
+    return f"{name}:{version}" if version and "@" not in name else name

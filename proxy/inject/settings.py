@@ -10,6 +10,8 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from proxy.inject.values import ValueRefused, checked, scalar
+
 Tree = dict[str, Any]
 
 DEFAULTS: Final[Tree] = {
@@ -122,6 +124,8 @@ OPEN: Final = frozenset({
     "networkValidator.securityContext",
 })  # fmt: skip
 """Settings under which any name may occur."""
+CONTEXTS: Final = frozenset({"proxy.securityContext", "networkValidator.securityContext"})
+"""Those of them that only Kubernetes reads, so that any value may occur there too."""
 
 WITHOUT_EFFECT: Final = frozenset(
     {"proxy.outboundTransportMode", "proxy.podInboundPorts", "proxyInit.kubeAPIServerPorts"}
@@ -166,19 +170,46 @@ class Settings:
 
 
 def _merge(tree: Tree, given: Mapping[str, Any], prefix: str) -> Iterator[str]:
-    is_open = prefix.rstrip(".") in OPEN
     for name, value in given.items():
         path = f"{prefix}{name}"
-        if name not in tree and not is_open:
+        if name not in tree:
             yield path
-        elif isinstance(tree.get(name), dict) and value is not None:
+        elif path in OPEN:
+            tree[name] |= _open(path, value)
+        elif isinstance(tree[name], dict):
+            if value is None:
+                continue  # a heading with nothing below it
             if not isinstance(value, Mapping):
                 raise SettingsError(f"{path} has settings below it: it cannot be {value!r}")
             yield from _merge(tree[name], value, f"{path}.")
-        elif isinstance(value, Mapping) and not is_open:
+        elif isinstance(value, Mapping):
             raise SettingsError(f"{path} has no settings below it")
         else:
-            tree[name] = value
+            try:
+                tree[name] = checked(path, value, _default(path))
+            except ValueRefused as error:
+                raise SettingsError(f"{path} cannot be {value!r}: {error}") from error
+
+
+def _open(path: str, value: Any) -> Tree:
+    """What stands below a path where any name may stand. SettingsError."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise SettingsError(f"{path} has settings below it: it cannot be {value!r}")
+    if path in CONTEXTS:
+        return dict(value)
+    try:
+        return {name: scalar(one) for name, one in value.items()}
+    except ValueRefused as error:
+        raise SettingsError(f"{path}: {error} below it") from error
+
+
+def _default(path: str) -> Any:
+    found: Any = DEFAULTS
+    for name in path.split("."):
+        found = found[name]
+    return found
 
 
 def assignment(text: str) -> Tree:

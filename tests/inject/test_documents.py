@@ -41,6 +41,11 @@ def test_any_encoding_that_yaml_knows() -> None:
     )
 
 
+def test_a_merged_key_may_be_given_anew() -> None:
+    [found] = read("a: &a {x: 1, y: 1}\nb: &b {<<: *a, x: 2}\nc: {<<: [*a, *b], y: 3}\n")
+    assert found["b"] == {"x": 2, "y": 1} and found["c"] == {"x": 1, "y": 3}
+
+
 def test_an_alias_is_a_copy() -> None:
     [found] = read("a: &x {b: [1]}\nc: *x\n")
     assert found["a"] == found["c"] and found["a"] is not found["c"] and found["a"]["b"] is not found["c"]["b"]
@@ -51,7 +56,7 @@ def test_an_alias_is_a_copy() -> None:
     ("a: !!python/object:os.system x", "app.yaml:1: "), ("? [a]\n: b", "app.yaml:1: found unhashable key"),
     ("a: &a [*a]", "app.yaml: .*an alias contains itself"), ("a: " + "[" * 400 + "]" * 400, "app.yaml: its values are nested too deeply"),
     ("a: [", "app.yaml:1: "), (b"\xff\xfe\x80", "app.yaml: "), (b"a: \xe9", "app.yaml: "), ("a: \x01", "app.yaml: unacceptable character"),
-    ("just text", "app.yaml: a manifest is a mapping, not str"),
+    ("kind: Pod\nkind: Job", "app.yaml:2: 'kind' stands there twice"), ("just text", "app.yaml: a manifest is a mapping, not str"),
 ])  # fmt: skip
 def test_what_cannot_be_read_is_said_with_its_place(text: str | bytes, told: str) -> None:
     with pytest.raises(DocumentError, match=told):

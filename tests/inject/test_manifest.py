@@ -5,6 +5,7 @@ injecting once.
 from __future__ import annotations
 
 import copy
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -307,7 +308,7 @@ def run(*arguments: str) -> int:
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    (tmp_path / "ca.crt").write_text("PEM")
+    (tmp_path / "ca.crt").write_text("-----BEGIN CERTIFICATE-----\n")
     documents = [
         {
             "kind": "Namespace",
@@ -368,6 +369,8 @@ def test_only_asking_linkerds_injector(files: Path, capsys: pytest.CaptureFixtur
 def test_mistakes_print_nothing_but_what_is_wrong(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (files / "bad.yaml").write_text("kind: Deployment\nmetadata: {name: x\n")
     (files / "list.yaml").write_text("- 1\n")
+    (files / "space.yaml").write_text("kind: Namespace\nmetadata: {name: a, annotations: [1]}\n")
+    (files / "text.yaml").write_text("kind: Pod\nmetadata: {name: b}\nspec: x\n")
     (files / "alias.yaml").write_text("kind: Deployment\nmetadata: {name: y}\n---\nkind: Pod\n")
     for arguments, told in (
         ([str(files / "bad.yaml")], "bad.yaml:3: "),
@@ -380,6 +383,22 @@ def test_mistakes_print_nothing_but_what_is_wrong(files: Path, capsys: pytest.Ca
         ),
         (["--set", "x", str(files / "app.yaml")], "'x' is not path=value"),
         ([str(files / "alias.yaml")], "Deployment y: spec.template.spec is not there"),
+        (
+            ["--trust-anchors", str(files / "list.yaml"), str(files / "app.yaml")],
+            "list.yaml: no certificate in PEM is there",
+        ),
+        (
+            ["--trust-anchors", sys.executable, str(files / "app.yaml")],
+            f"{sys.executable}: no certificate in PEM is there",
+        ),
+        (["--trust-anchors", str(files / "no.crt"), str(files / "app.yaml")], "no.crt: No such file or directory"),
+        (
+            ["--linkerd-namespace", "A b", str(files / "app.yaml")],
+            "--linkerd-namespace: 'A b' is no name of a namespace",
+        ),
+        (["--linkerd", "--image", "", str(files / "app.yaml")], "Namespace shop: --image: '' is no name of an image"),
+        ([str(files / "space.yaml")], "space.yaml: Namespace a: metadata.annotations is no mapping"),
+        (["--linkerd", str(files / "text.yaml")], "text.yaml: Pod b: spec is no mapping"),
     ):
         assert run(*arguments) == 1
         printed = capsys.readouterr()
