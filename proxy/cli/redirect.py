@@ -8,8 +8,11 @@ they were. It takes root, or the capabilities NET_ADMIN and NET_RAW.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any, Final, NoReturn
 
 from proxy.redirect import firewall, iptables, nftables
@@ -39,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_where(install)
     install.add_argument("--nftables", action="store_true", help="a table of nftables instead of rules of iptables")
     install.add_argument("--dry-run", action="store_true", help="only print the rules")
-    install.set_defaults(incoming_proxy_port=4143, outgoing_proxy_port=4140, iptables_mode="nft", log_level="")
+    install.set_defaults(incoming_proxy_port=4143, outgoing_proxy_port=4140, log_level="", replaces_others=True)
     remove = actions.add_parser("remove", help="remove the rules, whoever installed them", allow_abbrev=False)
     _add_where(remove)
     remove.set_defaults(log_level="")
@@ -49,6 +52,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     try:
+        if (
+            arguments.action == "install"
+            and arguments.nftables
+            and (arguments.iptables_mode or arguments.firewall_bin_path)
+        ):
+            raise ValueError(
+                "--nftables uses no iptables: it cannot be given with --iptables-mode or --firewall-bin-path"
+            )
         return {"install": _install, "remove": _remove, "show": _show}[arguments.action](arguments)
     except (FirewallError, ValueError) as error:
         print(f"sponson redirect: {error}", file=sys.stderr)
@@ -62,7 +73,7 @@ def proxy_init(arguments: Sequence[str]) -> int:
     )
     _add_plan(parser)
     _add_where(parser)
-    parser.set_defaults(nftables=False, dry_run=False)
+    parser.set_defaults(action="", nftables=False, dry_run=False, replaces_others=False)
     try:
         return _install(parser.parse_args(arguments))
     except (FirewallError, ValueError) as error:
@@ -132,24 +143,43 @@ def _install(arguments: argparse.Namespace) -> int:
             print("".join(iptables.dry_text(plan, where.mode, is_ipv6) for is_ipv6 in where.families), end="")
         return 0
     shell = Shell(log, where.netns, only_tells=arguments.simulate)
-    with firewall.close_wait_timeout(arguments.timeout_close_wait_secs, shell):
+    with (
+        _ended_by_sigterm(),
+        firewall.alone(where),
+        firewall.close_wait_timeout(arguments.timeout_close_wait_secs, shell),
+    ):
         if arguments.nftables:
             firewall.install_table(plan, where.families, shell)
         else:
             firewall.install(plan, where, shell)
+        if arguments.replaces_others and not arguments.simulate:
+            firewall.remove_others(where, arguments.nftables, shell)
     return 0
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """As an exception, so that what has been begun is put back; a container's first process would not even be ended by it."""
+
+    def end(number: int, _: FrameType | None) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _remove(arguments: argparse.Namespace) -> int:
     """Remove the rules of the mode that was asked for, or of all modes."""
     where = _where_of(arguments)
     shell = Shell(_log_of(arguments), where.netns, arguments.simulate)
-    if arguments.iptables_mode or arguments.firewall_bin_path:
-        was_there = firewall.remove(where, shell)
-    else:
-        was_there = firewall.remove_table(shell)
-        for mode in firewall.modes_in_use(shell):
-            was_there |= firewall.remove(where._replace(mode=mode), shell)
+    with firewall.alone(where):
+        if arguments.iptables_mode or arguments.firewall_bin_path:
+            was_there = firewall.remove(where, shell)
+        else:
+            was_there = firewall.remove_all(where, shell)
     if not was_there:
         print("nothing was installed")
     return 0
@@ -182,7 +212,9 @@ def _where_of(arguments: argparse.Namespace) -> Where:
     if mode and mode not in MODES:
         raise ValueError('--iptables-mode valid values are only "legacy", "nft" and "plain"')
     if not mode:
-        mode = _BINARIES.get(arguments.firewall_bin_path or "iptables-legacy", "")
+        # Linkerd's program takes the legacy one unless it is told otherwise; whoever types our command mostly has the other.
+        default = "iptables-nft" if arguments.action else "iptables-legacy"
+        mode = _BINARIES.get(arguments.firewall_bin_path or default, "")
         if not mode:
             raise ValueError(
                 '--firewall-bin-path valid values are only "iptables-legacy", "iptables-nft" and "iptables"'
@@ -196,21 +228,32 @@ def _plan_of(arguments: argparse.Namespace, log: Log) -> Plan:
         ("incoming", arguments.incoming_proxy_port),
         ("outgoing", arguments.outgoing_proxy_port),
     ):
-        if not 0 <= port <= 65535:
+        if not 1 <= port <= 65535:
             raise ValueError(f"--{flag}-proxy-port must be a valid TCP port number")
-    uid, gid = arguments.proxy_uid, arguments.proxy_gid
+    if arguments.incoming_proxy_port == arguments.outgoing_proxy_port:
+        raise ValueError(f"--incoming-proxy-port and --outgoing-proxy-port are both {arguments.incoming_proxy_port}")
+    uid, gid = _id(arguments.proxy_uid, "user"), _id(arguments.proxy_gid, "group")
     if uid is None and gid is None:
         uid = _DEFAULT_UID  # with neither, the proxy's own connections would come back to it
     return Plan(
         arguments.incoming_proxy_port,
         arguments.outgoing_proxy_port,
-        uid if uid is None or uid >= 0 else None,
-        gid if gid is None or gid >= 0 else None,
+        uid,
+        gid,
         tuple(parse_port(text) for text in _listed(arguments.ports_to_redirect)),
         _ranges(arguments.inbound_ports_to_ignore, log),
         _ranges(arguments.outbound_ports_to_ignore, log),
         tuple(parse_subnet(text) for text in _listed(arguments.subnets_to_ignore)),
     )
+
+
+def _id(number: int | None, what: str) -> int | None:
+    """None stands for no rule, as with Linkerd's program a number below zero does."""
+    if number is None or number < 0:
+        return None
+    if number >= 2**32 - 1:
+        raise ValueError(f"--proxy-{what[0]}id: {number} is no {what} id")
+    return number
 
 
 def _listed(given: list[str] | None) -> list[str]:

@@ -1,15 +1,19 @@
 """Applying rules: programs are found and run, every one of them is logged, and nothing is left half done.
 
 Each address family is one transaction of iptables-restore. If the second
-family fails, the first is put back to what it was before.
+family fails, or we are asked to stop before it, the first is put back to what
+it was before. One process at a time works in a network namespace.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
+import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
@@ -20,7 +24,8 @@ from proxy.redirect.log import Log
 from proxy.redirect.plan import Plan
 
 _WAIT_S: Final = 5
-"""How long iptables-legacy waits for another user of its lock; Linkerd's program fails at once."""
+"""How long we wait for another process of ours, and iptables-legacy for another user of its lock; Linkerd's program fails at once."""
+_LOOK_AGAIN_S: Final = 0.05
 
 
 class FirewallError(Exception):
@@ -105,6 +110,48 @@ def _hint(said: str) -> str:
     return "; it takes root, or the capabilities NET_ADMIN and NET_RAW" if is_refused else ""
 
 
+@contextmanager
+def alone(where: Where) -> Iterator[None]:
+    """Hold the lock of the network namespace, because two processes that read the same rules would both add to them.
+
+    The lock is on the namespace itself: it needs no file of its own, and the kernel releases it when the process ends.
+    FirewallError if another process holds it for too long.
+    """
+    path = where.netns or "/proc/self/ns/net"
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        # The first program that enters the namespace reports that it is not there.
+        yield
+        return
+    try:
+        until_s = time.monotonic() + _WAIT_S
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not where.waits_for_ever and time.monotonic() > until_s:
+                    raise FirewallError(
+                        f"{path}: another process has been changing its rules for {_WAIT_S} s"
+                    ) from None
+                time.sleep(_LOOK_AGAIN_S)
+        yield
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Block the signals that would end the process while rules are put back."""
+    ending = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ending)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def find_programs(mode: str, is_ipv6: bool, log: Log, which: Callable[[str], str | None] = shutil.which) -> Programs:
     """The programs of the mode, or else the first others that are there: either kernel interface is better than none."""
     wanted = programs(mode, is_ipv6)
@@ -127,13 +174,25 @@ def install(plan: Plan, where: Where, shell: Shell) -> None:
             steps = list(iptables.rules(plan, is_ipv6, before))
             for step in steps:
                 shell.tell([found.run, "-t", "nat", *step])
-            shell.run(_restore(found, where), iptables.restore_text(steps), is_told=False)
+            # Noted before the program runs: if we are stopped meanwhile, it may or may not have changed the rules.
             undo.append((found, before))
+            shell.run(_restore(found, where), iptables.restore_text(steps), is_told=False)
             shell.run([found.save, "-t", "nat"])
-    except FirewallError:
-        for found, before in reversed(undo):
-            _return(before, found, where, shell)
+    except BaseException:
+        if not shell.only_tells:
+            with undisturbed():
+                _undo(undo, where, shell)
         raise
+
+
+def _undo(done: list[tuple[Programs, Rules]], where: Where, shell: Shell) -> None:
+    for found, before in reversed(done):
+        try:
+            _return(before, found, where, shell)
+        except FirewallError as error:
+            # The last family is the one that failed: its programs may not work, and mostly changed nothing.
+            if found is not done[-1][0]:
+                shell.log.error(f"the rules of {found.run} could not be put back: {error}")
 
 
 def remove(where: Where, shell: Shell) -> bool:
@@ -143,6 +202,41 @@ def remove(where: Where, shell: Shell) -> bool:
         found = find_programs(where.mode, is_ipv6, shell.log)
         was_there |= _return(NOTHING, found, where, shell)
     return was_there
+
+
+def remove_all(where: Where, shell: Shell) -> bool:
+    """Remove all rules of ours with every program that is on PATH; False if there were none. FirewallError."""
+    was_there = remove_table(shell)
+    for mode in modes_in_use(shell):
+        families = tuple(one for one in where.families if shutil.which(programs(mode, one).save))
+        was_there |= remove(where._replace(mode=mode, families=families), shell)
+    return was_there
+
+
+def remove_others(where: Where, has_table: bool, shell: Shell) -> None:
+    """After `install`, remove what an earlier `install` made with other programs or in another form. FirewallError."""
+    if not has_table:
+        remove_table(shell)
+    mine: dict[bool, tuple[str, Rules]] = {}
+    for is_ipv6 in () if has_table else where.families:
+        found = find_programs(where.mode, is_ipv6, shell.log)
+        mine[is_ipv6] = _file_of(found), read_rules(shell.look([found.save, "-t", "nat"]))
+    for mode in modes_in_use(shell):
+        for is_ipv6 in (False, True):
+            other = programs(mode, is_ipv6)
+            try:
+                now = read_rules(shell.look([other.save, "-t", "nat"]))
+            except FirewallError as error:
+                shell.log.debug(f"rules of an earlier time are not looked for: {error}")
+                continue
+            file, rules = mine.get(is_ipv6, ("", NOTHING))
+            # Two names of one program show the same rules, which must stay. Two programs with the same rules do no harm.
+            if now not in (NOTHING, rules) and _file_of(other) != file:
+                _return(NOTHING, other, where, shell)
+
+
+def _file_of(one: Programs) -> str:
+    return os.path.realpath(shutil.which(one.run) or one.run)
 
 
 def _return(before: Rules, found: Programs, where: Where, shell: Shell) -> bool:
@@ -162,7 +256,9 @@ def _restore(found: Programs, where: Where) -> list[str]:
 
 
 def modes_in_use(shell: Shell) -> list[str]:
-    """The modes whose rules can be looked at; reading the legacy tables of a kernel that has none would make them."""
+    """The modes whose rules can be looked at; reading the legacy tables of a kernel that has none would make them.
+    FirewallError if there is no program to look with.
+    """
     has_nft = shutil.which("iptables-nft-save") is not None
     modes = ["nft"] if has_nft else []
     if shutil.which("iptables-legacy-save") and any(_has_legacy_nat(name, shell) for name in ("ip", "ip6")):
@@ -170,6 +266,8 @@ def modes_in_use(shell: Shell) -> list[str]:
     # What `install` falls back to where the programs have no other name.
     if not has_nft and shutil.which("iptables-save"):
         modes.append("plain")
+    if not modes and not shutil.which("nft"):
+        raise FirewallError("neither iptables nor nft on PATH: what is installed cannot be seen")
     return modes
 
 
@@ -186,6 +284,8 @@ def installed(shell: Shell) -> list[tuple[str, Rules]]:
     for mode in modes_in_use(shell):
         for is_ipv6 in (False, True):
             names = programs(mode, is_ipv6)
+            if not shutil.which(names.save):
+                continue
             ours = read_rules(shell.look([names.save, "-t", "nat"]))
             if ours != NOTHING and ours not in [rules for _, rules in found if names.run.startswith("ip6") == is_ipv6]:
                 found.append((names.run, ours))
@@ -236,6 +336,7 @@ def close_wait_timeout(timeout_s: int, shell: Shell, root: str = "/proc/sys") ->
         raise FirewallError(f"{CLOSE_WAIT} cannot be set: {error}") from error
     try:
         yield
-    except FirewallError:
-        shell.write(path, before)
+    except BaseException:
+        with undisturbed():
+            shell.write(path, before)
         raise
