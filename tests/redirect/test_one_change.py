@@ -30,10 +30,12 @@ def saved(place: Place) -> list[str]:
 
 
 def slow(folder: Path, program: str) -> list[str]:
-    """`env` for a PATH on which the program says that it has come, does its work, and then does not end."""
+    """`env` for a PATH on which the program says that it has come, does its work, and the first time does not end."""
     real = next(file for file in (Path(one) / program for one in os.environ["PATH"].split(":")) if file.exists())
     file = folder / program
-    file.write_text(f'#!/bin/sh\n{real} "$@"\ntouch {folder}/reached\nexec sleep 60\n')
+    file.write_text(
+        f'#!/bin/sh\n[ -e {folder}/reached ] && exec {real} "$@"\n{real} "$@"\ntouch {folder}/reached\nexec sleep 60\n'
+    )
     file.chmod(0o755)
     return ["env", f"PATH={folder}:{os.environ['PATH']}"]
 
