@@ -1,7 +1,7 @@
-"""One Helm value, checked against the default whose place it takes.
+"""Check one Helm value against the default that it replaces.
 
-Helm writes any value into any place, and what cannot be there is found by the API server, or by the container that does not
-start. Here it is an error that names the value.
+Helm accepts any value anywhere, and only the API server, or a container that does not start, shows that it was wrong. Here it
+is an error that names the value.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any, Final
 ENVIRONMENTS: Final = frozenset({"proxy.additionalEnv", "proxy.experimentalEnv"})
 PORTS: Final = "proxy.ports."
 _WITHOUT_DEFAULT: Final = frozenset({"proxy.cores", "proxy.runtime.workers.maximum"})
-"""Whole numbers that are not set unless they are given."""
+"""Whole numbers without a default."""
 _RATIO: Final = "proxy.runtime.workers.maximumCPURatio"
 _LARGEST: Final = 2**31 - 1
 
 
 class ValueRefused(ValueError):
-    """The text says what is expected."""
+    """The text says which value is expected."""
 
 
 def checked(path: str, value: Any, default: Any) -> Any:
-    """The value as the sidecar's settings hold it; ValueRefused. `default` tells which kind of value it must be."""
+    """Return the value as the sidecar's settings hold it; `default` decides its type. ValueRefused."""
     if isinstance(default, bool):
         return _switch(value)
     if path in ENVIRONMENTS:
@@ -39,7 +39,7 @@ def checked(path: str, value: Any, default: Any) -> Any:
 
 
 def scalar(value: Any) -> str:
-    """A text, or a number as Helm spells it; nothing is the empty text."""
+    """Return a text as it is, a number as Helm spells it, and an empty text for null. ValueRefused."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -104,7 +104,7 @@ def _variables(value: Any) -> list[dict[str, Any]]:
 
 
 def check_variable(variable: Mapping[str, Any]) -> None:
-    """As a container's `env` takes it; ValueRefused."""
+    """Check that a container's `env` can contain the variable. ValueRefused."""
     name = variable.get("name")
     if not isinstance(name, str) or not name:
         raise ValueRefused(f"each variable has a name, which is a text: {dict(variable)!r}")
