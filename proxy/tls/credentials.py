@@ -17,6 +17,7 @@ from proxy.tls import anchors, context
 from proxy.tls.context import ssl_reason
 from proxy.tls.peer import RefusedCertificateError, identities, normalise
 from proxy.tls.revoked import NONE_REVOKED, Revoked, key_of
+from proxy.tls.validity import verify_text
 
 _log: Final = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class Credentials:
                 context.load_chain(each, chain, key_der)
         except (OSError, ValueError) as error:
             raise CredentialsError(f"certificate and key cannot be loaded: {_text_of(error)}") from None
-        names = _proven(servers[0], clients[0])
+        names = _proven(servers[0], clients[0], [*chain, *self._anchors])
         if self.local_id not in names:
             raise CredentialsError(f"certificate is for {', '.join(names) or 'nobody'}, not for {self.local_id}")
         self._servers = servers
@@ -129,9 +130,9 @@ def usable_anchors(pem: str) -> tuple[bytes, ...]:
     return found
 
 
-def _proven(server: ssl.SSLContext, client: ssl.SSLContext) -> list[str]:
+def _proven(server: ssl.SSLContext, client: ssl.SSLContext, chain: Sequence[bytes]) -> list[str]:
     """The identities of the server's certificate, proved by one handshake in memory, which checks what a peer will
-    check.
+    check. `chain` are the certificates that it may fail for.
     """
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     near = client.wrap_bio(to_client, to_server)
@@ -142,6 +143,8 @@ def _proven(server: ssl.SSLContext, client: ssl.SSLContext) -> list[str]:
                 side.do_handshake()
             except ssl.SSLWantReadError:
                 pass
+            except ssl.SSLCertVerificationError as error:
+                raise CredentialsError(f"certificate is not valid: {verify_text(error, chain)}") from None
             except ssl.SSLError as error:
                 raise CredentialsError(f"certificate is not valid: {_text_of(error)}") from None
     try:
@@ -151,8 +154,6 @@ def _proven(server: ssl.SSLContext, client: ssl.SSLContext) -> list[str]:
 
 
 def _text_of(error: Exception) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return error.verify_message
     if isinstance(error, ssl.SSLError):
         return ssl_reason(error) or str(error)
     return str(error)

@@ -26,6 +26,7 @@ from proxy.tls.connection import MakeCodec, TlsConnection
 from proxy.tls.context import is_cut, refusal_of, ssl_reason
 from proxy.tls.peer import TlsPeer, TlsServing, TlsTarget, identities, normalise
 from proxy.tls.revoked import RevokedError, check_revoked
+from proxy.tls.validity import verify_text
 
 __all__ = ["MakeCodec", "TlsConnection", "dial_tls", "serve_tls"]
 
@@ -226,7 +227,7 @@ class Handshake:
 
 def _text_of(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"certificate verify failed: {error.verify_message}"
+        return f"certificate verify failed: {verify_text(error)}"
     if not isinstance(error, OSError):
         return str(error)
     if is_cut(error):

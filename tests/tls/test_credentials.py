@@ -62,6 +62,28 @@ def test_a_bad_certificate_leaves_the_old_one_in_use() -> None:
     assert credentials.server_context(False) is not before[0]
 
 
+@pytest.mark.parametrize(
+    ("age", "lifetime", "text"),
+    [
+        (datetime.timedelta(hours=-2), datetime.timedelta(days=1), "certificate is not yet valid: it is valid from "),
+        (datetime.timedelta(days=3), datetime.timedelta(days=1), "certificate has expired: it was valid until "),
+    ],
+)
+def test_row109_a_certificate_that_is_out_of_time_is_refused_with_both_times(
+    age: datetime.timedelta, lifetime: datetime.timedelta, text: str
+) -> None:
+    """Without the times nobody sees which clock is wrong."""
+    leaf = issue(the_ca(), NAME, age=age, lifetime=lifetime)
+    certificate = x509.load_der_x509_certificate(leaf.certificate_der)
+    stated = certificate.not_valid_before_utc if age.days < 0 else certificate.not_valid_after_utc
+    with pytest.raises(CredentialsError) as refused:
+        install(Credentials(NAME, the_ca().pem), leaf)
+    said, _, here = str(refused.value).partition(", and the clock here says ")
+    assert said == f"certificate is not valid: {text}{stated:%Y-%m-%d %H:%M:%SZ}"
+    now = datetime.datetime.strptime(here, "%Y-%m-%d %H:%M:%SZ").replace(tzinfo=datetime.UTC)
+    assert abs(datetime.datetime.now(datetime.UTC) - now) < datetime.timedelta(minutes=1)
+
+
 def test_a_spiffe_identity_may_differ_from_the_server_name() -> None:
     credentials = Credentials("web.local", the_ca().pem, "spiffe://root/web")
     with pytest.raises(CredentialsError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import socket
 import ssl
 import struct
@@ -27,6 +28,7 @@ from tests.kit.sockets import Recorder, Ticking, run, tcp_pair, until
 
 SERVER = "web.ns.serviceaccount.identity.linkerd.cluster.local"
 CLIENT = "client.ns.serviceaccount.identity.linkerd.cluster.local"
+DAY = datetime.timedelta(days=1)
 
 
 class Pair:
@@ -325,6 +327,8 @@ def presenting(leaf: Leaf) -> Credentials:
         ("another name", "certificate does not match TLS identity"),
         ("no certificate", "alert "),
         ("an authority", "the certificate is an authority's (CA:TRUE), not a workload's"),
+        ("expired", "certificate verify failed: certificate has expired: the clock here says 20"),
+        ("of tomorrow", "certificate verify failed: certificate is not yet valid: the clock here says 20"),
         ("an escape", "the certificate has a name that is no identity: URI 'spiffe://foo/\\x1b[2J'"),
     ],
 )
@@ -336,6 +340,10 @@ def test_a_server_that_is_not_who_it_should_be(server: str, text: str) -> None:
             made = credentials("other.ns.local")
         elif server == "an authority":
             made = presenting(issue(the_ca(), SERVER, is_ca=True))
+        elif server == "expired":
+            made = presenting(issue(the_ca(), SERVER, age=3 * DAY, lifetime=DAY))
+        elif server == "of tomorrow":
+            made = presenting(issue(the_ca(), SERVER, age=-DAY))
         elif server == "an escape":
             name = x509.UniformResourceIdentifier._init_without_validation("spiffe://foo/\x1b[2J")
             made = presenting(issue(the_ca(), SERVER, name))
