@@ -20,6 +20,9 @@ from proxy.mesh.identity.csr import PublicKey
 PrivateKey = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey
 
 SKEW: Final = timedelta(seconds=20)
+BACKDATING: Final = timedelta(minutes=5)
+"""How long before it was made a certificate is valid from: for workloads whose clocks are behind. Linkerd's issuer backdates
+by SKEW, which a machine without NTP misses easily."""
 _PEM: Final = serialization.Encoding.PEM
 _DER: Final = serialization.Encoding.DER
 
@@ -53,7 +56,7 @@ def make_authority(common_name: str, now: datetime, until: datetime, parent: Sig
         .issuer_name(subject if parent is None else parent.certificate.subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - SKEW)
+        .not_valid_before(now - BACKDATING)
         .not_valid_after(until)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None if parent is None else 0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
@@ -73,7 +76,7 @@ def make_leaf(key: PublicKey, name: str, now: datetime, until: datetime, issuer:
         .issuer_name(issuer.certificate.subject)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - SKEW)
+        .not_valid_before(now - BACKDATING)
         .not_valid_after(until)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(

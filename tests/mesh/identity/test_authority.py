@@ -81,6 +81,15 @@ def test_a_leaf_chains_to_the_anchors_and_carries_one_name(tmp_path: Path) -> No
     assert issuer.extensions.get_extension_for_class(x509.BasicConstraints).value.path_length == 0
 
 
+def test_row109_a_workload_whose_clock_is_minutes_behind_takes_its_certificate(tmp_path: Path) -> None:
+    authority = open_ca(State(tmp_path))
+    signed = authority.sign(csr(WEB), WEB)
+    chain = [x509.load_der_x509_certificate(der) for der in (signed.leaf_der, *signed.intermediates_der)]
+    roots = x509.load_pem_x509_certificates(authority.anchors_pem)
+    behind = datetime.now(UTC) - timedelta(minutes=4)
+    assert all(one.not_valid_before_utc < behind for one in (*chain, *roots))
+
+
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 def test_openssl_accepts_the_chain_for_both_ends(tmp_path: Path) -> None:
     authority = open_ca(State(tmp_path))
