@@ -103,6 +103,16 @@ _ANYTHING: Final = rb"(?s)\C*"
 """A pattern behind those of a set, which is always found. It matches any octets, because values need not be UTF-8."""
 
 
+def anchored(expression: str) -> str:
+    """The expression of a ServiceProfile with anchors around its text. They are added whatever the expression means: `a|b`
+    becomes `^a|b$`.
+    """
+    expression = expression.strip()
+    if not expression.startswith("^"):
+        expression = "^" + expression
+    return expression if expression.endswith("$") else expression + "$"
+
+
 def _compile(text: str) -> Any:  # a pattern of re2, which has no types
     if len(text.encode(errors="replace")) > PATTERN_BYTES:
         raise PatternError(f"the pattern is longer than {PATTERN_BYTES} bytes: {text[:60]!r}…")

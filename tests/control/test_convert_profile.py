@@ -8,9 +8,9 @@ import pytest
 from google.protobuf.json_format import ParseDict
 
 from proxy.api import destination_pb2
-from proxy.control.convert.profile import anchored, profile_of
+from proxy.control.convert.profile import profile_of
 from proxy.policy.condition import AllOf, AnyOf, MethodIs, NotThat, PathIs
-from proxy.policy.pattern import Pattern
+from proxy.policy.pattern import Pattern, anchored
 from proxy.policy.profile import Profile, ProfileRoute, ResponseClasses, RetryBudget
 
 NAME = "web.ns.svc.cluster.local"

@@ -1,16 +1,20 @@
-"""Any manifest beside good ones: it is read, all questions are answered, and the good ones stay as they were."""
+"""Any manifest beside good ones: it is read, all questions are answered, sidecars can use the answers, and the good ones stay as they were."""
 
 from __future__ import annotations
 
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from proxy.api import destination_pb2, inbound_pb2, outbound_pb2
+from proxy.control.convert import profile as convert
+from proxy.control.convert.client import client_policy_of
+from proxy.control.convert.endpoint import endpoints_of as endpoints_read
+from proxy.control.convert.server import server_policy_of
 from proxy.mesh.answers.endpoints import endpoints_of
 from proxy.mesh.answers.policy.inbound import InboundPolicies
 from proxy.mesh.answers.policy.outbound import policy_for
@@ -57,18 +61,45 @@ def _put(path: Path, data: bytes) -> None:
     os.utime(path, (1.0, 1.0))
 
 
+class Asked(NamedTuple):
+    question: Question[Any]
+    read: Callable[[bytes], object]
+    """An encoded answer as a sidecar reads it; an exception if it would leave something out."""
+
+
 def _ask(topics: Topics) -> None:
-    for question in _questions(topics.snapshot):
+    for question, read in _questions(topics.snapshot):
         topic = topics.ask(question)
         value = topic.value
         assert not (isinstance(value, Refusal) and value.code is INTERNAL), value
         try:
-            topic.messages_since(0, None)
+            messages = topic.messages_since(0, None)
         except Refusal:
-            pass
+            continue
+        for message in messages:
+            read(message)
 
 
-def _questions(snapshot: Snapshot) -> Iterator[Question[Any]]:
+def _read_endpoints(data: bytes) -> None:
+    update = destination_pb2.Update.FromString(data)
+    assert len(endpoints_read(update.add)) == len(update.add.addrs)
+
+
+def _read_profile(path: str, data: bytes) -> None:
+    left_out: list[str] = []
+    convert.profile_of(destination_pb2.DestinationProfile.FromString(data), path, left_out)
+    assert not left_out, left_out
+
+
+def _read_outbound(data: bytes) -> None:
+    client_policy_of(outbound_pb2.OutboundPolicy.FromString(data))
+
+
+def _read_inbound(data: bytes) -> None:
+    server_policy_of(inbound_pb2.Server.FromString(data))
+
+
+def _questions(snapshot: Snapshot) -> Iterator[Asked]:
     for service in list(snapshot.all(SERVICE_KIND))[:_ASKED]:
         yield from _of_service(service)
     inbound = InboundPolicies("all-unauthenticated")
@@ -77,19 +108,23 @@ def _questions(snapshot: Snapshot) -> Iterator[Question[Any]]:
             kind = "pod" if of.kind is POD else "external_workload"
             for _, port in entry.model.ports[:_ASKED]:
                 name = f'{{"ns": "{of.key[0]}", "{kind}": "{of.key[1]}"}}'
-                yield inbound.ask(inbound_pb2.PortSpec(workload=name, port=port))
+                yield Asked(inbound.ask(inbound_pb2.PortSpec(workload=name, port=port)), _read_inbound)
 
 
-def _of_service(service: Service) -> Iterator[Question[Any]]:
+def _of_service(service: Service) -> Iterator[Asked]:
     """Questions about a service. A name may contain dots, and then it is not a service's."""
     for port in [one.port for one in service.ports[:_ASKED]] + [9]:
         path = f"{service.fqn}:{port}"
         destination = destination_pb2.GetDestination(path=path, context_token=_CONTEXT)
         traffic = outbound_pb2.TrafficSpec(source_workload=_SOURCE, authority=path)
-        asks = (partial(endpoints_of, destination), partial(profile_of, destination), partial(policy_for, traffic))
-        for ask in asks:
+        asks: tuple[tuple[Callable[[], Question[Any]], Callable[[bytes], object]], ...] = (
+            (partial(endpoints_of, destination), _read_endpoints),
+            (partial(profile_of, destination), partial(_read_profile, path)),
+            (partial(policy_for, traffic), _read_outbound),
+        )
+        for ask, read in asks:
             try:
-                yield ask()
+                yield Asked(ask(), read)
             except Refusal:
                 pass
 
@@ -97,9 +132,23 @@ def _of_service(service: Service) -> Iterator[Question[Any]]:
 def seeds() -> tuple[bytes, ...]:
     """Each document of the recorded clusters, and once all kinds together."""
     found = dict.fromkeys(chunk.text.encode() for path in _SAMPLES for chunk in chunks(path.read_text()))
-    return (*found, _LISTS.encode(), _MERGED.encode())
+    return (*found, _LISTS.encode(), _MERGED.encode(), _PROFILE.encode())
 
 
+_PROFILE: Final = """\
+apiVersion: linkerd.io/v1alpha2
+kind: ServiceProfile
+metadata: {name: web.default.svc.cluster.local, namespace: default}
+spec:
+  retryBudget: {retryRatio: 0.2, minRetriesPerSecond: 10, ttl: 10s}
+  dstOverrides: [{authority: 'a.default.svc.cluster.local.:80', weight: 500m}, {authority: b.default, weight: 1}]
+  routes:
+  - name: a
+    condition: {any: [{method: GET, pathRegex: '/a/[^/]*'}, {not: {all: [{method: PUT}, {pathRegex: /b}]}}]}
+    isRetryable: true
+    timeout: 300ms
+    responseClasses: [{condition: {not: {status: {min: 200, max: 499}}}, isFailure: true}]
+"""
 _LISTS: Final = "apiVersion: v1\nkind: List\nitems: &a\n- {apiVersion: v1, kind: List, items: *a}\n"
 _MERGED: Final = SERVICE.replace("metadata: {name: web}", "metadata: {<<: &m {name: merged}, annotations: {}}")
 

@@ -1,6 +1,7 @@
 """Rows B36 to B53 of the table in docs/testing.md, as far as they concern manifests: one test for each.
 
-B35, B44, B49 and B54 are in tests/mesh/identity and tests/mesh/test_callers.py; B52's second half is in test_checks.py.
+B35, B44, B45, B49 and B54 are in tests/mesh/test_front.py, tests/mesh/identity, tests/control/test_plane.py and
+tests/mesh/test_live.py; B52's second half is in test_checks.py.
 """
 
 from __future__ import annotations

@@ -109,9 +109,45 @@ spec:
   dstOverrides:
   - {authority: 'AUTHORITY', weight: 1}
 """
+_ROUTE = """\
+apiVersion: linkerd.io/v1alpha2
+kind: ServiceProfile
+metadata: {name: web.default.svc.cluster.local}
+spec:
+  retryBudget: BUDGET
+  routes: [{name: a, condition: {method: GET}, responseClasses: [{condition: CLASS}]}, {name: b, condition: MATCH}]
+"""
+
+
+def _route(match: str = "{method: GET}", of_class: str = "{status: {min: 500, max: 599}}", budget: str = "null") -> str:
+    return _ROUTE.replace("MATCH", match).replace("CLASS", of_class).replace("BUDGET", budget)
+
+
+def _budget(per_s: int, ttl: str) -> str:
+    return _route(budget=f"{{retryRatio: 0.2, minRetriesPerSecond: {per_s}, ttl: {ttl}}}")
+
+
 _NO_NAME = "requests can be sent to a name only, such as a Service's, not to an IP address"
 
 BROKEN = {
+    _route(match="{all: [{pathRegex: '(a'}]}"): (
+        6,
+        "spec.routes[1].condition.all[0].pathRegex: invalid regular expression '^(a$': missing ): ^(a$",
+    ),
+    _route(match="{method: G T}"): (6, "spec.routes[1].condition.method: 'G T' is no method"),
+    _route(of_class="{status: {max: 599}}"): (
+        6,
+        "spec.routes[0].responseClasses[0].condition.status: min is missing",
+    ),
+    _route(of_class="{any: []}"): (
+        6,
+        "spec.routes[0].responseClasses[0].condition.any: a condition needs something to match",
+    ),
+    _budget(10, "90s"): (
+        5,
+        "spec.retryBudget.ttl: 90s is not within 1s and 60s: proxies would retry nothing",
+    ),
+    _budget(1 << 31, "10s"): (5, "spec.retryBudget.minRetriesPerSecond: 2147483648 is not between 0 and 2147483647"),
     **{
         _PROFILE.replace("AUTHORITY", authority): (6, f"spec.dstOverrides[0].authority: {authority!r}: {_NO_NAME}")
         for authority in ("10.0.0.1", "10.0.0.1:80", "[::1]:80", "::1")

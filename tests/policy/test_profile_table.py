@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from proxy.control.convert.profile import anchored
 from proxy.policy.condition import AllOf, AnyOf, MethodIs, NotThat, PathIs, RequestCondition, beginning_of
-from proxy.policy.pattern import Pattern
+from proxy.policy.pattern import Pattern, anchored
 from proxy.policy.profile_table import NONE, ProfileTable
 
 

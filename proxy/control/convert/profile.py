@@ -17,6 +17,7 @@ from proxy.core.addr import Addr
 from proxy.core.names import dns_name, name_and_port
 from proxy.policy.condition import AllOf, AnyOf, MethodIs, NotThat, PathIs, RequestCondition
 from proxy.policy.endpoint import EndpointMeta
+from proxy.policy.pattern import anchored
 from proxy.policy.profile import Profile, ProfileRoute, ResponseClasses, RetryBudget
 
 _STATUSES: Final = range(100, 1000)
@@ -155,16 +156,6 @@ def _parts_of(message: destination_pb2.RequestMatch.Seq, where: str, notes: list
         except InvalidMessageError as error:
             notes.append(f"{where}: a part of its condition: {error}")
     return tuple(found)
-
-
-def anchored(expression: str) -> str:
-    """The expression with anchors around its text. They are added whatever the expression means: `a|b` becomes
-    `^a|b$`.
-    """
-    expression = expression.strip()
-    if not expression.startswith("^"):
-        expression = "^" + expression
-    return expression if expression.endswith("$") else expression + "$"
 
 
 # ---- response classes: a condition is the set of statuses that meet it, here as the bits of a number

@@ -25,11 +25,15 @@ from proxy.mesh.manifests.schema import (
     Recursive,
     Text,
     is_ip,
+    shown,
 )
 from proxy.mesh.manifests.value import Value
+from proxy.policy.pattern import Pattern, PatternError, anchored
 
 _U32: Final = 0xFFFFFFFF
 _STATUS: Final = (100, 599)
+_BUDGET_TTL_S: Final = (1.0, 60.0)
+_MOST_RETRIES: Final = (1 << 31) - 1
 _QUANTITY: Final = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,9}))?([mkM]?)")
 _FULL_WEIGHT: Final = 10_000
 
@@ -44,7 +48,7 @@ class Condition:
     method: str = ""
     path_regex: str = ""
     statuses: tuple[int, int] | None = None
-    """Inclusive; 0 for a bound that is not given."""
+    """Inclusive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,20 +116,35 @@ def _request(value: Value) -> Condition:
     if (found := value.get("any")) is not None:
         parts.append(Condition(any=tuple(map(_request, found.elements()))))
     if (found := value.get("method")) is not None and found.text():
-        parts.append(Condition(method=found.text().upper()))
+        parts.append(Condition(method=_method(found)))
     if (found := value.get("not")) is not None:
         parts.append(Condition(negated=_request(found)))
     if (found := value.get("pathRegex")) is not None and found.text():
-        parts.append(Condition(path_regex=found.text()))
+        parts.append(Condition(path_regex=_path_regex(found)))
     return _one(value, parts)
+
+
+def _method(value: Value) -> str:
+    method = value.text().upper()
+    if annotation.TOKEN.fullmatch(method) is None:
+        raise value.error(f"{shown(method)} is no method")
+    return method
+
+
+def _path_regex(value: Value) -> str:
+    try:
+        Pattern(anchored(value.text()))
+    except PatternError as error:
+        raise value.error(str(error)) from None
+    return value.text()
 
 
 def _response(value: Value) -> Condition:
     parts = []
     if (found := value.get("all")) is not None:
-        parts.append(Condition(all=tuple(map(_response, found.elements()))))
+        parts.append(Condition(all=_responses(found)))
     if (found := value.get("any")) is not None:
-        parts.append(Condition(any=tuple(map(_response, found.elements()))))
+        parts.append(Condition(any=_responses(found)))
     if (found := value.get("status")) is not None:
         parts.append(Condition(statuses=_statuses(found)))
     if (found := value.get("not")) is not None:
@@ -133,19 +152,19 @@ def _response(value: Value) -> Condition:
     return _one(value, parts)
 
 
+def _responses(value: Value) -> tuple[Condition, ...]:
+    found = tuple(map(_response, value.elements()))
+    if not found:
+        raise value.error("a condition needs something to match")
+    return found
+
+
 def _statuses(value: Value) -> tuple[int, int]:
-    low, high = (_status(value, key) for key in ("min", "max"))
-    if low and high and high < low:
+    """Proxies, Linkerd's too, leave out a range that lacks one of its ends."""
+    low, high = (value.need(key).number(*_STATUS) for key in ("min", "max"))
+    if high < low:
         raise value.error(f"max {high} is below min {low}")
     return low, high
-
-
-def _status(value: Value, key: str) -> int:
-    found = value.get(key)
-    number = 0 if found is None else found.number(0, _STATUS[1])
-    if found is not None and number and number < _STATUS[0]:
-        raise found.error(f"{number} is no status between {_STATUS[0]} and {_STATUS[1]}")
-    return number
 
 
 def _one(value: Value, parts: list[Condition]) -> Condition:
@@ -158,9 +177,13 @@ def _budget(value: Value | None) -> RetryBudget:
     if value is None:
         return RetryBudget()
     ratio = annotation.decimal(value.need("retryRatio"), 0.0, 1000.0)
-    return RetryBudget(
-        ratio, value.need("minRetriesPerSecond").number(0, _U32), annotation.go_duration_s(value.need("ttl"))
-    )
+    ttl = value.need("ttl")
+    ttl_s = annotation.go_duration_s(ttl)
+    if not _BUDGET_TTL_S[0] <= ttl_s <= _BUDGET_TTL_S[1]:
+        raise ttl.error(
+            f"{ttl_s:g}s is not within {_BUDGET_TTL_S[0]:g}s and {_BUDGET_TTL_S[1]:g}s: proxies would retry nothing"
+        )
+    return RetryBudget(ratio, value.need("minRetriesPerSecond").number(0, _MOST_RETRIES), ttl_s)
 
 
 def _override(value: Value) -> tuple[str, int]:
@@ -201,7 +224,7 @@ def _request_fields() -> Record:
 
 def _response_fields() -> Record:
     nested = ListOf(_RESPONSE)
-    status = Record({"min": Number(0, _STATUS[1]), "max": Number(0, _STATUS[1])})
+    status = Record({"min": Number(*_STATUS), "max": Number(*_STATUS)}, "min", "max")
     return Record({"all": nested, "any": nested, "not": _RESPONSE, "status": status})
 
 
@@ -219,7 +242,7 @@ _ROUTE: Final = Record(
     "condition",
 )
 _BUDGET: Final = Record(
-    {"minRetriesPerSecond": Number(0, _U32), "retryRatio": Decimal(), "ttl": TEXT},
+    {"minRetriesPerSecond": Number(0, _MOST_RETRIES), "retryRatio": Decimal(), "ttl": TEXT},
     "minRetriesPerSecond",
     "retryRatio",
     "ttl",
