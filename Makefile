@@ -20,7 +20,7 @@ export PYTEST_DISABLE_PLUGIN_AUTOLOAD := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo image test-image lock test test-compiled coverage mutate h2spec fuzz lint compile bench api man dist clean
+.PHONY: help demo image test-image lock test test-compiled coverage mutate h2spec fuzz lint compile bench api man recordings dist clean
 
 help:  ## this list
 	@awk -F ':[^#]*## ' '/^[a-z0-9-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -120,6 +120,9 @@ lint: $(VENV)/.ready  ## ruff, mypy --strict, import-linter, size ceilings
 
 api: $(VENV)/.ready  ## generate code from the .proto files
 	$(BIN)/python -m proxy.api.generate
+
+recordings: $(VENV)/.ready  ## recorded terminals and pictures of docs/, anew: two minutes, with util-linux's script and curl
+	@$(BIN)/python -m tests.recordings
 
 man: $(VENV)/.ready  ## the man page, anew from the parsers
 	@$(BIN)/python -m proxy.cli.man > docs/sponson.1.new && mv docs/sponson.1.new docs/sponson.1

@@ -62,8 +62,10 @@ def _run(given: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
+    from proxy.cli.parsers import Parser
+
     width = max(map(len, COMMANDS))
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="sponson",
         usage="sponson [-V] [--help] COMMAND ...",
         description="A service-mesh sidecar proxy, wire-compatible with Linkerd's.",

@@ -7,16 +7,29 @@ import os
 import sys
 from collections.abc import Sequence
 
+from proxy.cli.fit import for_terminal
 from proxy.cli.guide import epilog_of
 
 _HELP = ("-h", "--help")
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse fits the options to the terminal, and this the rest."""
+
+    def format_help(self) -> str:
+        kept = self.description, self.epilog
+        try:
+            self.description, self.epilog = (for_terminal(text) if text else text for text in kept)
+            return super().format_help()
+        finally:
+            self.description, self.epilog = kept
 
 
 def parser_of(words: str, description: str | None, given: Sequence[str]) -> argparse.ArgumentParser:
     """The parser of a command or an action (`mesh serve`), still without its arguments. `given` is its command line:
     if help is asked for on a terminal it is coloured, and only then the library that does so is loaded.
     """
-    return argparse.ArgumentParser(
+    return Parser(
         prog=f"sponson {words}",
         description=description,
         epilog=epilog_of(words),

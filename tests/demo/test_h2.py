@@ -8,7 +8,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from h2.config import H2Configuration
 from h2.connection import H2Connection
+from h2.events import RequestReceived
+from hyperframe.frame import GoAwayFrame, PingFrame
 
 from proxy.cli.demo.app import SERVED_BY, Replica
 from proxy.cli.demo.h2 import Http2Requests, connect_http2
@@ -125,6 +128,36 @@ def test_a_request_that_its_peer_ends_fails_with_the_reason(
             requests = Http2Requests(addr)
             with pytest.raises(ConnectionError, match=failure):
                 await asyncio.wait_for(requests.get(AUTHORITY), 10)
+            requests.close()
+
+    asyncio.run(run())
+
+
+def test_a_response_that_comes_after_a_goaway_and_a_ping_is_taken() -> None:
+    """A sidecar says GOAWAY, answers what runs, and may ask meanwhile whether we are there."""
+
+    async def serve(reader: StreamReader, writer: StreamWriter) -> None:
+        connection = H2Connection(H2Configuration(client_side=False))
+        connection.initiate_connection()
+        writer.write(connection.data_to_send())
+        while not any(
+            isinstance(event, RequestReceived) for event in connection.receive_data(await reader.read(65536))
+        ):
+            writer.write(connection.data_to_send())
+        connection.send_headers(1, [(":status", "200")], end_stream=True)
+        answer = connection.data_to_send()
+        goaway, ping = GoAwayFrame(0, last_stream_id=1), PingFrame(0, b"are you?")
+        writer.write(goaway.serialize() + ping.serialize())
+        acknowledged = b""
+        while b"are you?" not in acknowledged:
+            acknowledged += await reader.read(65536)
+        writer.write(answer)
+        writer.close()
+
+    async def run() -> None:
+        async with listening(serve) as addr:
+            requests = Http2Requests(addr)
+            assert (await asyncio.wait_for(requests.get(AUTHORITY), 10)).status == 200
             requests.close()
 
     asyncio.run(run())

@@ -65,7 +65,7 @@ def is_busy(lines: list[str]) -> bool:
 def test_it_fits_also_when_it_shrinks_and_ends_as_it_found_the_terminal(tmp_path: Path) -> None:
     seen = Seen(tmp_path, columns=80, lines=24)
     shown = seen.until(is_busy)
-    seen.until(lambda lines: "mutual TLS   yes" in lines)
+    seen.until(lambda lines: "mutual TLS  yes" in lines)
     assert row(shown, "name")
     seen.resize(50, 20)
     shown = seen.until(lambda lines: is_busy(lines) and len(lines) == 20)

@@ -57,12 +57,27 @@ def test_no_line_is_wrapped_and_none_is_below_the_screen(mesh: DemoMesh, columns
 
 
 def test_a_terminal_of_80_columns_and_24_lines_has_all_of_it(mesh: DemoMesh) -> None:
-    lines = shown(mesh, Load(mesh.client.outbound, AUTHORITY, 150.0), 80)
+    for number, replica in enumerate(mesh.replicas):
+        replica.addr = Addr("127.0.0.1", 40000 + number)
+    load = Load(mesh.client.outbound, AUTHORITY, 150.0)
+    load.endpoints[str(mesh.replicas[0].addr)] = 10_000_000
+    load.outcomes.append(Outcome(time.monotonic(), 0.01, str(mesh.replicas[0].addr)))
+    mesh.killed["web-0"] = time.monotonic() - 10
+    lines = shown(mesh, load, 80)
+    assert any("100% ████████████" in line for line in lines)
     assert f"  curl -x http://{mesh.client.outbound} http://{AUTHORITY}/" in lines
     assert not any("…" in line for line in lines)
-    above = intro(mesh).splitlines()
+    above = intro(mesh, 80).splitlines()
     assert max(map(len, above)) <= 80
     assert f"  curl -x http://{mesh.client.outbound} http://{AUTHORITY}/" in above
+
+
+def test_lines_to_copy_are_whole_in_a_terminal_of_50_columns(mesh: DemoMesh) -> None:
+    assert max(map(len, intro(mesh, 50).splitlines())) <= 50
+    curl = [f"  curl -x http://{mesh.client.outbound} \\", f"    http://{AUTHORITY}/"]
+    assert "\n".join(curl) in intro(mesh, 50)
+    lines = shown(mesh, Load(mesh.client.outbound, AUTHORITY, 150.0), 50, 30)
+    assert lines[lines.index(curl[0]) :][:2] == curl
 
 
 def test_a_replica_that_is_killed_and_comes_back(mesh: DemoMesh) -> None:

@@ -23,6 +23,7 @@ from proxy.cli.demo.mesh import AUTHORITY, DemoError, DemoMesh
 from proxy.cli.demo.pods import PodError, Pods
 from proxy.cli.demo.story import Story
 from proxy.cli.demo.view import intro, line, report, screen, summary
+from proxy.cli.fit import fitted, for_terminal
 
 _UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _STARTING: Final = "Starting a control plane, three replicas of web and a client, with sidecars ..."
@@ -68,9 +69,11 @@ async def _run(arguments: argparse.Namespace) -> int:
     console.print(_STARTING, highlight=False)
     try:
         async with DemoMesh(stop, Pods() if arguments.transparent else None, arguments.keep) as mesh:
-            console.print(intro(mesh), highlight=False, markup=False, soft_wrap=True)
+            console.print(intro(mesh, console.width), highlight=False, markup=False, soft_wrap=True)
             if arguments.explain:
-                console.print(explained(mesh), highlight=False, markup=False, soft_wrap=True)
+                said = explained(mesh)
+                said = fitted(said, console.width) if console.is_terminal else said
+                console.print(said, highlight=False, markup=False, soft_wrap=True)
             load = Load(mesh.target, AUTHORITY, arguments.rps, is_proxy=not mesh.is_transparent)
             story = Story(mesh, arguments.kill)
             sending = asyncio.create_task(load.run(stop, arguments.duration))
@@ -81,7 +84,7 @@ async def _run(arguments: argparse.Namespace) -> int:
         return 1
     if arguments.keep:
         print(f"kept: {mesh.directory}", file=sys.stderr)
-    print(json.dumps(result) if arguments.json else summary(result))
+    print(json.dumps(result) if arguments.json else for_terminal(summary(result)))
     return 0 if story.kills or result["successes"] == result["requests"] else 1
 
 

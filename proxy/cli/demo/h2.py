@@ -10,7 +10,7 @@ import asyncio
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -30,6 +30,9 @@ from proxy.core.addr import Addr
 
 PREFACE_HEAD: Final = "PRI * HTTP/2.0"
 """The start line of a connection that begins with HTTP/2 (RFC 9113, section 3.4)."""
+
+if TYPE_CHECKING:
+    from hyperframe.frame import Frame, GoAwayFrame
 
 _READ_BYTES: Final = 65536
 
@@ -181,8 +184,19 @@ class Http2Requests:
             client.close()
 
 
+class _Client(H2Connection):
+    """h2 takes a GOAWAY for the end of everything; the streams that run go on (RFC 9113, section 6.8)."""
+
+    def _receive_goaway_frame(self, frame: GoAwayFrame) -> tuple[list[Frame], list[Event]]:
+        state = self.state_machine.state
+        answered = super()._receive_goaway_frame(frame)
+        self.state_machine.state = state
+        return answered
+
+
 def _connection(is_client: bool) -> H2Connection:
-    return H2Connection(H2Configuration(client_side=is_client, header_encoding="utf-8"))
+    kind = _Client if is_client else H2Connection
+    return kind(H2Configuration(client_side=is_client, header_encoding="utf-8"))
 
 
 async def _events(

@@ -19,9 +19,10 @@ from proxy.cli.demo.mesh import AUTHORITY, DemoMesh
 from proxy.cli.demo.story import Story
 
 _SHARES: Final = (0.50, 0.95, 0.99)
-_BAR_CELLS: Final = 16
+_BAR_CELLS: Final = 12
 _LINKS_A_LINE: Final = 2
-_WIDE_COLUMNS: Final = 76
+_WIDE_COLUMNS: Final = 78
+"""The table of replicas takes so many with all its columns."""
 _NARROW_COLUMNS: Final = 48
 
 
@@ -54,7 +55,7 @@ def summary(result: dict[str, Any]) -> str:
     said = [
         f"{result['requests']} requests in {result['duration_s']:.1f} s ({per_second:.0f} per second), {failed} failed, "
         f"mutual TLS: {'yes' if result['tls'] else 'no'}",
-        f"latency: p50 {result['p50_ms']} ms, p95 {result['p95_ms']} ms, p99 {result['p99_ms']} ms",
+        f"latency: p50 {result['p50_ms']}, p95 {result['p95_ms']}, p99 {result['p99_ms']} ms",
         *(f"failed: {count} x {reason}" for reason, count in result["failures"].items()),
     ]
     if result["unsent"]:
@@ -62,10 +63,11 @@ def summary(result: dict[str, Any]) -> str:
     return "\n".join(said)
 
 
-def intro(mesh: DemoMesh) -> str:
+def intro(mesh: DemoMesh, columns: int) -> str:
     """Where to look, and a request to try by hand; lines to copy from, so that they are never cut."""
     links = [f"{one.name:<6} http://{one.admin}/metrics" for one in (mesh.client, *mesh.servers)]
-    lines = ["   ".join(links[start : start + _LINKS_A_LINE]) for start in range(0, len(links), _LINKS_A_LINE)]
+    a_line = _LINKS_A_LINE if columns >= _WIDE_COLUMNS else 1
+    lines = ["   ".join(links[start : start + a_line]) for start in range(0, len(links), a_line)]
     enter = f"nsenter --net=/proc/{os.getpid()}/ns/net "
     if mesh.is_transparent:
         return "\n".join(
@@ -84,7 +86,7 @@ def intro(mesh: DemoMesh) -> str:
             "Metrics of each sidecar:",
             *(f"  {line}" for line in lines),
             "Try it in another terminal:",
-            f"  curl -x http://{mesh.client.outbound} http://{AUTHORITY}/",
+            _try_it(mesh, columns),
             "Ctrl-C ends the demo and all that it started.",
         ]
     )
@@ -104,10 +106,10 @@ def screen(mesh: DemoMesh, load: Load, facts: Facts, story: Story, columns: int,
     blocks = [
         _Block(0, _replicas_title(story, wide), _replicas(mesh, load, story, columns)),
         _Block(1, _title(f"In the last {WINDOW_S:.0f} seconds"), _recent(load)),
-        _Block(3, _title(f"Requests so far, from client to {AUTHORITY}"), _totals(load, wide)),
-        _Block(2, _title("Between the sidecars"), _identity(facts)),
+        _Block(3, _title(f"Requests so far{f', from client to {AUTHORITY}' if wide else ''}"), _totals(load, wide)),
+        _Block(2, _title("Between the sidecars"), _identity(facts, columns)),
         *(_Block(1, text, None) for text in _troubles(load)),
-        _Block(4, _title("Look closer, in another terminal"), _links(mesh)),
+        _Block(4, _title("Look closer, in another terminal"), _links(mesh, columns)),
     ]
     shown: list[RenderableType] = []
     for block in _fitting(blocks, lines - 1):
@@ -163,7 +165,7 @@ def _row_of_numbers(numbers: dict[str, str | Text]) -> Table:
 
 
 def _table() -> Table:
-    return Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
 
 
 def _totals(load: Load, wide: bool) -> Table:
@@ -184,7 +186,7 @@ def _recent(load: Load) -> Table:
 
 def _replicas_title(story: Story, wide: bool) -> Text:
     if story.kills:
-        return _title("Replicas of web: one is killed now and then, and comes back")
+        return _title(f"Replicas of web: one is killed now and then{', and comes back' if wide else ''}")
     return _title(
         "Replicas of web: the client's sidecar prefers those that answer sooner" if wide else "Replicas of web"
     )
@@ -217,25 +219,32 @@ def _replicas(mesh: DemoMesh, load: Load, story: Story, columns: int) -> Table:
     return table
 
 
-def _links(mesh: DemoMesh) -> Text:
+def _try_it(mesh: DemoMesh, columns: int) -> str:
+    """A request through the mesh; in two lines where one would not fit, which a shell takes as one."""
+    parts = f"  curl -x http://{mesh.client.outbound}", f"http://{AUTHORITY}/"
+    return (" " if columns >= _WIDE_COLUMNS else " \\\n    ").join(parts)
+
+
+def _links(mesh: DemoMesh, columns: int) -> Text:
     if mesh.is_transparent:
         return Text(f"  nsenter --net=/proc/{os.getpid()}/ns/net sh", no_wrap=True, overflow="ellipsis")
     return Text(
-        f"  curl -x http://{mesh.client.outbound} http://{AUTHORITY}/\n  curl http://{mesh.client.admin}/metrics",
+        f"{_try_it(mesh, columns)}\n  curl http://{mesh.client.admin}/metrics",
         no_wrap=True,
         overflow="ellipsis",
     )
 
 
-def _identity(facts: Facts) -> Table:
+def _identity(facts: Facts, columns: int) -> Table:
     """The client's identity as the apps saw it, the server's as the client's proxy verified it."""
     table = _table()
     table.show_header = False
     table.add_column(no_wrap=True, min_width=10)
     table.add_column(no_wrap=True, overflow="ellipsis")
     table.add_row("mutual TLS", Text("yes", "green") if facts.is_tls else Text("no", "red"))
-    table.add_row("client is", facts.client_id or "-")
-    table.add_row("server is", facts.server_id or "-")
+    width = max(1, columns - 12)
+    for what, name in (("client is", facts.client_id or "-"), ("server is", facts.server_id or "-")):
+        table.add_row(what, name if len(name) <= width else f"{name[: width - 1]}…")
     return table
 
 

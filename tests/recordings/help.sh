@@ -1,0 +1,3 @@
+# Help, of all and of one command.
+"$SPONSON" help
+"$SPONSON" help up
