@@ -69,7 +69,7 @@ def test_it_fits_also_when_it_shrinks_and_ends_as_it_found_the_terminal(tmp_path
     assert row(shown, "name")
     seen.resize(50, 20)
     shown = seen.until(lambda lines: is_busy(lines) and len(lines) == 20)
-    assert row(shown, "name") and "mutual TLS   yes" in shown
+    assert row(shown, "name") and "mutual TLS  yes" in shown
     assert sum(line.startswith("web-0") for line in shown) == 1
     assert shown.count("Ctrl-C ends it") == 1
     seen.terminal.type("\x03")
