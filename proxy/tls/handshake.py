@@ -110,7 +110,7 @@ class Handshake:
                 do_handshake_on_connect=False,
                 suppress_ragged_eofs=False,
             )
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, TypeError) as error:  # TypeError for a server name with NUL
             sock.close()
             self._loop.call_soon(self._fail, Reason.CONNECT_FAILED, _text_of(error))
             return

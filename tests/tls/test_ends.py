@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from proxy.core.addr import Addr
 from proxy.core.codec import Wire
 from proxy.core.dial import DialOptions
 from proxy.core.meter import Meter
@@ -186,5 +187,67 @@ def test_work_in_turns(is_faulty: bool) -> None:
         else:
             await until(lambda: not work.left)
             await pair.end()
+
+    run(story)
+
+
+def test_what_a_wire_is_told_twice_or_too_late_changes_nothing() -> None:
+    async def story(ticking: Ticking) -> None:
+        pair = await open_pair(ticking)
+        await pair.open()
+        await pair.has_come(b"x")
+        wire = pair.server.wire
+        wire.resume_reading()
+        wire.pause_reading()
+        wire.pause_reading()
+        pair.client.wire.write(b"y")
+        pair.client.wire.end()
+        assert not pair.server.has_eof
+        wire.resume_reading()
+        wire.resume_reading()
+        await until(lambda: pair.server.has_eof, "the end arrives, once reading goes on")
+        assert pair.server.received == b"xy" and wire.is_stale()
+        wire.pause_reading()
+        wire.resume_reading()
+        wire.end()
+        wire.end()
+        await pair.gone()
+        wire.abort(Reason.SHUTDOWN)
+        wire.write(b"too late")
+        late = Recorder(wire)
+        wire.hand_over(late)
+        await asyncio.sleep(0)
+        assert pair.server.lost_for == [Reason.COMPLETE] and not late.lost_for
+        assert wire.peer_certificate() is None and wire.is_stale()
+
+    run(story)
+
+
+def test_an_open_connection_is_not_stale_and_has_its_peers_certificate() -> None:
+    async def story(ticking: Ticking) -> None:
+        pair = await open_pair(ticking)
+        await pair.open()
+        await pair.has_come(b"x")
+        assert not pair.server.wire.is_stale() and not pair.client.wire.is_stale()
+        served, dialled = pair.server.wire.peer_certificate(), pair.client.wire.peer_certificate()
+        assert served and dialled and served != dialled
+        await pair.end()
+
+    run(story)
+
+
+@pytest.mark.parametrize("name", ["", "a" * 300, "a\0b"])
+def test_a_server_name_that_tls_cannot_say_fails_the_dial(name: str) -> None:
+    """OpenSSL refuses it before the handshake begins."""
+
+    async def story(ticking: Ticking) -> None:
+        listener = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+        addr = Addr(*listener.sockets[0].getsockname())
+        target = TlsTarget(credentials(CLIENT).client_context(False), name, SERVER)
+        texts: list[str] = []
+        codec: Any = dial_tls(ticking.reactor, addr, target, Recorder, DialOptions(on_failed=texts.append))
+        await until(lambda: codec.lost_for)
+        assert codec.lost_for == [Reason.CONNECT_FAILED] and len(texts) == 1
+        listener.close()
 
     run(story)
