@@ -118,7 +118,7 @@ class Breaker:
         self._on_change = _nothing
         if self._state != _OPEN:
             self._state = _OPEN
-            self._judge = _NOTHING
+            self._judge = _NO_JUDGE
             self._gate.open(TRIPPED)
 
     def _shut_for_now(self) -> None:
@@ -269,8 +269,8 @@ class Window:
             self._goods[place] = self._totals[place] = 0
 
 
-class _NoGate:
-    """Stands in for the gate of a closed breaker."""
+class _NoJudge:
+    """Stands in for the judge of a closed breaker."""
 
     __slots__ = ()
 
@@ -283,7 +283,7 @@ class _NoGate:
     def reset(self) -> None: ...
 
 
-_NOTHING: Final = _NoGate()
+_NO_JUDGE: Final = _NoJudge()
 
 
 def _nothing(why: str) -> None:

@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.tap_port or free[3],
     )
     account = account_of(arguments)
-    command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
+    command = command_of(arguments)
     server = arguments.addr or _remembered(state)
     app_ports = tuple(arguments.app_port)
     own_ip = own_address(server) if command else ""  # what is printed may be meant for another machine, or a container
@@ -79,6 +79,18 @@ def run(arguments: argparse.Namespace) -> int:
     if not command:
         print(as_env_file(variables) if arguments.format == "env-file" else as_exports(variables))
         return 0
+    return become(command, variables)
+
+
+def command_of(arguments: argparse.Namespace) -> list[str]:
+    """What stands behind the options, without the `--` before it; empty if nothing does."""
+    command: list[str] = arguments.command
+    return command[1:] if command[:1] == ["--"] else command
+
+
+def become(command: list[str], variables: Mapping[str, str]) -> int:
+    """Run it in place of this process, with these variables over its own. Returns only if it cannot be run, with what a shell's exit
+    status would be."""
     try:
         os.execvpe(command[0], command, over(os.environ, variables))
     except OSError as error:

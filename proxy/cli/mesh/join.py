@@ -7,13 +7,12 @@ names. With a command after `--` that command is run with the environment.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import Final
 
 from proxy.cli.mesh.arguments import duration_s, port
-from proxy.cli.mesh.env import over
+from proxy.cli.mesh.env import become, command_of
 from proxy.cli.mesh.joining import JoinError, join
 from proxy.mesh.environment import Ports
 from proxy.mesh.identity.tokens import Account
@@ -59,14 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
     print(
         f"joined as {joined.workload} of {account.namespace}; {place.directory / ENV_FILE} is written", file=sys.stderr
     )
-    command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
-    if not command:
-        return 0
-    try:
-        os.execvpe(command[0], command, over(os.environ, variables))
-    except OSError as error:
-        print(f"{command[0]}: {error.strerror}", file=sys.stderr)
-        return 127 if isinstance(error, FileNotFoundError) else 126
+    command = command_of(arguments)
+    return become(command, variables) if command else 0
 
 
 def _read(source: str) -> str:
