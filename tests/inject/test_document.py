@@ -46,7 +46,6 @@ def leaves(tree: dict[str, Any], prefix: str = "") -> list[str]:
 def told(made: Config) -> set[str]:
     """What the proxy logs at its start about variables without effect."""
     found = set(without_effect(made))
-    found |= {"gateway"} if made.inbound_gateway_suffixes else set()
     found |= {"tap"} if made.tap_svc_name is not None else set()
     more = made.cores_min > 1 or (made.cores_max or 0) > 1 or made.cores_max_ratio is not None
     return found | ({"cores"} if more else set())
