@@ -27,7 +27,8 @@ _OF_REASON: Final[dict[Reason, str]] = {
 
 _OF_LABEL: Final = {
     "failfast": _SERVICE,
-    "loadshed": "more requests wait than may: the endpoints are too few or too slow",
+    # Said while the backend is in fail-fast, which the first of its requests were told of, and when too many wait.
+    "loadshed": f"no endpoint was ready for the requests before this one, or more wait than may: {_SERVICE}",
     "identity required": "who is at the endpoint: it proves another identity than the request asks for",
     "unresolved": "is it a service of the mesh? Its whole name is NAME.NAMESPACE.svc.cluster.local; else the name servers of this machine",
     "not served": "the name's spelling and namespace (NAME.NAMESPACE.svc.cluster.local), and `sponson mesh get services`, or `kubectl get services -A`",
