@@ -82,9 +82,12 @@ class Runtime:
         what came in would go out again as if the app had sent it, or be taken for a client on this machine."""
         return INBOUND if target.port == self.direct_port else self.here.listener_at(target)
 
-    def count_tcp_error(self, error: str, peer: Addr, target: Addr, text: str) -> None:
-        """Count and log a connection that failed; `error` is one of the names above (docs/linkerd/inbound.md, section 11)."""
+    def add_tcp_error(self, error: str, target: Addr) -> None:
         counted: Labels = (("error", error), *labels.target(target))
         self.registry.counter("inbound_tcp_errors_total", counted).add()
+
+    def count_tcp_error(self, error: str, peer: Addr, target: Addr, text: str) -> None:
+        """Count and log a connection that failed; `error` is one of the names above (docs/linkerd/inbound.md, section 11)."""
+        self.add_tcp_error(error, target)
         fields: dict[str, object] = {"client.addr": peer, "server.addr": target, "error": text}
         _log.info("Connection closed", extra=event("inbound", **fields))

@@ -67,3 +67,7 @@ class TargetNumbers:
     def count_error(self, label: str) -> None:
         """`label` is that of outbound_tcp_errors_total: `failfast`, `loadshed`, `i/o` or `unexpected`."""
         self._registry.counter("outbound_tcp_errors_total", (*labels.target(self._target), ("error", label))).add()
+
+    def count_bad_head(self) -> None:
+        """Linkerd's proxy counts an HTTP/1 connection that such a head ends as failed."""
+        self.count_error("unexpected")

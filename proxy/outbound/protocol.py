@@ -87,7 +87,10 @@ class Protocols:
     # ---- codecs; each takes a wire from which nothing has been read yet
 
     def http(self, wire: Wire, destination: Destination, is_http2: bool) -> Codec:
-        return self.http_codec(wire, self.http_router(destination, is_http2), is_http2)
+        codec = self.http_codec(wire, self.http_router(destination, is_http2), is_http2)
+        if isinstance(codec, H1Server) and destination.target_numbers is not None:
+            codec.on_bad_head = destination.target_numbers.count_bad_head
+        return codec
 
     def http_codec(self, wire: Wire, stage: Stage, is_http2: bool) -> Codec:
         reactor = self.runtime.reactor

@@ -265,6 +265,29 @@ def test_a_mesh_peer_that_says_nothing_in_time(protocol: str, timeout_s: float) 
     run(story)
 
 
+@pytest.mark.parametrize(
+    ("sent", "count"),
+    [
+        (b"GET / HTTP/1.1\r\nhost: a\r\nx : 1\r\n\r\n", 1),
+        (b"GET / HTTP/1.1\r\nho", 1),
+        (b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n", 0),
+    ],
+    ids=["a bad head", "half a head", "a bad chunk"],
+)
+def test_a_connection_that_a_bad_head_ends_is_counted(sent: bytes, count: int) -> None:
+    """As Linkerd's proxy counts it; a body that breaks the rules is a failure of its request."""
+
+    async def story(ticking: Ticking) -> None:
+        async with Workload(ticking) as workload:
+            client = await workload.connect()
+            client.write(sent)
+            client.close()
+            await until(lambda: workload.metric("sponson_connection_faults_total") >= 1)
+            assert workload.metric("inbound_tcp_errors_total", 'error="unexpected"') == count
+
+    run(story)
+
+
 def test_a_connection_that_ends_before_its_first_byte_is_counted() -> None:
     async def story(ticking: Ticking) -> None:
         async with Workload(ticking) as workload:

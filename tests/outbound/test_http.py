@@ -278,6 +278,29 @@ def test_an_http_2_request_whose_only_endpoint_died_goes_to_the_one_that_discove
     run(story)
 
 
+@pytest.mark.parametrize(
+    ("sent", "count"),
+    [
+        (b"GET / HTTP/1.1\r\nhost: a\r\nx : 1\r\n\r\n", 1),
+        (b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n", 0),
+    ],
+    ids=["a bad head", "a bad chunk"],
+)
+def test_a_connection_that_a_bad_head_ends_is_counted(sent: bytes, count: int) -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        server = await network.server(http_server("web"))
+        network.fake.policies[DST] = Watch(balance_policy(WEB))
+        network.fake.names[WEB] = Watch(reset({server: EndpointMeta()}))
+        network.start()
+        assert (await ask(network, sent)).startswith(b"HTTP/1.1 400 ")
+        target = f'target_addr="{DST}",target_ip="{DST.ip}",target_port="80"'
+        assert (f'outbound_tcp_errors_total{{{target},error="unexpected"}} 1' in network.metrics()) == bool(count)
+        network.close()
+
+    run(story)
+
+
 def test_a_refused_policy_closes_the_connection_and_is_not_kept() -> None:
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)

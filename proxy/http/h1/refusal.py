@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from proxy.core.errors import ProtocolError
@@ -25,7 +26,17 @@ class BadTarget:
 BAD_TARGET: Final[Stage] = BadTarget()
 
 
-def refused(error: ProtocolError, faults: Faults | None) -> ResponseHead:
+def refused(error: ProtocolError, faults: Faults | None, on_bad_head: Callable[[], None] | None) -> ResponseHead:
     """The answer to a request that no stage gets to see; counted and logged."""
     note_refusal(error, faults)
+    if on_bad_head is not None:
+        on_bad_head()
     return ResponseHead(error.status, [_EMPTY], 0)
+
+
+def count_incomplete(faults: Faults | None, on_bad_head: Callable[[], None] | None) -> None:
+    """A client has ended its connection in the middle of a head."""
+    if faults is not None:
+        faults.count_as("incomplete_head")
+    if on_bad_head is not None:
+        on_bad_head()

@@ -8,6 +8,7 @@ ends the connection; an unreasonable request gets its 400, the next is read.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from proxy.core import limits
@@ -21,7 +22,7 @@ from proxy.http.exchange import Clock, Exchange, Stage
 from proxy.http.h1 import head as h1
 from proxy.http.h1.body import BodyReader, last_chunk, write_chunk
 from proxy.http.h1.expect import asks_to_continue
-from proxy.http.h1.refusal import BAD_TARGET, refused
+from proxy.http.h1.refusal import BAD_TARGET, count_incomplete, refused
 from proxy.http.h1.repair import repaired
 from proxy.http.head import HTTP_1_0, TUNNEL, UNKNOWN, ResponseHead
 from proxy.http.headers import Field
@@ -42,7 +43,7 @@ class H1Server(Codec, ServerStream):
     __slots__ = (
         "_wire", "_stage", "_clock", "_wheel", "_state", "_held", "_exchange", "_body", "_is_head", "_is_http_1_0",
         "_closes", "_is_chunked", "_ends_by_close", "_is_sending", "_has_eof", "_is_writable", "_pauses", "_is_advancing",
-        "_drained", "_faults", "_slow_head", "_is_leaving", "head_timeout_s", "bad_target",
+        "_drained", "_faults", "_slow_head", "_is_leaving", "head_timeout_s", "bad_target", "on_bad_head",
     )  # fmt: skip
 
     def __init__(
@@ -63,8 +64,8 @@ class H1Server(Codec, ServerStream):
         self._pauses = self._drained = 0
         self._slow_head: Timer | None = None
         """Armed while a head has begun and not ended; a client that is idle is ended only when descriptors are short."""
-        self.head_timeout_s = limits.HEAD_S
-        self.bad_target = BAD_TARGET  # replaced by a side that understands some of these targets
+        self.head_timeout_s, self.bad_target = limits.HEAD_S, BAD_TARGET  # replaced by a side that has others
+        self.on_bad_head: Callable[[], None] | None = None  # a head that no stage gets to see ends the connection
 
     # ---- Codec
 
@@ -339,7 +340,7 @@ class H1Server(Codec, ServerStream):
             self._closes = True
             exchange.request_refused(error.status, str(error))
         else:
-            head = refused(error, self._faults)
+            head = refused(error, self._faults, self.on_bad_head)
             if self._state == _HEAD:
                 framing = date_line(head, self._clock()) + b"Connection: close\r\n\r\n"
                 self._wire.write(h1.write_response(head, framing, False))
@@ -371,8 +372,8 @@ class H1Server(Codec, ServerStream):
 
     def _finish(self) -> None:
         """The last response is written: the wire belongs to Linger until the client hangs up."""
-        if self._faults is not None and self._held and self._state == _HEAD:
-            self._faults.count_as("incomplete_head")
+        if self._held and self._state == _HEAD:
+            count_incomplete(self._faults, self.on_bad_head)
         self._become_closed()
         if self._has_eof:
             self._wire.end()

@@ -26,7 +26,7 @@ from proxy.inbound import labels
 from proxy.inbound.arrived import Arrived
 from proxy.inbound.labels import ESTABLISHED, NO_TLS_FROM_REMOTE, NONE, PASSED_THROUGH, PORT_SKIPPED, Tls
 from proxy.inbound.policies import PortPolicy
-from proxy.inbound.runtime import IO, TLS_TIMEOUT, Runtime
+from proxy.inbound.runtime import IO, TLS_TIMEOUT, UNEXPECTED, Runtime
 from proxy.tls.connection import TlsConnection
 from proxy.tls.handshake import serve_tls
 from proxy.tls.hello import Hello, judge_hello
@@ -192,6 +192,10 @@ class Arrival:
     def fail(self, error: str, text: str) -> None:
         """Count why this connection ends."""
         self.runtime.count_tcp_error(error, self.peer, self.original, text)
+
+    def count_bad_head(self) -> None:
+        """Linkerd's proxy counts these connections as failed; the log has said so already."""
+        self.runtime.add_tcp_error(UNEXPECTED, self.original)
 
     # ---- server first
 

@@ -239,6 +239,7 @@ def serve_http1(arrival: Arrival, wire: Wire, next_: Stage) -> Codec:
     faults = arrival.runtime.registry.faults("inbound")
     codec = H1Server(wire, HttpConnection(arrival, next_, False), reactor.clock, reactor.wheel, faults)
     codec.head_timeout_s = arrival.runtime.config.request_head_timeout_s
+    codec.on_bad_head = arrival.count_bad_head
     if arrival.drain.is_leaving:
         codec.ask_to_leave()
     return codec
