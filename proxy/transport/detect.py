@@ -40,10 +40,15 @@ _REQUEST_LINE: Final = re.compile(
     rb"(?:\r?\n)*" + _TOKEN + rb"+ " + _TARGET + rb"+ HTTP/1\.[01]\r?\n",
 )
 _UNREADABLE_LINE: Final = re.compile(
-    rb"(?:\r?\n)*(?:GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH|TRACE|CONNECT)(?=[ \t])[^\r\n]*[ \t]HTTP/1\.[01][ \t]*\r?\n"
+    rb"(?:\r?\n)*(?:(?:GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH|TRACE|CONNECT)(?=[ \t])[^\r\n]*[ \t]|"
+    + _TOKEN
+    + rb"+ "
+    + _TARGET
+    + rb"+ )HTTP/[0-9]{1,3}(?:\.[0-9]{1,3})*[ \t]*\r?\n"
 )
-"""A line that begins and ends as a request's does, whatever is between. The first line of no other protocol does both;
-one end alone may be the text of a log that is shipped.
+"""A line that begins and ends as a request's does, whatever is between, in whatever version: there are servers that answer
+HTTP/1.2 as they answer HTTP/1.1, and what is passed on as bytes meets no route. The first line of no other protocol does
+both; one end alone may be the text of a log that is shipped.
 """
 _METHOD_AND_TARGET: Final = re.compile(
     rb"(?:\r?\n)*(?:CONNECT .|" + _TOKEN + rb"{1,32} (?:/|\*|[A-Za-z][A-Za-z0-9+.\-]*:))"

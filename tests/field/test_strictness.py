@@ -268,7 +268,19 @@ def test_a_request_line_is_matched_whole(stage: Stage, case: str) -> None:
     assert [one.target for one in app.requests] == [b"/good"]
 
 
-@pytest.mark.parametrize("case", ["1.2", "2.0", "1.32", "lower", "htp"], ids=lambda one: f"row25-{one}")
+@pytest.mark.parametrize("case", ["1.2", "2.0", "1.32", "0.9", "2", "01.1"], ids=lambda one: f"row25-{one}")
+@pytest.mark.parametrize("stage", PROXIED, indirect=True)
+def test_as_first_bytes_another_version_is_http_all_the_same(stage: Stage, case: str) -> None:
+    """Some servers answer HTTP/1.2 as they answer HTTP/1.1: passed on as bytes, such a request would meet no route."""
+    line, status = VERSIONS[case]
+    app = stage.answers()
+    client = stage.connect()
+    client.send(line + b"\r\nHost: app.ns\r\n\r\n")
+    assert client.response().status == status
+    assert not app.requests and not stage.app.saw
+
+
+@pytest.mark.parametrize("case", ["lower", "htp"], ids=lambda one: f"row25-{one}")
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_as_first_bytes_another_protocol_passes_as_it_is(stage: Stage, case: str) -> None:
     payload = VERSIONS[case][0] + b"\r\nHost: app.ns\r\n\r\n"

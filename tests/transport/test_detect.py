@@ -185,7 +185,8 @@ def test_a_long_run_of_token_characters_is_not_waited_on() -> None:
     "first",
     [
         b"GET /a b HTTP/1.1\r\n", b"GET  / HTTP/1.1\r\n", b"GET\t/ HTTP/1.0\n", b"POST / HTTP/1.1 \r\n", b"DELETE /\x00 HTTP/1.1\r\n",
-        b"GET HTTP/1.1\r\nHost: a\r\n\r\n", b"\r\nHEAD /\x0c\tHTTP/1.1\r\n",
+        b"GET HTTP/1.1\r\nHost: a\r\n\r\n", b"\r\nHEAD /\x0c\tHTTP/1.1\r\n", b"GET /a b HTTP/1.2\r\n", b"GET / HTTP/1.2\r\n",
+        b"PURGE /x HTTP/2.0\r\n", b"GET / HTTP/01.1\r\n", b"GET / HTTP/3\r\n", b"GET / HTTP/1.1.1\r\n",
     ],
 )  # fmt: skip
 def test_a_request_line_that_cannot_be_read_is_http_all_the_same(first: bytes) -> None:
@@ -200,7 +201,7 @@ def test_a_request_line_that_cannot_be_read_is_http_all_the_same(first: bytes) -
         b"INFO GET / HTTP/1.1\r\n",
         b"GET / HTTP/1.1 200 17\n",
         b"GET /x RTSP/1.0\r\n",
-        b"GET /a b HTTP/1.2\r\n",
+        b"GET /x HTTP/1.1x\r\n",
         b"GET a\n / HTTP/1.1\n",
     ],
 )
