@@ -6,6 +6,7 @@ The same source runs interpreted; nothing else is configured here, and pyproject
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from setuptools import setup
@@ -57,12 +58,18 @@ FLAGS = ["-fvisibility=hidden", "-fno-plt", "-fno-semantic-interposition"]
 
 def hot_modules() -> list[str]:
     """`proxy/core/log` is a folder of its own, because it is not hot and goes against mypyc's grain."""
-    return [str(path) for pattern in HOT for path in sorted(Path().glob(pattern)) if path.name != "__init__.py"]
+    found = {pattern: sorted(Path().glob(pattern)) for pattern in HOT}
+    missing = [pattern for pattern, paths in found.items() if not paths]
+    if missing:
+        sys.exit(f"setup.py: HOT names no file: {', '.join(missing)}")
+    return [str(path) for paths in found.values() for path in paths if path.name != "__init__.py"]
 
 
 def extensions() -> list[object]:
     if not os.environ.get("SPONSON_COMPILE"):
         return []
+    if "dist_info" in sys.argv or "egg_info" in sys.argv:
+        return []  # pip asks for the metadata first, which do not depend on what is compiled: mypyc would run twice
     from mypyc.build import mypycify
 
     made = mypycify(["--ignore-missing-imports", *hot_modules()], opt_level="3", debug_level="0")
