@@ -47,7 +47,8 @@ def json_error(status: int, error: str) -> Answer:
 
 
 NOT_FOUND: Final = Answer(404)
-METHOD_NOT_ALLOWED: Final = Answer(405)
+ONLY_POST: Final = Answer(405, fields=(field(b"allow", b"POST"),))
+ONLY_GET: Final = Answer(405, fields=(field(b"allow", b"GET"),))
 ONLY_READ: Final = Answer(405, fields=(field(b"allow", b"GET, HEAD"),))
 FOREIGN_PAGE: Final = text(
     403, "Requests from web pages are not permitted: Host must be an address or localhost, Origin absent or the same.\n"

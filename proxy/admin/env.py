@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from proxy.admin.answer import METHOD_NOT_ALLOWED, Answer, as_json, json_error
+from proxy.admin.answer import ONLY_GET, Answer, as_json, json_error
 from proxy.http.head import RequestHead
 
 _PREFIXES: Final = ("LINKERD2_PROXY_", "SPONSON_")
@@ -30,7 +30,7 @@ def shown_of(env: Mapping[str, str]) -> dict[str, str]:
 def env_json(request: RequestHead, query: bytes | None, shown: Mapping[str, str]) -> Answer:
     """`query` is the text behind the question mark, None if there is none."""
     if request.method != b"GET":
-        return METHOD_NOT_ALLOWED
+        return ONLY_GET
     accept = next((one.value for one in request.fields if one.name == b"accept"), None)
     if accept is not None:
         if _unicode_or_none(accept) is None:

@@ -11,9 +11,9 @@ from typing import Final, Protocol
 
 from proxy.admin.answer import (
     FOREIGN_PAGE,
-    METHOD_NOT_ALLOWED,
     NOT_FOUND,
     ONLY_LOCALHOST,
+    ONLY_POST,
     ONLY_READ,
     Answer,
     text,
@@ -112,7 +112,7 @@ class AdminStage:
 
     def _shut_down(self, request: RequestHead) -> Answer:
         if request.method != b"POST":
-            return METHOD_NOT_ALLOWED
+            return ONLY_POST
         if not self._is_local:
             return ONLY_LOCALHOST
         if is_foreign(request):
