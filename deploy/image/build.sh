@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the image with podman, buildah or docker, whichever is there: deploy/image/build.sh [TAG] [BUILD ARGUMENT...]
-# BUILDER chooses one; BASE, COMPILE, REVISION are arguments of the Dockerfile; PIP_CERT is a CA file for the package index.
+# BUILDER chooses one; BASE, COMPILE, REVISION are arguments of the Dockerfile; PIP_CERT is a CA file for the package index, which
+# docker cannot mount into a build.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 tag=${1:-sponson}
@@ -17,7 +18,10 @@ for name in BASE COMPILE; do
     [ -z "${!name:-}" ] || arguments+=(--build-arg "$name=${!name}")
 done
 # Times in the image are those of the commit, so that the same commit gives the same layers.
-if [ "$builder" != docker ]; then
+if [ "${builder##*/}" = docker ]; then
+    # Its older builder loses the capabilities of files that it copies from one stage to another.
+    export DOCKER_BUILDKIT=1
+else
     arguments+=(--timestamp "${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}")
     if [ -n "${PIP_CERT:-}" ] && [ -f "$PIP_CERT" ]; then
         arguments+=(--volume "$PIP_CERT:/etc/build-ca.pem:ro" --build-arg PIP_CERT=/etc/build-ca.pem)
