@@ -117,6 +117,21 @@ def test_every_command_starts_as_any_user(user: str) -> None:
         assert done.stdout.startswith(f"usage: sponson {command}")
 
 
+def test_nothing_needs_a_home() -> None:
+    """podman gives every container a HOME, whatever its options say; other runtimes do not."""
+    code = (
+        "import os, subprocess\n"
+        "environment = {name: value for name, value in os.environ.items() if name != 'HOME'}\n"
+        "for command in (['run'], ['demo', '--duration', '1s', '--json'], ['await', '--timeout', '1ms'], ['redirect', 'install', '--dry-run']):\n"
+        "  done = subprocess.run(['sponson', *command], env=environment, capture_output=True, text=True)\n"
+        "  print(command[0], done.returncode, 'Traceback' in done.stderr)\n"
+    )
+    done = run("/usr/bin/python3", "-IBc", code, options=(*LOCKED_DOWN, "--user", "1234:1234"))
+    assert done.stdout.splitlines() == ["run 64 False", "demo 0 False", "await 69 False", "redirect 0 False"], (
+        done.stderr
+    )
+
+
 @pytest.mark.parametrize(("command", "status", "told"), [
     (["/usr/lib/linkerd/linkerd-await", "--timeout=50ms", "--port=4191"], 69, "failed to become ready within 50ms timeout"),
     (["/usr/lib/linkerd/linkerd2-network-validator", "--timeout", "1s"], 95, "ERROR linkerd_network_validator: "),
