@@ -271,8 +271,9 @@ def test_a_mesh_peer_that_says_nothing_in_time(protocol: str, timeout_s: float) 
         (b"GET / HTTP/1.1\r\nhost: a\r\nx : 1\r\n\r\n", 1),
         (b"GET / HTTP/1.1\r\nho", 1),
         (b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n", 0),
+        (b"POST * HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n", 0),
     ],
-    ids=["a bad head", "half a head", "a bad chunk"],
+    ids=["a bad head", "half a head", "a bad chunk", "a bad chunk behind an early answer"],
 )
 def test_a_connection_that_a_bad_head_ends_is_counted(sent: bytes, count: int) -> None:
     """As Linkerd's proxy counts it; a body that breaks the rules is a failure of its request."""

@@ -340,7 +340,7 @@ class H1Server(Codec, ServerStream):
             self._closes = True
             exchange.request_refused(error.status, str(error))
         else:
-            head = refused(error, self._faults, self.on_bad_head)
+            head = refused(error, self._faults, self.on_bad_head if self._state == _HEAD else None)
             if self._state == _HEAD:
                 framing = date_line(head, self._clock()) + b"Connection: close\r\n\r\n"
                 self._wire.write(h1.write_response(head, framing, False))
