@@ -78,8 +78,11 @@ def test_a_request_goes_through_and_says_so(target: str, host: str) -> None:
             (request,) = Inbox().feed(seen)
             assert request.all(b"forwarded") == [FIELDS.format(host).encode()]
             assert request.all(b"host") == [host.encode()]
+            assert request.all(b"l5d-dst-canonical") == [target.encode()]
             assert gateway.inbound.metric("request_total", 'direction="inbound"', f'client_id="{PEER}"') == 1
-            assert gateway.network.metrics().count('request_total{direction="outbound"') == 1
+            metrics = gateway.network.metrics()
+            assert metrics.count('\nrequest_total{direction="outbound"') == 1
+            assert f'route_request_total{{direction="outbound",dst="{target}"}} 1' in metrics
             assert ("profile", target) in gateway.network.fake.asked and (
                 "policy",
                 target,
@@ -102,8 +105,7 @@ def test_many_requests_of_http2_go_through_one_connection() -> None:
             assert [one.path for one in stage.requests] == [b"/0", b"/1", b"/2"]
             assert {one.authority for one in stage.requests} == {b"mirrored.other"}
             assert gateway.inbound.metric("response_total", 'direction="inbound"', 'status_code="200"') == 3
-            statuses = "outbound_http_route_request_statuses_total"
-            assert f"{statuses}{{" in gateway.network.metrics(), "both sides count the same exchange"
+            assert "route_response_total{" in gateway.network.metrics(), "both sides count the same exchange"
             client.close()
 
     run(story)
@@ -292,7 +294,8 @@ def test_a_failure_behind_the_gateway_is_told_to_the_peer() -> None:
             await asyncio.sleep(0.05)
             ticking.pass_time(1.0)
             said = await answer
-            assert said.startswith(b"HTTP/1.1 504 ") and b"service in fail-fast" in said
+            assert said.startswith(b"HTTP/1.1 504 ")
+            assert f"logical service {DST}: default.unknown: service in fail-fast".encode() in said
             client.close()
 
     run(story)

@@ -14,7 +14,7 @@ from typing import Final
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead, ResponseHead
-from proxy.outbound.discover import Destination
+from proxy.outbound.discover import GATEWAY, Destination
 from proxy.outbound.http.concrete import Concrete, Terms, concrete, shed
 from proxy.outbound.http.filters import answer
 from proxy.outbound.http.numbers import BackendNumbers, RouteNumbers, RouteOf
@@ -125,10 +125,11 @@ class HttpRouter:
     # ---- building
 
     def _apply(self, _changed: object) -> None:
-        """Use the profile if it routes; otherwise the policy, with the same backends as before."""
+        """Use the profile if it routes, or if this is a gateway; otherwise the policy, with the same backends as before."""
         profile, policy = self._destination.profile.value, self._destination.effective.value
         old = self._backends
-        if isinstance(profile, Profile) and profile.routes_http:
+        is_gateway = self._destination.kind == GATEWAY
+        if isinstance(profile, Profile) and (profile.routes_http or (is_gateway and profile.name)):
             self._backends = {}
             self._terms = Terms(service_meta(profile.name))
             self._only = ProfileRoutes(
