@@ -57,7 +57,7 @@ def test_they_import_nothing_that_a_sidecar_needs(module: str) -> None:
 def test_a_command_is_imported_with_the_collector_off_and_it_is_on_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     (tmp_path / "fine_command.py").write_text("import gc\nWAS_ON = gc.isenabled()\n")
     (tmp_path / "broken_command.py").write_text("import nothing_of_that_name\n")
     assert gc.isenabled()
