@@ -15,8 +15,8 @@ from typing import Any
 DATA = Path(__file__).parents[1] / "data"
 
 MEANT_IN_PAIR = re.compile(
-    r"(two-hosts|host-with-userinfo|http11-no-host|te-twice|cl-and-te|bad-chunk|many-headers|long-header|huge-header"
-    r"|absolute|expect|hop-by-hop|answer-(early-hints|chunked|304|closed|nothttp|te-cl|badhead))/"
+    r"(two-hosts|host-with-userinfo|http11-no-host|http12|http20-line|te-twice|cl-and-te|bad-chunk|many-headers|long-header"
+    r"|huge-header|absolute|expect|hop-by-hop|answer-(early-hints|chunked|304|closed|nothttp|te-cl|badhead))/"
 )
 """Cases in which Sponson intentionally does better than what was recorded; for each, a test of its own shows how."""
 
