@@ -189,6 +189,22 @@ BROKEN = {
         5,
         "spec.clusterIP: '10.0.0' is no IP address",
     ),
+    workload("a", 1).replace("127.0.0.1", "0.0.0.0"): (
+        7,
+        "spec.workloadIPs[0].ip: '0.0.0.0' is the address of no single machine",
+    ),
+    workload("a", 1).replace("127.0.0.1", "'ff02::1'"): (
+        7,
+        "spec.workloadIPs[0].ip: 'ff02::1' is the address of no single machine",
+    ),
+    workload("a", 1).replace(f"identity: {WEB}", 'identity: "spiffe://foo/a\\0"'): (
+        6,
+        "spec.meshTLS.identity: 'spiffe://foo/a\\x00' is neither a DNS name nor a spiffe:// URI",
+    ),
+    workload("a", 1).replace(f"identity: {WEB}", 'identity: "spiffe://foo/a\\tb"'): (
+        6,
+        "spec.meshTLS.identity: 'spiffe://foo/a\\tb' is neither a DNS name nor a spiffe:// URI",
+    ),
     "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  name: b\nspec: {}\n": (5, "metadata: name is given twice"),
     "apiVersion: v2\nkind: Service\nmetadata: {name: a}\nspec: {}\n": (
         1,

@@ -179,6 +179,8 @@ class Value:
         found = _canonical_ip(text)
         if not found:
             raise self.error(f"{_short(text)} is no IP address")
+        if _leads_nowhere(found):
+            raise self.error(f"{_short(text)} is the address of no single machine")
         return found
 
 
@@ -202,6 +204,13 @@ def _canonical_ip(text: str) -> str:
         return "" if "%" in text or len(text) > 45 else str(ip_address(text))
     except ValueError:
         return ""
+
+
+@lru_cache(maxsize=4096)
+def _leads_nowhere(ip: str) -> bool:
+    """Unspecified, which a connection takes for this machine, or for several machines at once."""
+    address = ip_address(ip)
+    return address.is_unspecified or address.is_multicast or ip == "255.255.255.255"
 
 
 def short_tag(tag: str) -> str:

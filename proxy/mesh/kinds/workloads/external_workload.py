@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlsplit
 
 from proxy.mesh.kinds import annotation
 from proxy.mesh.kinds.services.service import PROTOCOL
@@ -20,6 +20,9 @@ from proxy.mesh.manifests.value import Value
 from proxy.mesh.model import DEFAULT_INBOUND_PORT
 
 INBOUND_PORT: Final = "sponson.io/inbound-port"
+_SPIFFE: Final = re.compile(r"(?i:spiffe)://([^/]+)(?:/[\x21-\x7e]*)?")
+_SPIFFE_BYTES: Final = 2048
+"""The longest SPIFFE ID (SPIFFE-ID, section 2.3)."""
 _PROXY_PORT_NAME: Final = "linkerd-proxy"
 
 
@@ -71,11 +74,9 @@ def _mesh_tls(value: Value) -> tuple[str, str]:
 
 
 def _is_spiffe(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        return parts.scheme == "spiffe" and bool(parts.hostname) and is_dns_name(parts.netloc)
-    except ValueError:
-        return False
+    """Visible ASCII only: `urlsplit` takes spaces, control characters and NUL in a path, and drops tabs and line ends."""
+    parts = _SPIFFE.fullmatch(text) if len(text) <= _SPIFFE_BYTES else None
+    return parts is not None and is_dns_name(parts[1])
 
 
 def _inbound_port(meta: Metadata, ports: dict[str, int]) -> int:
