@@ -199,7 +199,17 @@ class Detecting:
             self._early = early
             self.open(early)
         else:
-            self.first_bytes.when_silent(limits.EARLY_AGAIN_S * (0.5 + random()), self._silent, self._over)
+            self._look_again()
+
+    def _look_again(self) -> None:
+        self.first_bytes.when_silent(limits.EARLY_AGAIN_S * (0.5 + random()), self._silent_still, self._over)
+
+    def _silent_still(self) -> None:
+        """Take a place that has become free, and none from others: their servers may be about to speak."""
+        if len(self._protocols.runtime.early) < limits.EARLY_DIALS:
+            self._silent()
+        else:
+            self._look_again()
 
     def _server_spoke(self) -> None:
         self.first_bytes.decide(Detection.READ_TIMEOUT)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import ssl
 from dataclasses import replace
 
@@ -11,7 +13,9 @@ from proxy.core import limits
 from proxy.policy.defaults import LOCALHOST
 from proxy.policy.meta import Meta, default_meta
 from proxy.policy.server import DETECT, GRPC, HTTP_1, HTTP_2, OPAQUE, TLS, ServerPolicy, ServerRoute, ServerRule
-from tests.inbound.kit import OK, Http2Client, Workload
+from tests.inbound.kit import OK, PEER, Http2Client, Workload
+from tests.kit.certificates import credentials
+from tests.kit.environment import NAME
 from tests.kit.sockets import Ticking, run, until
 
 GET = b"GET / HTTP/1.1\r\nhost: app\r\n\r\n"
@@ -205,7 +209,7 @@ def test_of_many_connections_at_once_to_an_app_that_speaks_first_none_waits_for_
             count = limits.EARLY_DIALS + 20
             clients = [await (workload.connect_tls() if is_meshed else workload.connect()) for _ in range(count)]
             await until(lambda: len(workload.drain) == count)
-            ticking.pass_time(0.3)
+            ticking.pass_time(0.3 if is_meshed else 0.3 + limits.HELLO_S)
             await until(lambda: results(workload).get("read_timeout") == limits.EARLY_DIALS, "the first are greeted")
             for _ in range(20):  # in steps: no connect to the app is to be late for the clock's sake
                 ticking.pass_time(1.5 * limits.EARLY_AGAIN_S / 20)
@@ -213,6 +217,27 @@ def test_of_many_connections_at_once_to_an_app_that_speaks_first_none_waits_for_
             for client in clients:
                 assert await client.read(5) == b"hello"
                 client.close()
+
+    run(story)
+
+
+def test_a_peer_whose_hello_is_late_gets_no_greeting_in_plain_text() -> None:
+    """Its packet was lost, or its proxy was busy. The app is dialled, and speaks, once the peer is known."""
+
+    async def story(ticking: Ticking) -> None:
+        async with Workload(ticking, replace(policy(DETECT), detect_timeout_s=60.0)) as workload:
+            workload.app.greeting = b"hello"
+            sock = socket.create_connection((workload.listener.addr.ip, workload.listener.addr.port))
+            await until(lambda: len(workload.drain) == 1)
+            ticking.pass_time(limits.HELLO_S)
+            await asyncio.sleep(0.02)
+            assert not workload.app.saw
+            context = credentials(PEER).client_context(False)
+            reader, writer = await asyncio.open_connection(sock=sock, ssl=context, server_hostname=NAME)
+            await until(lambda: workload.metric("tcp_open_connections", 'peer="src"') == 1)
+            ticking.pass_time(0.3)
+            assert await asyncio.wait_for(reader.readexactly(5), 10) == b"hello"
+            writer.close()
 
     run(story)
 

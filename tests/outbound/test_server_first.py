@@ -45,11 +45,14 @@ def test_silent_clients_make_a_bounded_number_of_connections() -> None:
         ticking.pass_time(0.3)
         await until(lambda: len(taken) == limits.EARLY_DIALS)
         assert len(network.outbound.runtime.early) == limits.EARLY_DIALS
-        # The others are dialled when these have had their time; the number stays.
+        # The others take no place from these, whose servers may be about to speak; but a new one does, after a while.
         ticking.pass_time(limits.EARLY_S)
-        await until(lambda: len(taken) == CLIENTS)
+        late = network.redirect(DST)
+        await until(lambda: len(network.drain) == CLIENTS + 1)
+        ticking.pass_time(0.3)
+        await until(lambda: len(taken) == limits.EARLY_DIALS + 1)
         assert len(network.outbound.runtime.early) == limits.EARLY_DIALS
-        for client in clients:
+        for client in (*clients, late):
             client.close()
         await until(lambda: not len(network.drain) and not len(network.outbound.runtime.early))
         network.close()

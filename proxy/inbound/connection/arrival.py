@@ -184,7 +184,7 @@ class Arrival:
             self._peek = waiting
             delay_s = self.runtime.config.server_first_delay_s
             if delay_s:
-                self._silence = self.runtime.reactor.wheel.after(delay_s, self._silent)
+                self._silence = self.runtime.reactor.wheel.after(delay_s + limits.HELLO_S, self._silent)
 
     def _is_dropped(self) -> bool:  # a method, because mypyc assumes that an attribute is unchanged after a call
         return self._sock is None
@@ -207,7 +207,12 @@ class Arrival:
             self.early = self._service.early(self, on_spoke)
         else:
             early.on_spoke = on_spoke
-        return self.early is not None or len(self.runtime.early) < limits.EARLY_DIALS
+        return self.early is not None or self.may_begin_early
+
+    @property
+    def may_begin_early(self) -> bool:
+        """There is room for one more such connection."""
+        return len(self.runtime.early) < limits.EARLY_DIALS
 
     def drop_early(self) -> None:
         silence, early = self._silence, self.early
@@ -221,13 +226,23 @@ class Arrival:
     def _silent(self) -> None:
         peek = self._peek
         self._silence = None
-        if peek is not None and not peek.has_bytes and not self.begin_early(self._spoke_first):
-            self._silence = self.runtime.reactor.wheel.after(limits.EARLY_AGAIN_S * (0.5 + random()), self._silent)
+        if peek is not None and not self._has_spoken(peek) and not self.begin_early(self._spoke_first):
+            self._look_again()
+
+    def _has_spoken(self, peek: Peek) -> bool:
+        """Also if its first bytes are still in the kernel, because this process was busy."""
+        return peek.has_bytes or (self._sock is not None and has_unread(self._sock))
+
+    def _look_again(self) -> None:
+        self._silence = self.runtime.reactor.wheel.after(limits.EARLY_AGAIN_S * (0.5 + random()), self._silent_still)
+
+    def _silent_still(self) -> None:
+        self._silent() if self.may_begin_early else self._look_again()
 
     def _spoke_first(self) -> None:
         """The app has spoken before the client, so this is neither TLS for us nor HTTP."""
         peek = self._peek
-        if peek is not None:
+        if peek is not None and not self._has_spoken(peek):
             self._peek = None
             peek.cancel()
             self.tls = Tls(NONE, reason=NO_TLS_FROM_REMOTE)

@@ -65,9 +65,19 @@ class Detecting:
         return Reason.PEER_CLOSED if codec is None else Opened(codec, first)
 
     def _silent(self) -> None:
-        arrival = self._arrival
-        if not arrival.begin_early(self._app_spoke):
-            self.first_bytes.when_silent(limits.EARLY_AGAIN_S * (0.5 + random()), self._silent, arrival.drop_early)
+        if not self._arrival.begin_early(self._app_spoke):
+            self._look_again()
+
+    def _look_again(self) -> None:
+        after_s = limits.EARLY_AGAIN_S * (0.5 + random())
+        self.first_bytes.when_silent(after_s, self._silent_still, self._arrival.drop_early)
+
+    def _silent_still(self) -> None:
+        """Take a place that has become free, and none from others: their apps may be about to speak."""
+        if self._arrival.may_begin_early:
+            self._silent()
+        else:
+            self._look_again()
 
     def _app_spoke(self) -> None:
         self.first_bytes.decide(Detection.READ_TIMEOUT)
