@@ -57,9 +57,7 @@ class Early(Protocol):
         """Whether it can be settled."""
 
     def count(self) -> None:
-        """The app has sent something while TLS was looked for, so no detection of HTTP begins: count that it found
-        nothing.
-        """
+        """The app spoke while TLS was looked for, so no detection of HTTP begins: count that it found nothing."""
 
     def settle(self, wire: Wire) -> Codec | None:
         """Forward the client's bytes over it. Returns the codec for the client's wire, or None if this client may not."""
@@ -73,11 +71,9 @@ class Service(Protocol):
 
     tls_timeout_s: float
     is_direct: bool
-    counts_routes: bool
-    """Whether its requests are counted by their route too (inbound_http_*); Linkerd's admin server does not count them
-    so.
-    """
     """The transport header's ALPN protocol is offered."""
+    counts_routes: bool
+    """Whether its requests are counted by their route too (inbound_http_*), as those of Linkerd's admin server are not."""
     drain: Drain
     """Where its connections are entered."""
 
