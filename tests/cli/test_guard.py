@@ -106,6 +106,30 @@ def test_output_that_cannot_be_written(arguments: tuple[str, ...]) -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.skipif(not (ROOT / "sponson.py").exists(), reason="an installed package has no sources")
+@pytest.mark.parametrize("closed", [(1,), (2,), (0, 1), (0, 1, 2)], ids=str)
+def test_standard_streams_that_are_closed(closed: tuple[int, ...]) -> None:
+    """Nothing is printed there, no other file gets the number of one of them, and the status is the usual one."""
+
+    def close() -> None:
+        for fd in closed:
+            os.close(fd)
+
+    def status_of(*arguments: str) -> int:
+        command = [sys.executable, str(ROOT / "sponson.py"), *arguments]
+        env = {**os.environ, "LINKERD2_PROXY_ADMIN_LISTEN_ADDR": "nowhere"}
+        done = subprocess.run(command, preexec_fn=close, capture_output=True, text=True, cwd=ROOT, env=env, check=False)
+        assert "Traceback" not in done.stderr
+        return done.returncode
+
+    assert status_of("run") == 64
+    assert status_of("mesh", "validate", "examples") == 0
+    script = "import os, sys; from proxy.cli.guard import open_closed_streams as f; f(); f(); " + (
+        f"sys.exit([os.readlink(f'/proc/self/fd/{{fd}}') for fd in {closed}] != ['/dev/null'] * {len(closed)})"
+    )
+    assert subprocess.run([sys.executable, "-c", script], preexec_fn=close, cwd=ROOT, check=False).returncode == 0
+
+
 FIRST_LINE = "if signal.getsignal(signal.SIGINT) is signal.default_int_handler:"
 INTERRUPTED_AT = """
 import signal, sys, sponson
