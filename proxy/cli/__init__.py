@@ -25,8 +25,9 @@ from proxy.cli.commands import module_of as module_of
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The entry point; raises SystemExit with the command's status (2 for an invalid command line)."""
-    from proxy.cli.guard import guarded
+    from proxy.cli.guard import guarded, open_closed_streams
 
+    open_closed_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if "_ARGCOMPLETE" in os.environ:
         from proxy.cli.completion import complete

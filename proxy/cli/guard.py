@@ -22,6 +22,21 @@ _FEW_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 _NO_NETWORK: Final = (errno.ENETUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
+def open_closed_streams() -> None:
+    """Open the null device in place of a standard stream that is closed (`sponson run >&-`). Otherwise the next file or
+    socket would get its number, and what is printed would go there.
+    """
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(fd)
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != fd:
+                os.dup2(nowhere, fd)
+                os.close(nowhere)
+            setattr(sys, name, os.fdopen(fd, "w" if fd else "r"))
+
+
 def guarded(name: str, command: Callable[[], int]) -> int:
     """The command's status, or that of what has ended it; `name` is what its messages begin with."""
     try:
