@@ -297,3 +297,20 @@ def test_the_end_names_what_failed_whichever_side_it_was(culprit: str, is_first:
         assert not ends
         failed.lost(Reason.STALLED)
     assert ends == [RelayEnd(Reason.STALLED, 0, 0)]
+
+
+def test_a_fault_of_whoever_keeps_the_books_loses_no_side(caplog: pytest.LogCaptureFixture) -> None:
+    def keeps(end: RelayEnd) -> None:
+        raise ValueError("a fault of ours")
+
+    wires = [ListWire(), ListWire()]
+    relay = Relay(wires[0], keeps)
+    relay.accepted.feed(b"held until there is another side")
+    assert wires[0].is_paused
+    dialled = relay.dial(wires[1])
+    assert wires[1].take() == b"held until there is another side" and not wires[0].is_paused
+    relay.accepted.lost(Reason.COMPLETE)
+    dialled.lost(Reason.COMPLETE)
+    assert "a fault of ours" in caplog.text
+    relay.abort(Reason.SHUTDOWN)
+    assert [wire.aborted for wire in wires] == [None, None], "both were lost already"
