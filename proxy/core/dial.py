@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import select
 import socket
 import struct
 from collections.abc import Callable
@@ -174,6 +175,21 @@ class Connecting:
                 self._loop.remove_writer(self._fd)
             sock.close()
         self._on_failed = _ignore
+
+    def settle(self) -> bool:
+        """Pass on what the kernel knows of this connect and the loop has not seen yet. Returns False if it knows nothing yet.
+
+        A process that gets too little CPU for the number of its connects meets their deadlines before the loop has told it that
+        they are connected.
+        """
+        if self._sock is None or self._fd < 0:
+            return False
+        poller = select.poll()
+        poller.register(self._fd, select.POLLOUT)
+        if not poller.poll(0):
+            return False
+        self._on_writable()
+        return True
 
     def _fail_soon(self, error: OSError) -> None:
         self._loop.call_soon(self._fail, error)

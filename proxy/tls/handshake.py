@@ -40,7 +40,7 @@ class Handshake:
 
     __slots__ = (
         "connection", "_reactor", "_loop", "_context", "_target", "_revoked", "_first_bytes", "_made", "_addr", "_on_verified", "_on_failed",
-        "_connecting", "_tls", "_fd", "_deadline",
+        "_connecting", "_tls", "_fd", "_deadline", "_timeout_s",
     )  # fmt: skip
 
     def __init__(
@@ -66,6 +66,7 @@ class Handshake:
         self._tls: ssl.SSLSocket | None = None
         self._fd = -1
         self._deadline: Timer | None = None
+        self._timeout_s = 0.0
         self.connection = TlsConnection(reactor, meter, self._abandon)
 
     def connect(self, addr: Addr, options: DialOptions) -> None:
@@ -86,11 +87,17 @@ class Handshake:
         self._begin(sock)
 
     def _arm(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
         self._deadline = self._reactor.wheel.after(timeout_s, self._timed_out)
 
     def _timed_out(self) -> None:
         self._deadline = None
-        is_connecting = self._connecting is not None
+        connecting = self._connecting
+        if connecting is not None and connecting.settle():
+            if self._tls is not None:
+                self._arm(self._timeout_s)  # the handshake begins only now
+            return
+        is_connecting = connecting is not None
         self._fail(Reason.CONNECT_TIMEOUT, "connect timed out" if is_connecting else "TLS handshake timed out")
 
     def _on_connect_error(self, error: OSError) -> None:

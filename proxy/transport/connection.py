@@ -98,6 +98,9 @@ class PlainConnection(Connection):
     def _timed_out(self) -> None:
         """The connect took too long, or what was written before an abort did."""
         self._deadline = None
+        connecting = self._connecting
+        if connecting is not None and connecting.settle():
+            return
         transport = self._transport
         if transport is not None:
             transport.abort()

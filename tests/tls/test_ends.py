@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any
 
 import pytest
@@ -251,3 +252,32 @@ def test_a_server_name_that_tls_cannot_say_fails_the_dial(name: str) -> None:
         listener.close()
 
     run(story)
+
+
+def test_a_dial_whose_connect_the_loop_has_not_seen_yet_has_its_time_for_the_handshake() -> None:
+    async def story(ticking: Ticking) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            target = TlsTarget(credentials(CLIENT).client_context(False), SERVER, SERVER)
+            texts: list[str] = []
+            options = DialOptions(connect_timeout_s=0.3, on_failed=texts.append)
+            codec: Any = dial_tls(ticking.reactor, Addr(*listener.getsockname()), target, Recorder, options)
+            ticking.pass_time(0.4)
+            await asyncio.sleep(0)
+            assert not codec.lost_for, texts
+            accepted, _ = listener.accept()
+            with accepted:
+                accepted.settimeout(10)
+                await until(lambda: has_come(accepted), "the hello is sent")
+                ticking.pass_time(0.2)
+                assert not texts
+                ticking.pass_time(0.2)
+                assert texts == ["TLS handshake timed out"] and codec.lost_for == [Reason.CONNECT_TIMEOUT]
+
+    run(story)
+
+
+def has_come(sock: socket.socket) -> bool:
+    try:
+        return bool(sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+    except BlockingIOError:
+        return False

@@ -16,7 +16,7 @@ from proxy.core.dial import DialOptions
 from proxy.core.meter import Meter
 from proxy.core.reason import Reason
 from proxy.transport.connection import dial_plain, serve_plain
-from tests.kit.sockets import Recorder, Ticking, descriptors, run, tcp_pair, until
+from tests.kit.sockets import REFUSING, Recorder, Ticking, descriptors, run, tcp_pair, until
 
 
 def served(ticking: Ticking, meter: Meter | None = None) -> tuple[socket.socket, Any]:
@@ -385,6 +385,31 @@ def test_a_dial_that_takes_too_long_and_one_that_nobody_wants_any_more() -> None
         assert descriptors() == before
         for sock in (listener, *fillers):
             sock.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_dial_whose_answer_the_loop_has_not_seen_yet_is_not_timed_out(is_there: bool) -> None:
+    """A process with little CPU and many connects meets their deadlines before its loop has looked at the sockets."""
+
+    async def story(ticking: Ticking) -> None:
+        listener = socket.create_server(("127.0.0.1", 0))
+        at = Addr(*listener.getsockname()) if is_there else REFUSING
+        failures: list[str] = []
+        options = DialOptions(connect_timeout_s=0.3, on_failed=failures.append)
+        codec: Any = dial_plain(ticking.reactor, at, Recorder, options)
+        ticking.pass_time(1.0)
+        if is_there:
+            codec.wire.write(b"hello")
+            with listener.accept()[0] as accepted:
+                accepted.setblocking(False)
+                assert await asyncio.get_running_loop().sock_recv(accepted, 5) == b"hello"
+                assert not codec.lost_for and not failures
+                codec.wire.abort(Reason.SHUTDOWN)
+        await until(lambda: codec.lost_for)
+        assert failures == ([] if is_there else ["Connection refused (ECONNREFUSED)"])
+        listener.close()
 
     run(story)
 
