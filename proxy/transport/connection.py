@@ -98,13 +98,10 @@ class PlainConnection(Connection):
     def _timed_out(self) -> None:
         """The connect took too long, or what was written before an abort did."""
         self._deadline = None
-        connecting = self._connecting
-        if connecting is not None and connecting.settle():
-            return
-        transport = self._transport
+        connecting, transport = self._connecting, self._transport
         if transport is not None:
             transport.abort()
-        else:
+        elif connecting is None or not connecting.settle():
             self._fail(Reason.CONNECT_TIMEOUT, "connect timed out")
 
     def _fail(self, reason: Reason, text: str) -> None:
