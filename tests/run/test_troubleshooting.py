@@ -151,6 +151,8 @@ CASES: Final = (
          "Request failed", "", 'outbound_http_errors_total{error="not http"}', has(502)),
     Case("a service that is not there", url("http://webb.default.svc.cluster.local/"), "Request failed", "",
          'outbound_http_errors_total{error="not served"}', has(502)),
+    Case("a short name that is no service of the client's namespace", url("http://webb/"), "Request failed", "",
+         'outbound_http_errors_total{error="not served"}', has(502)),
     Case("a name that cannot be resolved", url("http://no-such-name.invalid/"), "cannot be resolved", "",
          'outbound_http_errors_total{error="unresolved"}', has(502)),
     Case("a loop: the proxy is asked for itself", loop, "Request failed", "",
