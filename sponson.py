@@ -6,9 +6,8 @@ the path, would end in an ImportError that says nothing; here it is recognised, 
 
 from __future__ import annotations
 
-import signal
+import _signal as signal  # type: ignore[import-not-found]  # built in: until `main` runs, Ctrl-C in a module that loads shows a traceback
 import sys
-from importlib.machinery import PathFinder
 
 _OURS = '"""Sponson: '
 """How our package's __init__.py begins."""
@@ -35,6 +34,8 @@ def main() -> None:
 
 def stranger(path: list[str] | None = None) -> str:
     """Where the package `proxy` lies that would be imported, if it is somebody else's; empty if it is ours."""
+    from importlib.machinery import PathFinder
+
     spec = PathFinder.find_spec("proxy", path)
     if spec is None:
         return ""  # an editable installation finds it by itself

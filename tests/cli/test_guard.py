@@ -156,3 +156,22 @@ def test_ctrl_c_at_any_moment_of_the_start(arguments: tuple[str, ...], tmp_path:
         is_ours = ("sponson.py" in done.stderr or "proxy" in done.stderr) and FIRST_LINE not in done.stderr
         assert not is_ours or "Traceback" not in done.stderr, f"after {after_s}: {done.stderr}"
         assert done.returncode in (-signal.SIGINT, 0, 1, 130), f"after {after_s}: {done.stderr}"
+
+
+@pytest.mark.needs_root
+@pytest.mark.skipif(not (ROOT / "sponson.py").exists(), reason="an installed package has no sources")
+@pytest.mark.parametrize(
+    "arguments", [("demo",), ("up", "--", "true"), ("mesh", "serve", "--dir", "examples")], ids=" ".join
+)
+def test_without_a_network_it_ends_at_once(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    """In a network namespace whose loopback is down, where listening works and nobody can be reached."""
+    done = subprocess.run(
+        ["unshare", "--net", sys.executable, str(ROOT / "sponson.py"), *arguments],
+        cwd=ROOT, env={**os.environ, "HOME": str(tmp_path)}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"sponson {arguments[0]}: Network is unreachable: there is no such network here; "
+        "is the loopback interface up (ip link set lo up)?\n"
+    )
+    assert list(tmp_path.iterdir()) == []

@@ -24,6 +24,7 @@ from proxy.cli.demo.pods import PodError, Pods
 from proxy.cli.demo.story import Story
 from proxy.cli.demo.view import intro, line, report, screen, summary
 from proxy.cli.fit import fitted, for_terminal
+from proxy.cli.loopback import check_loopback
 
 _UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _STARTING: Final = "Starting a control plane, three replicas of web and a client, with sidecars ..."
@@ -57,6 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if not arguments.transparent:  # its namespaces have their own
+        check_loopback()
     return asyncio.run(_run(arguments))
 
 

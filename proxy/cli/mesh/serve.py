@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from proxy.cli import logs
+from proxy.cli.loopback import check_loopback
 from proxy.cli.mesh.arguments import add_state, an_addr, networks
 from proxy.mesh.identity.issuers import Brought
 from proxy.mesh.model import DEFAULT_POLICIES
@@ -58,6 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
     files = (arguments.trust_anchors_file, arguments.issuer_certificate_file, arguments.issuer_key_file)
     if any(files) and not all(files):
         raise ServeError("--trust-anchors-file, --issuer-certificate-file and --issuer-key-file go together")
+    if arguments.addr.is_loopback:
+        check_loopback()
     rules = Rules(arguments.strict, arguments.allow_unenforced)
     settings = Settings(
         arguments.dir,

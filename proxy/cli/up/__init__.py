@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from proxy.cli.loopback import check_loopback
 from proxy.cli.mesh.arguments import add_state, dns_label, port
 from proxy.cli.up.app import UpError, Wanted, run_app
 from proxy.mesh.state import State, StateError
@@ -40,6 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not command:
         print("sponson up: say which app to run: sponson up -- COMMAND", file=sys.stderr)
         return 2
+    check_loopback()
     name = arguments.name or _name_of(command[0])
     wanted = Wanted(name, arguments.namespace, arguments.port, arguments.service_port, tuple(command))
     try:
