@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import pty
+import select
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -60,6 +64,38 @@ def test_bash_completes(home: dict[str, str]) -> None:
     """
     done = subprocess.run(["bash", "-c", script], env=home, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.strip() == "serve", done.stderr
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+def test_fish_completes(home: dict[str, str]) -> None:
+    script = 'sponson completion fish | source; complete -C "sponson mesh ser"'
+    done = subprocess.run(["fish", "-c", script], env=home, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "serve\tserve the control plane\n", done.stderr
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_zsh_completes(home: dict[str, str]) -> None:
+    """As a person has it: the tabulator key is pressed on a terminal."""
+    process, near = pty.fork()
+    if not process:
+        os.execvpe("zsh", ["zsh", "-f", "-i"], {**home, "TERM": "dumb", "PS1": "> "})
+    try:
+        os.write(near, b'autoload -U compinit; compinit -u; eval "$(sponson completion zsh)"; echo rea""dy\n')
+        until_read(near, b"ready\r")
+        os.write(near, b"sponson mesh ser\t")
+        until_read(near, b"sponson mesh serve ")
+    finally:
+        os.kill(process, signal.SIGKILL)
+        os.close(near)
+        os.waitpid(process, 0)
+
+
+def until_read(near: int, text: bytes) -> None:
+    read, end = b"", time.monotonic() + 60
+    while text not in read:
+        assert time.monotonic() < end, read
+        if select.select([near], [], [], 0.5)[0]:
+            read += os.read(near, 65536)
 
 
 @pytest.mark.parametrize(("shell", "check"), [("zsh", ["-n"]), ("fish", ["--no-execute"])])
