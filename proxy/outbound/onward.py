@@ -47,7 +47,7 @@ class Onward:
         self._protocols.http_router(self._destination, exchange.request.version == HTTP_2).dispatch(exchange)
 
     def tunnel(self, wire: Wire, on_error: Callable[[str], None]) -> Codec:
-        tunnel = Tunnel(wire, on_error)
+        tunnel = Tunnel(wire, on_error, self._protocols.runtime.reactor.wheel)
         Opening(self._protocols, tunnel, self._destination).begin()
         return tunnel.codec
 

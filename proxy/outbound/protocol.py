@@ -107,7 +107,9 @@ class Protocols:
 
     def opaque(self, wire: Wire, destination: Destination, target: Addr, sni: str | None = None) -> Codec:
         """Tunnel it from the next turn of the loop on: a refusal ends a wire, which must have its codec by then."""
-        tunnel = Tunnel(wire, self.target_numbers(destination, target).count_error, sni or "")
+        tunnel = Tunnel(
+            wire, self.target_numbers(destination, target).count_error, self.runtime.reactor.wheel, sni or ""
+        )
         self.opaque_router(destination, sni is not None).open(tunnel)
         return tunnel.codec
 
@@ -185,7 +187,7 @@ class Detecting:
         return Opened(codec or self._opaque(), first)
 
     def _opaque(self) -> Codec:
-        tunnel = Tunnel(self._wire, self._count_error)
+        tunnel = Tunnel(self._wire, self._count_error, self._protocols.runtime.reactor.wheel)
         self.open(tunnel)
         return tunnel.codec
 
@@ -193,8 +195,9 @@ class Detecting:
 
     def _silent(self) -> None:
         """The client may be waiting for its server to speak."""
-        dials = self._protocols.runtime.early
-        early = EarlyTunnel(self._wire, self._count_error, dials, self._server_spoke)
+        runtime = self._protocols.runtime
+        dials = runtime.early
+        early = EarlyTunnel(self._wire, self._count_error, runtime.reactor.wheel, dials, self._server_spoke)
         if dials.admit(early):
             self._early = early
             self.open(early)

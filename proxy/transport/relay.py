@@ -4,6 +4,8 @@ Each direction ends on its own; a reset, a truncation or a failed connect
 on one side is a reset on the other, never a clean end. Neither side reads
 faster than the other takes, so that each direction holds one watermark and one
 read at most. `on_ended` is called once, when both connections are gone.
+A relay of which one side has ended and the other says nothing is not kept for
+ever: without an end it would outlive a host that has vanished.
 """
 
 from __future__ import annotations
@@ -11,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from proxy.core import limits
 from proxy.core.codec import Codec, Wire
 from proxy.core.errors import report_fault
 from proxy.core.reason import Reason
+from proxy.core.timers import Timer, Wheel
 from proxy.transport.splice import SPLICE_AFTER_BYTES, Splice, splice
 
 
@@ -29,16 +33,21 @@ class Relay:
     """`relay = Relay(wire, on_ended)`; `wire.hand_over(relay.accepted)`; `dial_plain(reactor, addr, relay.dial, options)`
     (or dial_tls); then `relay.accepted.feed(first_bytes)`, and `eof()` if the client has ended already."""
 
-    __slots__ = ("accepted", "dialled", "_on_ended")
+    __slots__ = ("accepted", "dialled", "_on_ended", "_wheel", "_half_closed", "_moved_bytes")
 
-    def __init__(self, wire: Wire, on_ended: Callable[[RelayEnd], None]) -> None:
-        self.accepted = Side(wire, self._on_side_lost)
+    def __init__(self, wire: Wire, on_ended: Callable[[RelayEnd], None], wheel: Wheel | None = None) -> None:
+        """Without a wheel a half-closed relay has no limit."""
+        self.accepted = Side(wire, self._on_side_lost, self._on_side_ended)
         self.dialled: Side | None = None
         self._on_ended: Callable[[RelayEnd], None] | None = on_ended
+        self._wheel = wheel
+        self._half_closed: Timer | None = None
+        self._moved_bytes = 0
+        """How much had been relayed when the timer was armed."""
 
     def dial(self, wire: Wire) -> Side:
         """The MakeCodec of the dialled side."""
-        dialled = Side(wire, self._on_side_lost)
+        dialled = Side(wire, self._on_side_lost, self._on_side_ended)
         self.dialled = dialled
         dialled.join(self.accepted)
         self.accepted.join(dialled)
@@ -62,10 +71,32 @@ class Relay:
     def part(self) -> None:
         """Release what points back here, because this relay is not needed."""
         self._on_ended = None
+        self._disarm()
         self.accepted.part()
 
     def close(self) -> None:
         """Nothing to do: only the two ends know when a relay may end, so graceful shutdown leaves it running."""
+
+    def _on_side_ended(self) -> None:
+        wheel = self._wheel
+        if wheel is not None and self._half_closed is None:
+            dialled = self.dialled
+            self._moved_bytes = self.accepted.received_bytes + (0 if dialled is None else dialled.received_bytes)
+            self._half_closed = wheel.after(limits.HALF_CLOSED_S, self._look)
+
+    def _look(self) -> None:
+        self._half_closed = None
+        before = self._moved_bytes
+        self._on_side_ended()
+        if self._moved_bytes == before:
+            self._disarm()
+            self.abort(Reason.STALLED)
+
+    def _disarm(self) -> None:
+        timer = self._half_closed
+        if timer is not None:
+            self._half_closed = None
+            timer.cancel()
 
     def _on_side_lost(self) -> None:
         accepted, dialled = self.accepted, self.dialled
@@ -75,6 +106,7 @@ class Relay:
         if on_ended is None:
             return
         self._on_ended = None
+        self._disarm()
         # A failure on one side aborts the other with the same reason, unless the other had ended cleanly.
         reason = accepted.why if dialled is None or accepted.why is not Reason.COMPLETE else dialled.why
         accepted.part()
@@ -100,9 +132,10 @@ class Side(Codec):
         "_splice_at",
         "_has_eof",
         "_on_lost",
+        "_on_eof",
     )
 
-    def __init__(self, wire: Wire, on_lost: Callable[[], None]) -> None:
+    def __init__(self, wire: Wire, on_lost: Callable[[], None], on_eof: Callable[[], None]) -> None:
         self.wire = wire
         self._other: Side | None = None
         self._held: list[bytes] = []
@@ -110,6 +143,7 @@ class Side(Codec):
         self._splice_at = SPLICE_AFTER_BYTES
         self._has_eof = False
         self._on_lost = on_lost
+        self._on_eof = on_eof
         self.received_bytes = 0
         self.lost_for: Reason | None = None
         self.why = Reason.COMPLETE
@@ -127,7 +161,7 @@ class Side(Codec):
     def part(self) -> None:
         """Both are lost: release the other side and the relay, so that all are freed at once."""
         self._other = None
-        self._on_lost = _ignore
+        self._on_lost = self._on_eof = _ignore
 
     # ---- of the other side
 
@@ -180,6 +214,7 @@ class Side(Codec):
         other = self._other
         if other is not None:
             other.send_end()
+        self._on_eof()
 
     def writable(self, is_writable: bool) -> None:
         other = self._other

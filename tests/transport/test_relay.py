@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.dial import DialOptions
 from proxy.core.reason import Reason
@@ -58,7 +59,7 @@ class Path:
 
     def join(self, accepted: socket.socket, dial: Any) -> None:
         def make_codec(wire: Any) -> Any:
-            relay = Relay(wire, self.ends.append)
+            relay = Relay(wire, self.ends.append, self.ticking.reactor.wheel)
             self.relays.append(relay)
             return relay.accepted
 
@@ -72,7 +73,7 @@ class Path:
         sock.setblocking(False)
 
         def on_established(session: TlsConnection, peer: TlsPeer) -> Any:
-            relay = Relay(session, self.ends.append)
+            relay = Relay(session, self.ends.append, self.ticking.reactor.wheel)
             self.relays.append(relay)
             dial_plain(self.ticking.reactor, self.app_addr, relay.dial, DialOptions())
             return relay.accepted
@@ -119,6 +120,37 @@ def test_half_close_either_way(shape: str, first: str) -> None:
         assert await received(early) == b"a long answer" * 100_000
         sizes = (17, 1_300_000) if first == "client" else (1_300_005, 12)
         assert await path.over() == [RelayEnd(Reason.COMPLETE, *sizes)] * len(path.relays)
+        early.close()
+        late.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize("shape", SHAPES[::2])
+@pytest.mark.parametrize("first", ["client", "app"])
+def test_row85_half_of_a_connection_is_not_kept_for_ever(shape: str, first: str) -> None:
+    """Bytes keep it, whichever way they still go; silence for the whole time ends it, with a reset for the other side."""
+
+    async def story(ticking: Ticking) -> None:
+        path = Path(ticking, shape)
+        path.client.send(b"hello")
+        app = await path.app()
+        loop = asyncio.get_running_loop()
+        assert await loop.sock_recv(app, 100) == b"hello"
+        ticking.pass_time(3 * limits.HALF_CLOSED_S)  # as long as neither has ended it may rest
+        early, late = (path.client, app) if first == "client" else (app, path.client)
+        early.shutdown(socket.SHUT_WR)
+        assert await loop.sock_recv(late, 100) == b""
+        for _ in range(3):
+            ticking.pass_time(0.9 * limits.HALF_CLOSED_S)
+            await loop.sock_sendall(late, b"more")
+            assert await loop.sock_recv(early, 100) == b"more"
+        assert not path.ends
+        for _ in range(2):
+            ticking.pass_time(1.1 * limits.HALF_CLOSED_S)
+        assert {end.reason for end in await path.over()} <= {Reason.STALLED, Reason.CONNECTION_RESET}
+        with pytest.raises(ConnectionError):
+            late.send(b"to nobody")
         early.close()
         late.close()
 

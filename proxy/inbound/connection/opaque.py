@@ -31,7 +31,7 @@ class Forwarding:
     def __init__(self, arrival: Arrival, wire: Wire) -> None:
         self._arrival: Final = arrival
         self._guard: Final = ConnectionGuard(arrival.arrived(), arrival.runtime.registry)
-        self._relay: Final = Relay(wire, self._ended)
+        self._relay: Final = Relay(wire, self._ended, arrival.runtime.reactor.wheel)
         self._failure = ""
 
     def begin(self) -> Codec | None:

@@ -15,6 +15,7 @@ from proxy.balance.load import ANSWERED, BROKEN, GIVEN_UP, Load
 from proxy.core import limits
 from proxy.core.codec import Codec, Wire
 from proxy.core.reason import Reason
+from proxy.core.timers import Wheel
 from proxy.outbound.connect import Dialler
 from proxy.outbound.opaque.numbers import UNEXPECTED, StreamNumbers
 from proxy.outbound.opaque.trial import Trial
@@ -74,9 +75,9 @@ class Tunnel:
         "origin", "endpoint", "sni",
     )  # fmt: skip
 
-    def __init__(self, wire: Wire, on_error: CountError, sni: str = "") -> None:
+    def __init__(self, wire: Wire, on_error: CountError, wheel: Wheel, sni: str = "") -> None:
         self._on_error = on_error
-        self._relay = Relay(wire, self._ended)
+        self._relay = Relay(wire, self._ended, wheel)
         self._on_waiting_lost: Callable[[Tunnel], None] | None = None
         self._connecting: Connecting | None = None
         self._numbers: StreamNumbers | None = None
@@ -182,9 +183,11 @@ class EarlyTunnel(Tunnel):
 
     __slots__ = ("_dials", "_on_spoke", "_codec", "_is_settled", "_is_over")
 
-    def __init__(self, wire: Wire, on_error: CountError, dials: EarlyDials, on_spoke: Callable[[], None]) -> None:
+    def __init__(
+        self, wire: Wire, on_error: CountError, wheel: Wheel, dials: EarlyDials, on_spoke: Callable[[], None]
+    ) -> None:
         """`on_spoke`: the server speaks; `settle` is due within the call."""
-        super().__init__(wire, on_error)
+        super().__init__(wire, on_error, wheel)
         self._dials = dials
         self._on_spoke = on_spoke
         self._codec: EarlyCodec | None = None
