@@ -172,3 +172,20 @@ def test_a_stage_gives_an_exchange_up_while_its_chunks_wait() -> None:
     exchange.cancel(Reason.CANCELLED)
     dialled.wire.give_turns()
     assert len(dialled.front.body) == limits.TURN_CHUNKS and dialled.wire.is_over
+
+
+@pytest.mark.parametrize("line", [b"a: b\r\n", b"a\n", b"x"])
+@pytest.mark.parametrize("is_response", [False, True])
+def test_an_octet_of_a_long_head_costs_as_little_as_one_of_a_short(line: bytes, is_response: bool) -> None:
+    """Octet by octet, where nothing but the last can end it: what came before is not looked through again."""
+    start = b"HTTP/1.1 200 OK\n" if is_response else b"GET / HTTP/1.1\nHost: a\n" + (b"x: " if line == b"x" else b"")
+    head = start + line * (60_000 // len(line))
+    dialled, (server, wire, _) = Dialled(), served()
+    feed = dialled.client.feed if is_response else server.feed
+    feed(head)
+    began = thread_time()
+    for _ in range(1000):
+        feed(b"y")
+        feed(b"\n" if line == b"a\n" else b"z")
+    assert thread_time() - began < 0.1  # a hundredth of a second; it was half a second
+    assert not wire.written and not dialled.front.status

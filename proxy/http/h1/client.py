@@ -18,7 +18,7 @@ from proxy.http.attempt import Attempt
 from proxy.http.h1 import head as h1
 from proxy.http.h1.block import header_block
 from proxy.http.h1.body import BodyReader, last_chunk, write_chunk
-from proxy.http.h1.repair import repaired_response, with_crlf
+from proxy.http.h1.repair import is_still_begun, repaired_response, with_crlf
 from proxy.http.head import TUNNEL, UNKNOWN, RequestHead, ResponseHead
 from proxy.http.headers import Field
 from proxy.http.pool import Pool
@@ -114,7 +114,7 @@ class H1Client(Codec, ClientStream):
     def feed(self, data: bytes) -> None:
         if self._held:
             data = self._held + data
-            if self._pauses & NEXT_TURN:
+            if self._pauses & NEXT_TURN or (self._state == _HEAD and is_still_begun(data, len(self._held))):
                 self._held = data
                 return
             self._held = b""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from proxy.core import limits
 from proxy.core.errors import ProtocolError
 
 _head_end = re.compile(rb"\n\r?\n").search
@@ -16,6 +17,13 @@ _line_end = re.compile(rb"\r?\n")
 _empty_lines = re.compile(rb"(?:\r?\n)+").match
 _repeated_length = re.compile(rb"(?im)^(content-length:[ \t]*)([0-9]+)(?:[ \t]*,[ \t]*\2)+[ \t]*\r\n")
 _space_before_colon = re.compile(rb"(?m)^([!#$%&'*+\-.^_`|~0-9A-Za-z]+)[ \t]+:")
+
+
+def is_still_begun(data: bytes, known: int) -> bool:
+    """Whether `data` is a head that has begun and no more, of which `known` octets were found to be that before. A client
+    may send a long head octet by octet, and each costs no more than the last ones: only they can hold the end.
+    """
+    return data[0] >= 0x20 and len(data) <= limits.HEAD_BYTES and _head_end(data, max(0, known - 2)) is None
 
 
 def with_crlf(data: bytes) -> bytes | None:

@@ -23,7 +23,7 @@ from proxy.http.h1 import head as h1
 from proxy.http.h1.body import BodyReader, last_chunk, write_chunk
 from proxy.http.h1.expect import asks_to_continue
 from proxy.http.h1.refusal import BAD_TARGET, count_incomplete, refused
-from proxy.http.h1.repair import repaired
+from proxy.http.h1.repair import is_still_begun, repaired
 from proxy.http.head import HTTP_1_0, TUNNEL, UNKNOWN, ResponseHead
 from proxy.http.headers import Field
 from proxy.http.linger import Linger
@@ -72,7 +72,7 @@ class H1Server(Codec, ServerStream):
     def feed(self, data: bytes) -> None:
         if self._held:
             data = self._held + data
-            if self._pauses & NEXT_TURN:
+            if self._pauses & NEXT_TURN or (self._state == _HEAD and is_still_begun(data, len(self._held))):
                 self._held = data
                 return
             self._held = b""
