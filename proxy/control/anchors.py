@@ -9,52 +9,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
+from proxy.control.followed import FollowedFile
 from proxy.core.log import logger
-from proxy.tls.credentials import Credentials, CredentialsError
+from proxy.tls.credentials import Credentials
 
 LOOK_S: Final = 30.0
 
 _log: Final = logger(__name__)
 
 
-class Anchors:
+class Anchors(FollowedFile):
     def __init__(self, loop: Any, path: str | None, credentials: Credentials, look_s: float = LOOK_S) -> None:
-        """Without a path nothing is followed."""
-        self._loop = loop
-        self._path = path
+        super().__init__(loop, path, "Trust anchors", look_s)
         self._credentials = credentials
-        self._look_s = look_s
-        self._last_fault = ""
-        self._timer: Any = None
 
-    def start(self) -> None:
-        """Look at the file regularly from now on, until `close`."""
-        if self._path is not None:
-            self._timer = self._loop.call_later(self._look_s, self._on_time)
-
-    def close(self) -> None:
-        """Stop looking. Idempotent."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def look(self) -> None:
-        """Look once. Anchors that cannot be used change nothing, and are logged once."""
-        path = self._path
-        if path is None:
-            return
-        fault = ""
-        try:
-            if self._credentials.trust(Path(path).read_text()):
-                _log.info("Trust anchors read again from %s", path)
-        except OSError as error:
-            fault = error.strerror or str(error)
-        except (ValueError, CredentialsError) as error:
-            fault = str(error)
-        if fault and fault != self._last_fault:
-            _log.error("Trust anchors stay as they are: %s: %s", path, fault)
-        self._last_fault = fault
-
-    def _on_time(self) -> None:
-        self.look()
-        self.start()
+    def take(self, path: str) -> None:
+        if self._credentials.trust(Path(path).read_text()):
+            _log.info("Trust anchors read again from %s", path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any, Final
 
+from proxy.control.followed import FollowedFile
 from proxy.core.log import logger
 from proxy.tls.credentials import Credentials
 from proxy.tls.revoked import read_bounded, read_revocation_lists
@@ -17,53 +18,33 @@ LOOK_S: Final = 5.0
 _log: Final = logger(__name__)
 
 
-class Revocations:
+class Revocations(FollowedFile):
     def __init__(self, loop: Any, path: str | None, credentials: Credentials, look_s: float = LOOK_S) -> None:
-        """Without a path nothing is followed."""
-        self._loop = loop
-        self._path = path
+        super().__init__(loop, path, "Revocations", look_s)
         self._credentials = credentials
-        self._look_s = look_s
         self._seen: tuple[int, int, int, int] | None = None
         """The attributes of the file that show a change."""
-        self._last_fault = ""
         self._is_ours = False
         """Whether our own certificate is among them."""
-        self._timer: Any = None
 
     def start(self) -> None:
-        """Look at the file now, and regularly from now on until `close`."""
-        if self._path is not None:
-            self.look()
-            self._timer = self._loop.call_later(self._look_s, self.start)
+        """Look at the file now, too."""
+        self.look()
+        super().start()
 
-    def close(self) -> None:
-        """Stop looking. Idempotent."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def look(self) -> None:
-        """Look once. A file that cannot be used changes nothing, and is logged once."""
-        path = self._path
-        if path is None:
+    def take(self, path: str) -> None:
+        before, self._seen = self._seen, None
+        found = os.stat(path)
+        seen = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        self._seen = seen  # what is in it is judged once
+        if seen == before:
             return
-        fault = ""
         try:
-            found = os.stat(path)
-            seen = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-            if seen == self._seen:
-                return
-            self._seen = seen
-            self._take(read_bounded(path))
-        except OSError as error:
+            text = read_bounded(path)
+        except OSError:
             self._seen = None
-            fault = error.strerror or str(error)
-        except ValueError as error:
-            fault = str(error)
-        if fault and fault != self._last_fault:
-            _log.error("Revocations stay as they are: %s: %s", path, fault)
-        self._last_fault = fault
+            raise
+        self._take(text)
 
     def _take(self, pem: str) -> None:
         revoked = self._credentials.revoked
