@@ -59,6 +59,8 @@ def test_it_is_private_from_its_first_byte(tmp_path: Path, monkeypatch: pytest.M
         return rename(self, target)
 
     monkeypatch.setattr(Path, "replace", replace)
+    # A process number as short as that of a container's first process is in many a name by chance.
+    monkeypatch.setattr(os, "getpid", lambda: 1_234_567_890)
     private_file.write(tmp_path / "key", b"secret")
     private_file.write(tmp_path / "key", b"secret")
     assert [mode for mode, _ in seen] == [0o600, 0o600]
