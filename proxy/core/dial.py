@@ -42,6 +42,16 @@ class Tuning(Protocol):
         """How long sent data may stay unacknowledged (TCP_USER_TIMEOUT)."""
 
 
+class Progress:
+    """What the dials to one peer have come to, which they share."""
+
+    __slots__ = ("handshakes",)
+
+    def __init__(self) -> None:
+        self.handshakes = 0
+        """TLS handshakes that came to their end."""
+
+
 class DialOptions(NamedTuple):
     connect_timeout_s: float = 1.0
     """Covers the TCP connect and the TLS handshake."""
@@ -57,6 +67,8 @@ class DialOptions(NamedTuple):
     CONNECT_TIMEOUT."""
     made: Made | None = None
     """Where the connection is recorded as one that this proxy made."""
+    progress: Progress | None = None
+    """Of this peer: while others of its handshakes come to their end, one that has not yet is given more time."""
     is_reserved: bool = False
     """A connection to the control plane, for which the last descriptors are reserved."""
 

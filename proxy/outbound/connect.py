@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from proxy.core.addr import Addr, port_number
 from proxy.core.codec import Codec, Wire
-from proxy.core.dial import DialOptions
+from proxy.core.dial import DialOptions, Progress
 from proxy.core.reason import Reason
 from proxy.core.step_queue import Steps
 from proxy.outbound import labels
@@ -69,6 +69,7 @@ class Dialler:
             on_connected=lambda: runtime.troubles.succeeded(self._key),
             on_failed=self._failed,
             made=runtime.here.outgoing,
+            progress=Progress(),
         )
 
     def dial(self, make_codec: MakeCodec, on_connected: Callable[[], None] | None = None) -> Codec:

@@ -13,9 +13,10 @@ import ssl
 from collections.abc import Callable
 from typing import Final
 
+from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.codec import Codec
-from proxy.core.dial import ALPN, Connecting, DialOptions, errno_name
+from proxy.core.dial import ALPN, Connecting, DialOptions, Progress, errno_name
 from proxy.core.errors import report_fault
 from proxy.core.here import Made
 from proxy.core.meter import Meter
@@ -40,7 +41,7 @@ class Handshake:
 
     __slots__ = (
         "connection", "_reactor", "_loop", "_context", "_target", "_revoked", "_first_bytes", "_made", "_addr", "_on_verified", "_on_failed",
-        "_connecting", "_tls", "_fd", "_deadline", "_timeout_s",
+        "_connecting", "_tls", "_fd", "_deadline", "_timeout_s", "_progress", "_seen", "_extensions",
     )  # fmt: skip
 
     def __init__(
@@ -67,12 +68,17 @@ class Handshake:
         self._fd = -1
         self._deadline: Timer | None = None
         self._timeout_s = 0.0
+        self._progress: Progress | None = None
+        self._seen = 0
+        """How many handshakes with this peer had come to their end when the deadline was set."""
+        self._extensions = limits.HANDSHAKE_EXTENSIONS
         self.connection = TlsConnection(reactor, meter, self._abandon)
 
     def connect(self, addr: Addr, options: DialOptions) -> None:
         self._first_bytes = options.first_bytes
         self._made = options.made
         self._addr = addr
+        self._progress = options.progress
         self._arm(options.connect_timeout_s)
         self._connecting = Connecting(self._reactor, addr, options, self._on_connected, self._on_connect_error)
 
@@ -88,6 +94,9 @@ class Handshake:
 
     def _arm(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
+        progress = self._progress
+        if progress is not None:
+            self._seen = progress.handshakes
         self._deadline = self._reactor.wheel.after(timeout_s, self._timed_out)
 
     def _timed_out(self) -> None:
@@ -98,6 +107,13 @@ class Handshake:
                 self._arm(self._timeout_s)  # the handshake begins only now
             return
         is_connecting = connecting is not None
+        progress = self._progress
+        if progress is not None and not is_connecting and self._extensions and progress.handshakes != self._seen:
+            # The peer has many at once, as after a restart. To give this one up would waste what both have done for it, and
+            # the next one would be as late.
+            self._extensions -= 1
+            self._arm(self._timeout_s)
+            return
         self._fail(Reason.CONNECT_TIMEOUT, "connect timed out" if is_connecting else "TLS handshake timed out")
 
     def _on_connect_error(self, error: OSError) -> None:
@@ -180,6 +196,9 @@ class Handshake:
     def _open(self, tls: ssl.SSLSocket, peer: TlsPeer) -> None:
         self._disarm()
         self._tls = None
+        progress = self._progress
+        if progress is not None:
+            progress.handshakes += 1
         on_failed = self._on_failed
         self._on_failed = None
         try:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from functools import partial
 from typing import Any
 
 import pytest
 
+from proxy.core import limits
 from proxy.core.addr import Addr
 from proxy.core.codec import Wire
-from proxy.core.dial import DialOptions
+from proxy.core.dial import DialOptions, Progress
 from proxy.core.meter import Meter
 from proxy.core.reason import Reason
 from proxy.tls.handshake import TlsConnection, dial_tls, serve_tls
@@ -274,6 +276,64 @@ def test_a_dial_whose_connect_the_loop_has_not_seen_yet_has_its_time_for_the_han
                 assert texts == ["TLS handshake timed out"] and codec.lost_for == [Reason.CONNECT_TIMEOUT]
 
     run(story)
+
+
+def test_row91_a_handshake_has_more_time_while_others_with_its_peer_come_to_their_end() -> None:
+    """A burst of connections: the peer answers one after the other, and the last one later than the connect timeout."""
+
+    async def story(ticking: Ticking) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            addr = Addr(*listener.getsockname())
+            target = TlsTarget(credentials(CLIENT).client_context(False), SERVER, SERVER)
+            texts: list[str] = []
+            progress = Progress()
+            options = DialOptions(connect_timeout_s=1.0, on_failed=texts.append, progress=progress)
+
+            async def dialled() -> tuple[Any, socket.socket]:
+                codec: Any = dial_tls(ticking.reactor, addr, target, Recorder, options)
+                accepted, _ = listener.accept()
+                accepted.setblocking(False)
+                await until(lambda: has_come(accepted), "the hello is sent")
+                return codec, accepted
+
+            def serve(accepted: socket.socket) -> list[Recorder]:
+                made: list[Recorder] = []
+
+                def on_established(wire: TlsConnection, _: TlsPeer) -> Recorder:
+                    made.append(Recorder(wire))
+                    return made[0]
+
+                serving = TlsServing(credentials(SERVER).server_context(False))
+                serve_tls(ticking.reactor, accepted, serving, on_established, _fail)
+                return made
+
+            def is_served(made: list[Recorder], before: int) -> bool:
+                return bool(made) and progress.handshakes > before
+
+            late, unserved = await dialled()
+            stuck, silent = await dialled()
+            for _ in range(limits.HANDSHAKE_EXTENSIONS):
+                other, accepted = await dialled()
+                made = serve(accepted)
+                before = progress.handshakes
+                await until(partial(is_served, made, before), "another is established")
+                ticking.pass_time(1.1)
+                assert not texts and not late.lost_for
+                other.wire.abort(Reason.CANCELLED)
+                await until(lambda made=made: made[0].lost_for, "it is over")  # type: ignore[misc]
+            made = serve(unserved)
+            await until(lambda: made, "the late one is established after all")
+            ticking.pass_time(1.1)
+            assert texts == ["TLS handshake timed out"] and stuck.lost_for == [Reason.CONNECT_TIMEOUT]
+            late.wire.abort(Reason.CANCELLED)
+            await until(lambda: made[0].lost_for, "it is over")
+            silent.close()
+
+    run(story)
+
+
+def _fail(reason: Reason, text: str) -> None:
+    pytest.fail(text)
 
 
 def has_come(sock: socket.socket) -> bool:
