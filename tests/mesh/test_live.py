@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from proxy.api import destination_pb2, inbound_pb2, outbound_pb2, services
+from proxy.mesh.kinds.catalog import CATALOG
 from proxy.mesh.kinds.workloads.external_workload import EXTERNAL_WORKLOAD
+from proxy.mesh.store.manifests import Manifests, Rules
+from proxy.mesh.store.store import Update
 from tests.mesh.kit import SERVICE, WEB, mesh, readable, until, within, workload
 
 GET = destination_pb2.GetDestination(path="web.default.svc.cluster.local:80")
@@ -161,6 +165,38 @@ def test_a_directory_put_in_the_old_ones_place_is_followed_too(tmp_path: Path) -
             await served.until(lambda state: state.one(EXTERNAL_WORKLOAD, ("default", "web-9")) is not None)
             served.write(SERVICE + workload("web-8", 5008))
             await served.until(lambda state: state.one(EXTERNAL_WORKLOAD, ("default", "web-8")) is not None)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("given", ["manifests", "link", "../here/manifests"])
+def test_a_directory_by_whatever_path_is_followed_at_once(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the kernel's word each of these changes would wait ten seconds for the next look at the whole directory."""
+    place = tmp_path / "here"
+    (place / "manifests").mkdir(parents=True)
+    (place / "link").symlink_to("manifests")
+    monkeypatch.chdir(place)
+    file = Path(given) / "a.yaml"
+    file.write_text(SERVICE)
+
+    async def run() -> None:
+        manifests, stop, seen = Manifests(Path(given), CATALOG, Rules()), asyncio.Event(), [0]
+        await manifests.open()
+
+        def take(update: Update) -> None:
+            seen[0] = len(list(update.snapshot.all(EXTERNAL_WORKLOAD)))
+
+        following = asyncio.create_task(manifests.follow(take, stop))
+        text, began = SERVICE, time.monotonic()
+        for number in range(1, 6):
+            text += workload(f"web-{number}", 5000 + number)
+            file.write_text(text)
+            await until(lambda number=number: seen[0] == number, 30)  # type: ignore[misc]
+        stop.set()
+        await following
+        assert time.monotonic() - began < 12
 
     asyncio.run(run())
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -202,7 +203,7 @@ class Manifests:
                 )  # fmt: skip
                 inode = self._reader.folder.inode
                 async for changes in watched:
-                    self._names |= {name.removeprefix(path).lstrip("/") for _, name in changes}
+                    self._names |= {_name_in(path, name) for _, name in changes}
                     self._wake.set()
                     if self._reader.folder.inode != inode:
                         break
@@ -225,6 +226,12 @@ class Manifests:
 
     def _say(self, said: Said) -> None:
         _log.log(logging.ERROR if said.is_error else logging.WARNING, "%s", said)
+
+
+def _name_in(path: str, reported: str) -> str:
+    """A file's name in the directory; empty for the directory itself. Paths are reported whole, even where the directory
+    was given as `manifests`, `./manifests` or `manifests/`."""
+    return "" if os.path.normpath(reported) == os.path.abspath(path) else os.path.basename(reported)
 
 
 def counts(update: Update) -> str:
