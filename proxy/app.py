@@ -112,6 +112,7 @@ class App:
         nothing runs any longer."""
         self.readiness.latch("shutdown")
         is_open = self.credentials.is_ready.value
+        self._admin.bodies.close()
         self._shutdown.begin(self.config.shutdown_accept_s if is_open else 0.0, on_drained)
 
     def stop(self) -> None:

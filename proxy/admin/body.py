@@ -19,15 +19,17 @@ from proxy.http.headers import Field
 from proxy.http.stream import ClientEnd
 
 _TOO_LATE: Final = text(408, "the body did not come before those of other requests\n")._replace(closes=True)
+_ENDING: Final = text(503, "the proxy is shutting down\n")._replace(closes=True)
 
 
 class Bodies:
     """The requests whose bodies are awaited, the oldest first."""
 
-    __slots__ = ("_awaited",)
+    __slots__ = ("_awaited", "_is_closed")
 
     def __init__(self) -> None:
         self._awaited: Final[dict[BodyOf, Exchange]] = {}
+        self._is_closed = False
 
     def __len__(self) -> int:
         return len(self._awaited)
@@ -35,10 +37,7 @@ class Bodies:
     def answer(self, exchange: Exchange, answer_to: Callable[[bytes | None], Answer], limit_bytes: int) -> None:
         """Answer the request when its body is there; `None` stands for one that is longer than the limit."""
         if len(self._awaited) >= limits.AWAITED_BODIES:
-            oldest = next(iter(self._awaited))
-            given_up = self._awaited.pop(oldest)
-            oldest.reset(Reason.SLOW_OPENING)
-            _TOO_LATE.send(given_up)
+            self._give_up_oldest(_TOO_LATE)
 
         def on_body(body: bytes | None) -> None:
             self._awaited.pop(awaited, None)
@@ -47,6 +46,20 @@ class Bodies:
         awaited = BodyOf(on_body, limit_bytes, lambda: self._awaited.pop(awaited, None))
         self._awaited[awaited] = exchange
         exchange.attach(awaited)
+        if self._is_closed:
+            self.close()
+
+    def close(self) -> None:
+        """The process ends, and waits for no body: it may never come."""
+        self._is_closed = True
+        while self._awaited:
+            self._give_up_oldest(_ENDING)
+
+    def _give_up_oldest(self, answer: Answer) -> None:
+        oldest = next(iter(self._awaited))
+        exchange = self._awaited.pop(oldest)
+        oldest.reset(Reason.SLOW_OPENING)
+        answer.send(exchange)
 
 
 class BodyOf(ClientEnd):

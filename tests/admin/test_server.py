@@ -367,6 +367,19 @@ def test_few_bodies_are_awaited_and_the_oldest_makes_room() -> None:
     assert wires[1][1].take().startswith(b"HTTP/1.1 204") and not len(server.admin.bodies)
 
 
+def test_a_shutdown_waits_for_no_body() -> None:
+    server = AdminServer()
+    for begins_after in (False, True):
+        wire = ListWire()
+        codec = H1Server(wire, AdminStage(server.admin, True), server.clock)
+        if begins_after:
+            server.admin.bodies.close()
+        codec.feed(b"PUT /proxy-log-level HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\ndeb")
+        server.admin.bodies.close()
+        assert wire.take().startswith(b"HTTP/1.1 503") and not len(server.admin.bodies)
+    assert server.ask("PUT /proxy-log-level")[0] == 204, "without a body there is nothing to wait for"
+
+
 def test_over_http2() -> None:
     server = AdminServer(env={"SPONSON_A": "1"})
     assert server.http2("GET", "/live") == (200, b"live\n")
