@@ -1,8 +1,8 @@
 """Reports the refusal of a request, or of a whole connection, to those who run the proxy.
 
-A limit that was reached is logged with its value, so that users can find out
-which. What merely breaks the rules is counted, because with a log line for each
-an attacker could fill the log.
+Both are counted. A request that is refused is logged with what was wrong with
+it, so that nobody has to guess where a 400 comes from; the log folds lines that
+come too fast (core/log/fold.py), so that an attacker cannot fill it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ def note_refusal(error: ProtocolError, faults: Faults | None) -> None:
     """Report a request that is refused before any stage sees it."""
     if faults is not None:
         faults.count(error.reason)
-    if error.reason is Reason.OVER_LIMIT:
-        _log.info("Request refused with %d: %s", error.status, error)
+    log_refusal(error.status, str(error))
+
+
+def log_refusal(status: int, text: str) -> None:
+    _log.info("Request refused with %d: %s", status, text)
 
 
 def note_flood(reason: Reason) -> None:

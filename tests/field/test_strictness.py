@@ -7,6 +7,7 @@ judged in memory, by `tests/http/test_bad_requests.py`.
 
 from __future__ import annotations
 
+import logging
 import re
 from statistics import median
 from time import thread_time
@@ -319,7 +320,10 @@ def test_targets_pass_byte_for_byte_in_either_position(stage: Stage, target: byt
     ids=lambda one: f"row28-{one!r}",
 )
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
-def test_a_target_that_its_method_cannot_have_is_refused_in_either_position(stage: Stage, target: bytes) -> None:
+def test_a_target_that_its_method_cannot_have_is_refused_in_either_position(
+    stage: Stage, target: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     app = stage.answers()
     first = stage.connect()
     second = stage.connect()
@@ -328,6 +332,7 @@ def test_a_target_that_its_method_cannot_have_is_refused_in_either_position(stag
         assert client.ask(get(target)).status == 400
         assert client.ask(get(b"/next")).status == 200
     assert [one.target for one in app.requests] == [b"/good", b"/next", b"/next"]
+    assert f"Request refused with 400: GET cannot have the target {target!r}" in caplog.messages
 
 
 @pytest.mark.parametrize(
@@ -343,7 +348,10 @@ def test_a_target_that_its_method_cannot_have_is_refused_in_either_position(stag
     ids=lambda one: f"row28-{one!r}",
 )
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
-def test_a_request_line_that_cannot_be_read_is_refused_in_either_position(stage: Stage, line: bytes) -> None:
+def test_a_request_line_that_cannot_be_read_is_refused_in_either_position(
+    stage: Stage, line: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     app = stage.answers()
     first = stage.connect()
     second = stage.connect()
@@ -352,6 +360,7 @@ def test_a_request_line_that_cannot_be_read_is_refused_in_either_position(stage:
         assert client.ask(line + b"\r\nHost: app.ns\r\n\r\n").status == 400
         assert client.rest() == b"" and client.end == FIN
     assert [one.target for one in app.requests] == [b"/good"]
+    assert f"Request refused with 400: bad request line: {line!r}" in caplog.messages
 
 
 CASED = [

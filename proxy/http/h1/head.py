@@ -84,7 +84,7 @@ def _new_request_line(start_line: bytes) -> tuple[bytes, bytes, bytes]:
     if match is None:
         if _other_version(start_line) is not None:
             raise ProtocolError("HTTP version not spoken here", status=505)
-        raise ProtocolError("bad request line")
+        raise ProtocolError(f"bad request line: {start_line[:100]!r}")
     found = (match[1], match[2], match[3])
     _request_lines.keep(start_line, found, len(start_line))
     return found

@@ -11,8 +11,9 @@ from proxy.core.reason import Reason
 from proxy.http.exchange import Exchange, Stage
 from proxy.http.head import ResponseHead
 from proxy.http.headers import field
-from proxy.http.refusal import note_refusal
+from proxy.http.refusal import log_refusal, note_refusal
 
+_SHOWN_BYTES: Final = 100
 _EMPTY: Final = field(b"content-length", b"0")
 
 
@@ -20,6 +21,9 @@ class BadTarget:
     """The stage of requests whose target their method cannot have: they get no further (docs/linkerd/inbound.md, section 8)."""
 
     def dispatch(self, exchange: Exchange) -> None:
+        request = exchange.request
+        method, target = request.method[:_SHOWN_BYTES], request.path[:_SHOWN_BYTES]
+        log_refusal(400, f"{method.decode('latin-1')} cannot have the target {target!r}")
         exchange.reply(ResponseHead(400, [_EMPTY], 0), Reason.PROTOCOL_ERROR)
 
 
