@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ import pytest
 
 from proxy.mesh.apps import App, Seat, apps, is_anybody_up
 from proxy.mesh.claim import running
+from proxy.mesh.report.desk import ask as ask_desk
 from proxy.mesh.state import State
 from tests.kit.netns import wait_until
 
@@ -140,17 +142,30 @@ def test_whatever_ends_the_first_app_the_control_plane_stays_for_the_others(stat
     wait_until(lambda: not left(state), "everything ends", DEADLINE_S)
 
 
-def test_a_control_plane_that_dies_is_started_again_at_its_address(state: State) -> None:
-    with web(state):
+@pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize("by_whom", ["starter", "joiner"])
+def test_a_control_plane_that_ends_is_started_again_at_its_address(
+    ended_by: signal.Signals, by_whom: str, state: State
+) -> None:
+    """By whoever is there: the app that started it, or one that came later."""
+    with contextlib.ExitStack() as stack:
+        if by_whom == "joiner":
+            starter = stack.enter_context(web(state, "second"))
+            stack.enter_context(web(state))
+            starter.kill()
+            wait_until(lambda: len(apps(state)) == 1, "the one that started it has gone", DEADLINE_S)
+        else:
+            stack.enter_context(web(state))
         before = running(state)
         assert before is not None
-        os.kill(before.pid, signal.SIGKILL)
+        os.kill(before.pid, ended_by)
 
         def is_back() -> bool:
             now = running(state)
             return now is not None and now.pid != before.pid and now.addr == before.addr
 
         wait_until(is_back, "another one serves there", DEADLINE_S)
+        wait_until(lambda: ask_desk(state, {"ask": "status"})["streams"], "the sidecar asks it again", DEADLINE_S)
         assert ask(state).stdout == f"first heard {CLIENT}\n"
 
 

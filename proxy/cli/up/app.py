@@ -73,6 +73,10 @@ class _Up:
         self._sidecar: Child | None = None
         self._control_plane: Child | None = None
         """Set if this process has started it."""
+        self._server = Addr("127.0.0.1", 0)
+        self._manifests = state.directory / _MANIFESTS
+        """Where it serves and what it reads, once that is known. One that is started in its place takes both over, because
+        the sidecars look for it there, and the apps' manifests are there."""
         self._manifest: Manifest | None = None
         self._app: subprocess.Popen[bytes] | None = None
 
@@ -113,6 +117,7 @@ class _Up:
         await self._until(is_there, "a control plane", None)
         (now,) = found
         assert now.addr is not None and now.manifests is not None
+        self._server, self._manifests = now.addr, now.manifests
         return now.addr, now.manifests
 
     def _start_control_plane(self) -> None:
@@ -121,10 +126,9 @@ class _Up:
         """
         if self._control_plane is not None and not self._control_plane.has_ended:
             return
-        manifests = self._state.directory / _MANIFESTS
-        make_private(manifests, self._state.directory)
-        last = self._state.serving_addr() if self._control_plane is not None else Addr("127.0.0.1", 0)
-        where = ("--dir", str(manifests), "--state-dir", str(self._state.directory), "--addr", str(last))
+        if self._manifests.is_relative_to(self._state.directory):
+            make_private(self._manifests, self._state.directory)
+        where = ("--dir", str(self._manifests), "--state-dir", str(self._state.directory), "--addr", str(self._server))
         log = self._state.directory / "up" / f"control-plane-{os.getpid()}.log"
         arguments = ("mesh", "serve", *where, "--ends-with-apps")
         self._control_plane = Child("control plane", arguments, _clean_environment(), log, outlives_parent=True)
