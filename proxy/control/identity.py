@@ -32,6 +32,9 @@ _REFRESH_SHARE: Final = 0.7
 _LOOK_S: Final = 60.0
 """How often the wall clock is compared with the time of the next renewal."""
 
+_END_OF_TIME: Final = 253_402_300_800
+"""The year 10000, which no Timestamp of protobuf may reach. Its wire format lets any number through."""
+
 CALL_TIMEOUT_S: Final = 60.0
 """A service that takes the call and never answers must not keep us from asking another."""
 
@@ -123,6 +126,8 @@ class Identity:
             raise CredentialsError("identity certification missing expiration")
         now = self._wall_clock()
         expires_at = reply.valid_until.seconds + reply.valid_until.nanos / 1e9
+        if expires_at >= _END_OF_TIME:
+            raise CredentialsError(f"certificate expiration of {reply.valid_until.seconds}s is past the year 9999")
         if expires_at <= now:
             raise CredentialsError("certificate already expired")
         is_renewal = bool(self.expires_at)

@@ -55,6 +55,8 @@ class Issuer:
         self.name = NAME
         self.ca = the_ca()
         self.has_expiry = True
+        self.expiry_s: int | None = None
+        """What to say in place of a time that follows from the lifetime."""
         self.code: grpc.StatusCode | None = None
 
     def __call__(self, request: identity_pb2.CertifyRequest, context: grpc.ServicerContext) -> Any:
@@ -67,6 +69,8 @@ class Issuer:
             response.valid_until.FromDatetime(
                 datetime.datetime.fromtimestamp(time.time() + self.lifetime_s, datetime.UTC)
             )
+        if self.expiry_s is not None:
+            response.valid_until.seconds = self.expiry_s
         return response
 
 
@@ -243,6 +247,9 @@ def test_a_certificate_is_refreshed_before_it_expires(controller: Controller, tm
         ({"ca": make_ca("elsewhere")}, "certificate is not valid"),
         ({"has_expiry": False}, "identity certification missing expiration"),
         ({"lifetime_s": -5.0}, "certificate already expired"),
+        ({"expiry_s": -(1 << 63)}, "certificate already expired"),
+        ({"expiry_s": 253_402_300_800}, "certificate expiration of 253402300800s is past the year 9999"),
+        ({"expiry_s": (1 << 63) - 1}, "is past the year 9999"),
     ],
 )
 def test_a_certificate_that_will_not_do_is_refused_and_counted(
@@ -260,7 +267,7 @@ def test_a_certificate_that_will_not_do_is_refused_and_counted(
         await until(lambda: identity.refreshes["error"])
         assert workload.credentials.client_context(False) is good
         assert text in caplog.text
-        workload.issuer.__dict__.update(name=NAME, ca=the_ca(), has_expiry=True, lifetime_s=3600.0)
+        workload.issuer.__dict__.update(name=NAME, ca=the_ca(), has_expiry=True, expiry_s=None, lifetime_s=3600.0)
         before = identity.refreshes["ok"]
         await until(lambda: identity.refreshes["ok"] > before, "and it goes on asking")
         identity.close()
