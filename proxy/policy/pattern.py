@@ -27,6 +27,7 @@ _FOREIGN: Final = re.compile(
     | (?P<boundary>\\[bB]\{)                # \b{start}, which RE2 reads as a boundary and five literal characters
     | \\.                                   # any other escape means the same, or RE2 refuses it
     | (?P<set>\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\])  # a bracketed class
+    | (?P<open>\[)                          # a class that never ends, so that what follows is part of no pattern
     | (?P<brace>\{(?![0-9]+(?:,[0-9]*)?\}))             # a brace that repeats nothing is literal in RE2, an error in Rust
     """,
     re.VERBOSE | re.DOTALL,
@@ -139,6 +140,8 @@ def _foreign_part(text: str) -> str:
         escape = found["escape"]
         if escape is not None:
             return f"unrecognized escape sequence: \\{escape}"
+        if found["open"] is not None:
+            return ""  # RE2 says what is missing; to look for the end of each further bracket would take seconds
         if found["boundary"] is not None:
             return "word boundaries with a name are not supported"
         if found["brace"] is not None:

@@ -164,3 +164,16 @@ def test_equal_by_text() -> None:
     assert Pattern("a+") != Pattern("a*")
     assert Pattern("a+") != "a+"
     assert repr(Pattern("a+")) == "Pattern('a+')"
+
+
+@pytest.mark.parametrize("part", ["[", "[:a", r"[\a", "[a", "[^]", "[[:a:"])
+def test_brackets_that_never_end_are_refused_in_linear_time(part: str) -> None:
+    """Each bracket would otherwise be followed to the end of the text: more than 200 ms for the longest pattern."""
+    text = part * (PATTERN_BYTES // len(part))
+    took_s = []
+    for _ in range(3):
+        began_at = time.process_time()
+        with pytest.raises(PatternError):
+            Pattern(text)
+        took_s.append(time.process_time() - began_at)
+    assert min(took_s) < 0.03
