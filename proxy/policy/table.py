@@ -64,17 +64,18 @@ class RouteTable:
     def __init__(self, routes: Sequence[Route]) -> None:
         self.only: Final = _universal(routes)
         """The rule that every request takes; None if it depends on the request."""
-        by_host: dict[HostMatch, list[Candidate]] = {}
+        by_host: dict[HostMatch, list[int]] = {}
+        candidates: list[list[Candidate]] = []
         anywhere: list[Candidate] = []
         order = 0
         for place, route in enumerate(routes):
-            candidates = _candidates(place, route, order)
-            order += len(candidates)
-            for host in route.hosts:
-                by_host.setdefault(HostMatch(host.text.lower(), host.is_suffix), []).extend(candidates)
+            candidates.append(_candidates(place, route, order))
+            order += len(candidates[place])
+            for host in dict.fromkeys(HostMatch(one.text.lower(), one.is_suffix) for one in route.hosts):
+                by_host.setdefault(host, []).append(place)
             if not route.hosts:
-                anywhere += candidates
-        self._hosts: Final = Hosts(by_host) if by_host else None
+                anywhere += candidates[place]
+        self._hosts: Final = Hosts(_paths_by_host(by_host, candidates)) if by_host else None
         self._anywhere: Final = Paths(anywhere)
 
     def find(self, request: RequestHead) -> Found | None:
@@ -92,6 +93,21 @@ class RouteTable:
                 return best.found
         scored = self._anywhere.best(asked)
         return scored.candidate.found if scored is not None else None
+
+
+def _paths_by_host(by_host: dict[HostMatch, list[int]], candidates: list[list[Candidate]]) -> dict[HostMatch, Paths]:
+    """The index of each host. Hosts that the same routes name share one: a route of a thousand hosts and a thousand matches
+    would otherwise cost a million.
+    """
+    by_places: dict[tuple[int, ...], Paths] = {}
+    found: dict[HostMatch, Paths] = {}
+    for host, places in by_host.items():
+        key = tuple(places)
+        paths = by_places.get(key)
+        if paths is None:
+            paths = by_places[key] = Paths([one for place in places for one in candidates[place]])
+        found[host] = paths
+    return found
 
 
 def _universal(routes: Sequence[Route]) -> Found | None:
@@ -145,9 +161,9 @@ class Host:
 
     __slots__ = ("matcher", "paths")
 
-    def __init__(self, pattern: HostMatch, candidates: Sequence[Candidate]) -> None:
+    def __init__(self, pattern: HostMatch, paths: Paths) -> None:
         self.matcher: Final = HostMatcher(pattern)
-        self.paths: Final = Paths(candidates)
+        self.paths: Final = paths
 
 
 class Hosts:
@@ -155,8 +171,8 @@ class Hosts:
 
     __slots__ = ("_few", "_exact", "_suffixes", "_lengths")
 
-    def __init__(self, by_host: dict[HostMatch, list[Candidate]]) -> None:
-        hosts = [Host(pattern, candidates) for pattern, candidates in by_host.items()]
+    def __init__(self, by_host: dict[HostMatch, Paths]) -> None:
+        hosts = [Host(pattern, paths) for pattern, paths in by_host.items()]
         self._few: Final = hosts if len(hosts) <= _FEW else None
         self._exact: Final = {one.matcher.text: one for one in hosts if not one.matcher.is_suffix}
         self._suffixes: Final = {one.matcher.text: one for one in hosts if one.matcher.is_suffix}

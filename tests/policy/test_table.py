@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from collections.abc import Iterator
 from random import Random
 
@@ -180,3 +181,19 @@ def test_a_path_of_many_segments_costs_no_more_than_its_length() -> None:
     hosts = RouteTable(KINDS["suffix"])
     assert hosts.find(asked) is None
     assert time.thread_time() - began_s < 0.5
+
+
+def test_a_route_of_many_hosts_and_many_matches_costs_their_sum() -> None:
+    count = 500
+    hosts = tuple(HostMatch(f"{number}.example.com") for number in range(count))
+    matches = [HttpMatch(path=PathMatch(exact=f"/{number}")) for number in range(count)]
+    routes = [route(*matches, hosts=hosts), route(HttpMatch(path=PathMatch(exact="/0")), hosts=(*hosts[:1], *hosts[:1]))]
+    tracemalloc.start()
+    table = RouteTable(routes)
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most_bytes < 4_000_000, "an index for each host takes fifty times as much"
+    for number in (0, count - 1):
+        found = table.find(request(f"/{number}", "GET", f"{number}.example.com", []))
+        assert found is not None and (found.route, found.rule) == (0, number)
+    assert table.find(request("/0", "GET", "elsewhere.example.com", [])) is None
