@@ -11,7 +11,8 @@ from typing import Final
 from proxy.api import inbound_pb2, services
 from proxy.control.channel import Channel
 from proxy.control.convert.fields import InvalidMessageError
-from proxy.control.convert.server import server_policy_of
+from proxy.control.convert.server import read_server_policy
+from proxy.control.latest import Latest
 from proxy.control.subscription import StreamSettings, Subscription
 from proxy.core.log import logger
 from proxy.core.watch import Watch
@@ -44,18 +45,26 @@ class InboundPolicies:
 
         def on_close() -> None:
             subscription.close()
+            latest.close()
             self._answered(port)
 
         watch = Watch(initial, on_close)
 
-        def on_message(message: inbound_pb2.Server, is_first: bool) -> None:
-            if is_first:
-                self._answered(port)
-            try:
-                watch.set(server_policy_of(message, self._lets_localhost_in))
-            except InvalidMessageError as error:
-                _log.warning("Server misconfigured: port %d: %s", port, error)
-                watch.set(invalid_policy(self._detect_timeout_s))
+        def on_policy(policy: ServerPolicy) -> None:
+            self._answered(port)
+            watch.set(policy)
+
+        def on_invalid(error: InvalidMessageError) -> None:
+            self._answered(port)
+            _log.warning("Server misconfigured: port %d: %s", port, error)
+            watch.set(invalid_policy(self._detect_timeout_s))
+
+        latest: Latest[inbound_pb2.Server, ServerPolicy] = Latest(
+            self._channel.reactor.steps,
+            lambda message: read_server_policy(message, self._lets_localhost_in),
+            on_policy,
+            on_invalid,
+        )
 
         def on_refused(status: Status) -> None:
             _log.warning("the policy of port %d stays as it is: %s", port, status)
@@ -66,7 +75,7 @@ class InboundPolicies:
             services.INBOUND_WATCH_PORT,
             inbound_pb2.PortSpec(workload=self._workload, port=port),
             self._settings,
-            on_message,
+            lambda message, is_first: latest.receive(message),
             on_refused,
         )
         self.unanswered.set(self.unanswered.value | {port})

@@ -12,8 +12,9 @@ from typing import Final
 
 from proxy.api import net_pb2, outbound_pb2, services
 from proxy.control.channel import Channel
-from proxy.control.convert.client import client_policy_of
+from proxy.control.convert.client import read_client_policy
 from proxy.control.convert.fields import InvalidMessageError, ip_message
+from proxy.control.latest import Latest
 from proxy.control.subscription import REFUSALS, StreamSettings, Subscription
 from proxy.core.addr import Addr
 from proxy.core.log import logger
@@ -37,14 +38,20 @@ class OutboundPolicies:
         """The policy toward an address, or toward a name (`name:port`); None until the first answer. `close()` cancels
         the stream.
         """
-        watch: Watch[ClientPolicy | Absent | None] = Watch(None, lambda: subscription.close())
 
-        def on_message(message: outbound_pb2.OutboundPolicy, is_first: bool) -> None:
-            try:
-                watch.set(client_policy_of(message))
-            except InvalidMessageError as error:
-                _log.warning("Client policy misconfigured: %s: %s", target, error)
-                watch.set(invalid_policy())
+        def on_close() -> None:
+            subscription.close()
+            latest.close()
+
+        watch: Watch[ClientPolicy | Absent | None] = Watch(None, on_close)
+
+        def on_invalid(error: InvalidMessageError) -> None:
+            _log.warning("Client policy misconfigured: %s: %s", target, error)
+            watch.set(invalid_policy())
+
+        latest: Latest[outbound_pb2.OutboundPolicy, ClientPolicy] = Latest(
+            self._channel.reactor.steps, read_client_policy, watch.set, on_invalid
+        )
 
         def on_refused(status: Status) -> None:
             _log.debug("no policy toward %s: %s", target, status)
@@ -52,7 +59,12 @@ class OutboundPolicies:
                 watch.set(Absent(str(status), is_refusal=status.code in REFUSALS))
 
         subscription = Subscription(
-            self._channel, services.OUTBOUND_WATCH, self._request(target), self._settings, on_message, on_refused
+            self._channel,
+            services.OUTBOUND_WATCH,
+            self._request(target),
+            self._settings,
+            lambda message, is_first: latest.receive(message),
+            on_refused,
         )
         subscription.open(_ANSWERS)
         return watch

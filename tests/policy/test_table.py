@@ -187,7 +187,10 @@ def test_a_route_of_many_hosts_and_many_matches_costs_their_sum() -> None:
     count = 500
     hosts = tuple(HostMatch(f"{number}.example.com") for number in range(count))
     matches = [HttpMatch(path=PathMatch(exact=f"/{number}")) for number in range(count)]
-    routes = [route(*matches, hosts=hosts), route(HttpMatch(path=PathMatch(exact="/0")), hosts=(*hosts[:1], *hosts[:1]))]
+    routes = [
+        route(*matches, hosts=hosts),
+        route(HttpMatch(path=PathMatch(exact="/0")), hosts=(*hosts[:1], *hosts[:1])),
+    ]
     tracemalloc.start()
     table = RouteTable(routes)
     _, most_bytes = tracemalloc.get_traced_memory()

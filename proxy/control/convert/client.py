@@ -20,6 +20,7 @@ from proxy.control.convert.route import (
     http_match_of,
     suffix_of,
 )
+from proxy.control.convert.shares import Reading, at_once
 from proxy.core.names import name_and_port
 from proxy.http import grpc
 from proxy.policy import client
@@ -59,6 +60,11 @@ _RETRY_CODES: Final = {
 
 
 def client_policy_of(message: outbound_pb2.OutboundPolicy) -> ClientPolicy:
+    """Convert the message at once."""
+    return at_once(read_client_policy(message))
+
+
+def read_client_policy(message: outbound_pb2.OutboundPolicy) -> Reading[ClientPolicy]:
     """Convert the message; InvalidMessageError if any part of it breaks a rule."""
     meta = meta_of(message, "policy", True)
     if not message.HasField("protocol"):
@@ -66,22 +72,25 @@ def client_policy_of(message: outbound_pb2.OutboundPolicy) -> ClientPolicy:
     protocol = message.protocol
     kind = kind_of(protocol, "kind", "protocol")
     if kind == "detect":
-        return _detect_of(meta, protocol.detect)
+        return (yield from _detect_of(meta, protocol.detect))
     if kind == "http1":
         http1 = protocol.http1
-        return ClientPolicy(meta, client.HTTP_1, http1_routes=_http_routes(http1.routes), http1_accrual=_accrual(http1))
+        routes = yield from _http_routes(http1.routes)
+        return ClientPolicy(meta, client.HTTP_1, http1_routes=routes, http1_accrual=_accrual(http1))
     if kind == "http2":
         http2 = protocol.http2
-        return ClientPolicy(meta, client.HTTP_2, http2_routes=_http_routes(http2.routes), http2_accrual=_accrual(http2))
+        routes = yield from _http_routes(http2.routes)
+        return ClientPolicy(meta, client.HTTP_2, http2_routes=routes, http2_accrual=_accrual(http2))
     if kind == "grpc":
-        routes = _each("gRPC route", protocol.grpc.routes, _grpc_route)
+        routes = yield from _each_read("gRPC route", protocol.grpc.routes, _grpc_route)
         return ClientPolicy(meta, client.GRPC, http2_routes=routes, http2_accrual=_accrual(protocol.grpc))
     if kind == "tls":
-        return ClientPolicy(meta, client.TLS, tls_routes=_each("TLS route", protocol.tls.routes, _stream_route))
-    return ClientPolicy(meta, client.OPAQUE, opaque_routes=_opaque_routes(protocol.opaque))
+        tls_routes = yield from _each_read("TLS route", protocol.tls.routes, _stream_route)
+        return ClientPolicy(meta, client.TLS, tls_routes=tls_routes)
+    return ClientPolicy(meta, client.OPAQUE, opaque_routes=(yield from _opaque_routes(protocol.opaque)))
 
 
-def _detect_of(meta: Meta, detect: outbound_pb2.ProxyProtocol.Detect) -> ClientPolicy:
+def _detect_of(meta: Meta, detect: outbound_pb2.ProxyProtocol.Detect) -> Reading[ClientPolicy]:
     """The timeout in the message must be there but is not used, because the proxy has its own."""
     for part in ("timeout", "http1", "http2", "opaque"):
         if not detect.HasField(part):
@@ -90,22 +99,35 @@ def _detect_of(meta: Meta, detect: outbound_pb2.ProxyProtocol.Detect) -> ClientP
     return ClientPolicy(
         meta,
         client.DETECT,
-        http1_routes=_http_routes(detect.http1.routes),
-        http2_routes=_http_routes(detect.http2.routes),
-        opaque_routes=_opaque_routes(detect.opaque),
+        http1_routes=(yield from _http_routes(detect.http1.routes)),
+        http2_routes=(yield from _http_routes(detect.http2.routes)),
+        opaque_routes=(yield from _opaque_routes(detect.opaque)),
         http1_accrual=_accrual(detect.http1),
         http2_accrual=_accrual(detect.http2),
     )
 
 
-def _each(what: str, messages: Iterable[Any], convert: Callable[[Any], T]) -> tuple[T, ...]:
-    """Convert all of them; an error names the place in the list."""
+def _each(what: str, messages: Iterable[Any], convert: Callable[[Any], T]) -> Reading[tuple[T, ...]]:
+    """Convert all of them, with a pause after each; an error names the place in the list."""
     found: list[T] = []
     for index, message in enumerate(messages):
         try:
             found.append(convert(message))
         except InvalidMessageError as error:
             raise InvalidMessageError(f"{what} {index}: {error}") from None
+        yield
+    return tuple(found)
+
+
+def _each_read(what: str, messages: Iterable[Any], read: Callable[[Any], Reading[T]]) -> Reading[tuple[T, ...]]:
+    """Read all of them, with their own pauses; an error names the place in the list."""
+    found: list[T] = []
+    for index, message in enumerate(messages):
+        try:
+            found.append((yield from read(message)))
+        except InvalidMessageError as error:
+            raise InvalidMessageError(f"{what} {index}: {error}") from None
+        yield
     return tuple(found)
 
 
@@ -118,41 +140,43 @@ def _accrual(
 # ---- HTTP and gRPC routes
 
 
-def _http_routes(routes: Iterable[outbound_pb2.HttpRoute]) -> tuple[ClientRoute, ...]:
-    return _each("HTTP route", routes, _http_route)
+def _http_routes(routes: Iterable[outbound_pb2.HttpRoute]) -> Reading[tuple[ClientRoute, ...]]:
+    return _each_read("HTTP route", routes, _http_route)
 
 
-def _http_route(route: outbound_pb2.HttpRoute) -> ClientRoute:
+def _http_route(route: outbound_pb2.HttpRoute) -> Reading[ClientRoute]:
     return ClientRoute(
-        meta_of(route, "route", True), _each("host", route.hosts, host_of), _each("rule", route.rules, _http_rule)
+        meta_of(route, "route", True),
+        (yield from _each("host", route.hosts, host_of)),
+        (yield from _each_read("rule", route.rules, _http_rule)),
     )
 
 
-def _grpc_route(route: outbound_pb2.GrpcRoute) -> ClientRoute:
+def _grpc_route(route: outbound_pb2.GrpcRoute) -> Reading[ClientRoute]:
     return ClientRoute(
         meta_of(route, "route", True),
-        _each("host", route.hosts, host_of),
-        _each("rule", route.rules, _grpc_rule),
+        (yield from _each("host", route.hosts, host_of)),
+        (yield from _each_read("rule", route.rules, _grpc_rule)),
         is_grpc=True,
     )
 
 
-def _http_rule(rule: outbound_pb2.HttpRoute.Rule) -> ClientRule:
+def _http_rule(rule: outbound_pb2.HttpRoute.Rule) -> Reading[ClientRule]:
     return ClientRule(
-        matches=_each("match", rule.matches, http_match_of),
-        filters=_each("filter", rule.filters, _filter_of),
-        distribution=_distribution_of(rule, _filter_of),
+        matches=(yield from _each("match", rule.matches, http_match_of)),
+        filters=(yield from _each("filter", rule.filters, _filter_of)),
+        distribution=(yield from _distribution_of(rule, _filter_of)),
         timeouts=_timeouts_of(rule),
         retry=_http_retry(rule.retry) if rule.HasField("retry") else None,
         allows_l5d_headers=rule.allow_l5d_request_headers,
     )
 
 
-def _grpc_rule(rule: outbound_pb2.GrpcRoute.Rule) -> ClientRule:
+def _grpc_rule(rule: outbound_pb2.GrpcRoute.Rule) -> Reading[ClientRule]:
     return ClientRule(
-        matches=_each("match", rule.matches, grpc_match_of),
-        filters=_each("filter", rule.filters, _filter_of),
-        distribution=_distribution_of(rule, _filter_of),
+        matches=(yield from _each("match", rule.matches, grpc_match_of)),
+        filters=(yield from _each("filter", rule.filters, _filter_of)),
+        distribution=(yield from _distribution_of(rule, _filter_of)),
         timeouts=_timeouts_of(rule),
         retry=_grpc_retry(rule.retry) if rule.HasField("retry") else None,
         allows_l5d_headers=rule.allow_l5d_request_headers,
@@ -212,25 +236,25 @@ def _grpc_retry(message: outbound_pb2.GrpcRoute.Retry) -> Retry:
 # ---- opaque and TLS routes
 
 
-def _opaque_routes(opaque: outbound_pb2.ProxyProtocol.Opaque) -> tuple[StreamRoute, ...]:
+def _opaque_routes(opaque: outbound_pb2.ProxyProtocol.Opaque) -> Reading[tuple[StreamRoute, ...]]:
     if len(opaque.routes) > 1:
         raise InvalidMessageError(f"opaque: {len(opaque.routes)} routes where at most one may be")
-    return _each("opaque route", opaque.routes, _stream_route)
+    return (yield from _each_read("opaque route", opaque.routes, _stream_route))
 
 
-def _stream_route(route: outbound_pb2.OpaqueRoute | outbound_pb2.TlsRoute) -> StreamRoute:
+def _stream_route(route: outbound_pb2.OpaqueRoute | outbound_pb2.TlsRoute) -> Reading[StreamRoute]:
     meta = meta_of(route, "route", True)
     if len(route.rules) != 1:
         raise InvalidMessageError(f"{len(route.rules)} rules where one must be")
     rule = route.rules[0]
     snis: tuple[HostMatch, ...] = ()
     if isinstance(route, outbound_pb2.TlsRoute):
-        snis = _each("SNI", route.snis, _sni_of)
+        snis = yield from _each("SNI", route.snis, _sni_of)
     refusal = ("", "")
     for one in rule.filters:
         refused = _refusal_of(one)
         refusal = refusal if refusal[0] else refused
-    return StreamRoute(meta, _distribution_of(rule, _stream_filter), snis, *refusal)
+    return StreamRoute(meta, (yield from _distribution_of(rule, _stream_filter)), snis, *refusal)
 
 
 def _sni_of(message: Any) -> HostMatch:
@@ -253,7 +277,7 @@ def _stream_filter(message: outbound_pb2.OpaqueRoute.Filter | outbound_pb2.TlsRo
 # ---- backends
 
 
-def _distribution_of(rule: Any, convert_filter: Callable[[Any], Filter]) -> Distribution:
+def _distribution_of(rule: Any, convert_filter: Callable[[Any], Filter]) -> Reading[Distribution]:
     if not rule.HasField("backends"):
         raise InvalidMessageError("missing distribution")
     distribution = rule.backends
@@ -269,7 +293,10 @@ def _distribution_of(rule: Any, convert_filter: Callable[[Any], Filter]) -> Dist
         weighted = [(_unwrapped(one), one.weight) for one in distribution.random_available.backends]
     if not weighted:
         raise InvalidMessageError(f"a {name} distribution may not be empty")
-    return Distribution(name, _each("backend", weighted, lambda pair: _route_backend(pair[0], pair[1], convert_filter)))
+    return Distribution(
+        name,
+        (yield from _each_read("backend", weighted, lambda pair: _route_backend(pair[0], pair[1], convert_filter))),
+    )
 
 
 def _unwrapped(weighted: Any) -> Any:
@@ -278,10 +305,11 @@ def _unwrapped(weighted: Any) -> Any:
     return weighted.backend
 
 
-def _route_backend(message: Any, weight: int, convert_filter: Callable[[Any], Filter]) -> RouteBackend:
+def _route_backend(message: Any, weight: int, convert_filter: Callable[[Any], Filter]) -> Reading[RouteBackend]:
     if not message.HasField("backend"):
         raise InvalidMessageError("missing backend")
-    return RouteBackend(backend_of(message.backend), weight, _each("filter", message.filters, convert_filter))
+    backend = backend_of(message.backend)
+    return RouteBackend(backend, weight, (yield from _each("filter", message.filters, convert_filter)))
 
 
 def backend_of(message: outbound_pb2.Backend) -> Backend:

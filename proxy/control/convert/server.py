@@ -18,6 +18,7 @@ from proxy.control.convert.route import (
     host_of,
     http_match_of,
 )
+from proxy.control.convert.shares import Reading, at_once, each, each_read
 from proxy.policy import server
 from proxy.policy.meta import Meta, default_meta
 from proxy.policy.route import Filter, Unusable
@@ -42,6 +43,11 @@ Authorizations = tuple[Authorization, ...]
 
 
 def server_policy_of(message: inbound_pb2.Server, lets_localhost_in: bool = True) -> ServerPolicy:
+    """Convert the message at once."""
+    return at_once(read_server_policy(message, lets_localhost_in))
+
+
+def read_server_policy(message: inbound_pb2.Server, lets_localhost_in: bool = True) -> Reading[ServerPolicy]:
     """Convert the message; InvalidMessageError if any part of it breaks a rule.
 
     Clients on this machine's loopback are let in, as in Linkerd's proxy, unless the mesh itself is on loopback,
@@ -52,7 +58,7 @@ def server_policy_of(message: inbound_pb2.Server, lets_localhost_in: bool = True
     protocol = message.protocol
     kind = kind_of(protocol, "kind", "protocol")
     added = (_LOCALHOST,) if lets_localhost_in else ()
-    authorizations = (*(authorization_of(one) for one in message.authorizations), *added)
+    authorizations = (*(yield from each(message.authorizations, authorization_of)), *added)
     meta = _meta_of_labels(message.labels, "server")
     if kind == "detect":
         detect = protocol.detect
@@ -60,61 +66,65 @@ def server_policy_of(message: inbound_pb2.Server, lets_localhost_in: bool = True
             meta,
             server.DETECT,
             authorizations,
-            _http_routes(detect.http_routes, authorizations),
+            (yield from _http_routes(detect.http_routes, authorizations)),
             required_s(detect, "timeout", "detect"),
             _rate_limit_of(detect.http_local_rate_limit),
         )
     if kind == "http1":
-        routes = _http_routes(protocol.http1.routes, authorizations)
+        routes = yield from _http_routes(protocol.http1.routes, authorizations)
         limit = _rate_limit_of(protocol.http1.local_rate_limit)
         return ServerPolicy(meta, server.HTTP_1, (), routes, rate_limit=limit)
     if kind == "http2":
-        routes = _http_routes(protocol.http2.routes, authorizations)
+        routes = yield from _http_routes(protocol.http2.routes, authorizations)
         limit = _rate_limit_of(protocol.http2.local_rate_limit)
         return ServerPolicy(meta, server.HTTP_2, (), routes, rate_limit=limit)
     if kind == "grpc":
-        return ServerPolicy(meta, server.GRPC, (), _grpc_routes(protocol.grpc.routes, authorizations))
+        return ServerPolicy(meta, server.GRPC, (), (yield from _grpc_routes(protocol.grpc.routes, authorizations)))
     return ServerPolicy(meta, server.TLS if kind == "tls" else server.OPAQUE, authorizations)
 
 
 # ---- routes
 
 
-def _http_routes(routes: Sequence[inbound_pb2.HttpRoute], parents: Authorizations) -> tuple[ServerRoute, ...]:
+def _http_routes(routes: Sequence[inbound_pb2.HttpRoute], parents: Authorizations) -> Reading[tuple[ServerRoute, ...]]:
     if not routes:
         return (ServerRoute(default_meta("default"), (), parents, (ServerRule(()),)),)
-    return tuple(
-        ServerRoute(
-            meta_of(route, "HTTP route", False),
-            tuple(host_of(host) for host in route.hosts),
-            (*(authorization_of(one) for one in route.authorizations), *parents),
-            tuple(_http_rule(rule) for rule in route.rules),
-        )
-        for route in routes
+    return (yield from each_read(routes, lambda route: _http_route(route, parents)))
+
+
+def _http_route(route: inbound_pb2.HttpRoute, parents: Authorizations) -> Reading[ServerRoute]:
+    return ServerRoute(
+        meta_of(route, "HTTP route", False),
+        (yield from each(route.hosts, host_of)),
+        (*(yield from each(route.authorizations, authorization_of)), *parents),
+        (yield from each_read(route.rules, _http_rule)),
     )
 
 
-def _grpc_routes(routes: Sequence[inbound_pb2.GrpcRoute], parents: Authorizations) -> tuple[ServerRoute, ...]:
+def _grpc_routes(routes: Sequence[inbound_pb2.GrpcRoute], parents: Authorizations) -> Reading[tuple[ServerRoute, ...]]:
     if not routes:
         return (ServerRoute(default_meta("default"), (), parents, (ServerRule(()),), is_grpc=True),)
-    return tuple(
-        ServerRoute(
-            meta_of(route, "gRPC route", False),
-            tuple(host_of(host) for host in route.hosts),
-            (*(authorization_of(one) for one in route.authorizations), *parents),
-            tuple(_grpc_rule(rule) for rule in route.rules),
-            is_grpc=True,
-        )
-        for route in routes
+    return (yield from each_read(routes, lambda route: _grpc_route(route, parents)))
+
+
+def _grpc_route(route: inbound_pb2.GrpcRoute, parents: Authorizations) -> Reading[ServerRoute]:
+    return ServerRoute(
+        meta_of(route, "gRPC route", False),
+        (yield from each(route.hosts, host_of)),
+        (*(yield from each(route.authorizations, authorization_of)), *parents),
+        (yield from each_read(route.rules, _grpc_rule)),
+        is_grpc=True,
     )
 
 
-def _http_rule(rule: inbound_pb2.HttpRoute.Rule) -> ServerRule:
-    return ServerRule(tuple(http_match_of(one) for one in rule.matches), tuple(_filter_of(one) for one in rule.filters))
+def _http_rule(rule: inbound_pb2.HttpRoute.Rule) -> Reading[ServerRule]:
+    matches = yield from each(rule.matches, http_match_of)
+    return ServerRule(matches, (yield from each(rule.filters, _filter_of)))
 
 
-def _grpc_rule(rule: inbound_pb2.GrpcRoute.Rule) -> ServerRule:
-    return ServerRule(tuple(grpc_match_of(one) for one in rule.matches), tuple(_filter_of(one) for one in rule.filters))
+def _grpc_rule(rule: inbound_pb2.GrpcRoute.Rule) -> Reading[ServerRule]:
+    matches = yield from each(rule.matches, grpc_match_of)
+    return ServerRule(matches, (yield from each(rule.filters, _filter_of)))
 
 
 def _filter_of(message: inbound_pb2.HttpRoute.Filter | inbound_pb2.GrpcRoute.Filter) -> Filter:

@@ -1,0 +1,42 @@
+"""Reading a message in shares: a policy may bring thousands of routes, each with matches to compile.
+
+A Reading is a generator that pauses after each part which costs about as much as a match, and returns the value. Whoever drives it
+decides how many parts one turn of the loop reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+Reading = Generator[None, None, T]
+
+
+def at_once(reading: Reading[T]) -> T:
+    """The value, read without a pause."""
+    while True:
+        try:
+            next(reading)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+
+
+def each(messages: Iterable[Any], convert: Callable[[Any], T]) -> Reading[tuple[T, ...]]:
+    """Convert all of them, with a pause after each."""
+    found: list[T] = []
+    for message in messages:
+        found.append(convert(message))
+        yield
+    return tuple(found)
+
+
+def each_read(messages: Iterable[Any], read: Callable[[Any], Reading[T]]) -> Reading[tuple[T, ...]]:
+    """Read all of them, with their own pauses and one after each."""
+    found: list[T] = []
+    for message in messages:
+        found.append((yield from read(message)))
+        yield
+    return tuple(found)

@@ -1,0 +1,75 @@
+"""Latest: messages of a stream, each of which replaces the one before, read in turns of the loop.
+
+Until a message has been read the value of the one before stays in use. Of those that come meanwhile only the newest is
+read next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from proxy.control.convert.fields import InvalidMessageError
+from proxy.control.convert.shares import Reading
+from proxy.core import limits
+from proxy.core.step_queue import StepQueue
+
+M = TypeVar("M")
+T = TypeVar("T")
+
+
+class Latest(Generic[M, T]):
+    __slots__ = ("_steps", "_read", "_on_value", "_on_invalid", "_reading", "_newest")
+
+    def __init__(
+        self,
+        steps: StepQueue,
+        read: Callable[[M], Reading[T]],
+        on_value: Callable[[T], None],
+        on_invalid: Callable[[InvalidMessageError], None],
+    ) -> None:
+        self._steps = steps
+        self._read = read
+        self._on_value = on_value
+        self._on_invalid = on_invalid
+        self._reading: Reading[T] | None = None
+        self._newest: M | None = None
+
+    def receive(self, message: M) -> None:
+        """Read the message; what is small is read within this call."""
+        if self._reading is None:
+            self._reading = self._read(message)
+            self.step()
+        else:
+            self._newest = message
+
+    def close(self) -> None:
+        """Read no further. Idempotent."""
+        self._reading = self._newest = None
+
+    def step(self) -> None:
+        """The step queue calls this."""
+        reading = self._reading
+        if reading is None:
+            return
+        try:
+            for _ in range(limits.TURN_PARTS):
+                next(reading)
+        except StopIteration as end:
+            self._go_on()
+            self._on_value(end.value)
+        except InvalidMessageError as error:
+            self._go_on()
+            self._on_invalid(error)
+        except Exception:
+            self._go_on()  # a fault of ours in one message must not keep the next from being read
+            raise
+        else:
+            self._steps.add(self)
+
+    def _go_on(self) -> None:
+        newest, self._newest = self._newest, None
+        self._reading = None
+        if newest is not None:
+            self._reading = self._read(newest)
+            self._steps.add(self)
