@@ -16,7 +16,10 @@ from proxy.api import destination_pb2, services
 from proxy.balance.endpoints import ABSENT, ADD, FAILED, KNOWN, REMOVE, RESET, Resolution
 from proxy.control.channel import Channel
 from proxy.control.convert.endpoint import addresses_of, endpoints_of
-from proxy.control.convert.profile import ProfileReading
+from proxy.control.convert.fields import InvalidMessageError
+from proxy.control.convert.profile import read_profile
+from proxy.control.convert.shares import Reading
+from proxy.control.latest import Latest
 from proxy.control.subscription import StreamSettings, Subscription
 from proxy.core import limits
 from proxy.core.addr import Addr
@@ -64,18 +67,17 @@ class Destinations:
 class ProfileStream:
     """The profiles of one destination, one message after another."""
 
-    __slots__ = ("watch", "_path", "_subscription", "_steps", "_reading", "_newest", "_left_out")
+    __slots__ = ("watch", "_path", "_subscription", "_latest", "_left_out")
 
     def __init__(self, destinations: Destinations, path: str) -> None:
         self._path = path
-        self._steps = destinations.steps
-        self._reading: ProfileReading | None = None
-        self._newest: destination_pb2.DestinationProfile | None = None
-        """A message that came while another was being read. It replaces earlier ones, so that only one can wait."""
         self._left_out: list[str] = []
         """The parts that were left out of the last profile. They are logged only when they change, although the
         profile may come again.
         """
+        self._latest: Latest[destination_pb2.DestinationProfile, Profile] = Latest(
+            destinations.steps, self._read, self._use, self._on_invalid
+        )
         self._subscription = Subscription(
             destinations.channel,
             services.GET_PROFILE,
@@ -84,34 +86,30 @@ class ProfileStream:
             self.receive,
             self.refuse,
         )
-        self.watch: Watch[Profile | Absent | None] = Watch(None, self._subscription.close)
+        self.watch: Watch[Profile | Absent | None] = Watch(None, self._on_close)
         self._subscription.open()
 
     def receive(self, message: destination_pb2.DestinationProfile, is_first: bool) -> None:
-        if self._reading is None:
-            self._reading = ProfileReading(message, self._path)
-            self.step()
-        else:
-            self._newest = message
+        self._latest.receive(message)
 
-    def step(self) -> None:
-        """The step queue calls this."""
-        reading = self._reading
-        if reading is None or self.watch.is_closed:
-            return
-        if reading.read(limits.TURN_ROUTES):
-            self._steps.add(self)
-            return
-        newest = self._newest
-        self._newest = None
-        self._reading = None if newest is None else ProfileReading(newest, self._path)
-        if newest is not None:
-            self._steps.add(self)
-        profile = reading.profile()
-        if reading.left_out and reading.left_out != self._left_out:
-            _log.warning("profile of %s: left out: %s", profile.name or self._path, _some_of(reading.left_out))
-        self._left_out = reading.left_out
+    def _read(self, message: destination_pb2.DestinationProfile) -> Reading[Profile]:
+        left_out: list[str] = []
+        profile = yield from read_profile(message, self._path, left_out)
+        if left_out and left_out != self._left_out:
+            _log.warning("profile of %s: left out: %s", profile.name or self._path, _some_of(left_out))
+        self._left_out = left_out
+        return profile
+
+    def _use(self, profile: Profile) -> None:
         self.watch.set(profile)
+
+    def _on_invalid(self, error: InvalidMessageError) -> None:
+        """Only parts of a profile can be invalid, and they are left out; the last profile stays if that is not so."""
+        _log.warning("profile of %s: %s", self._path, error)
+
+    def _on_close(self) -> None:
+        self._latest.close()
+        self._subscription.close()
 
     def refuse(self, status: Status) -> None:
         _log.debug("no profile of %s: %s", self._path, status)

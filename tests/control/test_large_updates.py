@@ -199,16 +199,35 @@ def profile_stream() -> tuple[ProfileStream, list[Any]]:
 
 def test_a_profile_of_two_thousand_routes_is_read_in_turns() -> None:
     stream, called = profile_stream()
-    stream.receive(profile(limits.TURN_ROUTES), True)
+    few = limits.TURN_PARTS // 4
+    stream.receive(profile(few), True)
     assert isinstance(stream.watch.value, Profile) and not called, "what is small is applied at once"
     stream.receive(profile(2000), False)
     turns = 0
     while called:
-        assert len(stream.watch.value.routes) == limits.TURN_ROUTES
+        assert len(stream.watch.value.routes) == few
         called.pop()()
         turns += 1
     assert isinstance(stream.watch.value, Profile) and len(stream.watch.value.routes) == 2000
-    assert turns >= 2000 // limits.TURN_ROUTES // STEPS_PER_TURN
+    assert turns >= 2000 // limits.TURN_PARTS // STEPS_PER_TURN
+
+
+def test_a_profile_whose_one_route_has_thousands_of_parts_is_read_in_turns() -> None:
+    stream, called = profile_stream()
+    message = profile(1)
+    conditions = message.routes[0].condition.any.matches
+    for number in range(1000):
+        conditions.add().path.regex = f"/api/kind{number}/[^/]+"
+    classes = message.routes[0].response_classes[0].condition.any.matches
+    for number in range(1000):
+        classes.add().status.CopyFrom(destination_pb2.HttpStatusRange(min=500, max=500 + number % 100))
+    stream.receive(message, True)
+    turns = 0
+    while called:
+        assert stream.watch.value is None
+        called.pop()()
+        turns += 1
+    assert isinstance(stream.watch.value, Profile) and turns >= 2000 // limits.TURN_PARTS // STEPS_PER_TURN
 
 
 def test_of_profiles_that_come_faster_than_they_are_read_the_first_and_the_last_count() -> None:
@@ -216,11 +235,11 @@ def test_of_profiles_that_come_faster_than_they_are_read_the_first_and_the_last_
     seen: list[str] = []
     stream.watch.subscribe(lambda value: seen.append(value.name if isinstance(value, Profile) else ""))
     for number in range(50):
-        stream.receive(profile(limits.TURN_ROUTES + 1, f"web{number}.ns"), number == 0)
+        stream.receive(profile(limits.TURN_PARTS, f"web{number}.ns"), number == 0)
     while called:
         called.pop()()
     assert seen == ["web0.ns:80", "web49.ns:80"]
-    stream.receive(profile(limits.TURN_ROUTES + 1, "never.ns"), False)
+    stream.receive(profile(limits.TURN_PARTS, "never.ns"), False)
     stream.watch.close()
     while called:
         called.pop()()

@@ -13,6 +13,7 @@ from proxy.api import destination_pb2
 from proxy.control.convert.endpoint import endpoint_of
 from proxy.control.convert.fields import InvalidMessageError, duration_s, kind_of, required_s
 from proxy.control.convert.route import method_of, regex_of
+from proxy.control.convert.shares import Reading, at_once
 from proxy.core.addr import Addr
 from proxy.core.names import dns_name, name_and_port
 from proxy.policy.condition import AllOf, AnyOf, MethodIs, NotThat, PathIs, RequestCondition
@@ -27,54 +28,31 @@ _MOST_PER_S: Final = (1 << 31) - 1
 
 
 def profile_of(message: destination_pb2.DestinationProfile, path: str, left_out: list[str] | None = None) -> Profile:
-    """Read the whole profile at once; `left_out` gets the notes of ProfileReading."""
-    reading = ProfileReading(message, path)
-    while reading.read(len(message.routes)):
-        pass
-    profile = reading.profile()
-    if left_out is not None:
-        left_out += reading.left_out
-    return profile
+    """Read the whole profile at once; `left_out` is that of read_profile."""
+    return at_once(read_profile(message, path, [] if left_out is None else left_out))
 
 
-class ProfileReading:
-    """A message that is read in shares, since it may bring thousands of routes, each with an expression to compile."""
+def read_profile(message: destination_pb2.DestinationProfile, path: str, left_out: list[str]) -> Reading[Profile]:
+    """Read the profile. `path` is what was asked for; the profile's name takes its port from it.
 
-    __slots__ = ("left_out", "_message", "_path", "_routes", "_read")
-
-    def __init__(self, message: destination_pb2.DestinationProfile, path: str) -> None:
-        """`path` is what was asked for; the profile's name takes its port from it."""
-        self.left_out: Final[list[str]] = []
-        """One line for each part that was left out, beginning with its place: `route 3: response class 0: condition:
-        missing match`.
-        """
-        self._message = message
-        self._path = path
-        self._routes: list[ProfileRoute] = []
-        self._read = 0
-
-    def read(self, count: int) -> bool:
-        """Read `count` more routes. Returns whether there are others after them."""
-        first, end = self._read, min(self._read + count, len(self._message.routes))
-        self._read = end
-        for index in range(first, end):
-            try:
-                self._routes.append(_route_of(self._message.routes[index], f"route {index}", self.left_out))
-            except InvalidMessageError as error:
-                self.left_out.append(f"route {index}: {error}")
-        return end < len(self._message.routes)
-
-    def profile(self) -> Profile:
-        """The profile, once all its routes have been read."""
-        message = self._message
-        return Profile(
-            name=_name_of(message.fully_qualified_name, self._path.rpartition(":")[2]),
-            is_opaque=message.opaque_protocol,
-            endpoint=_endpoint_of(message),
-            routes=tuple(self._routes),
-            budget=_budget_of(message, self.left_out),
-            overrides=_overrides_of(message, self.left_out),
-        )
+    `left_out` gets one line for each part that was left out, beginning with its place: `route 3: response class 0:
+    condition: missing match`.
+    """
+    routes: list[ProfileRoute] = []
+    for index, route in enumerate(message.routes):
+        try:
+            routes.append((yield from _route_of(route, f"route {index}", left_out)))
+        except InvalidMessageError as error:
+            left_out.append(f"route {index}: {error}")
+        yield
+    return Profile(
+        name=_name_of(message.fully_qualified_name, path.rpartition(":")[2]),
+        is_opaque=message.opaque_protocol,
+        endpoint=_endpoint_of(message),
+        routes=tuple(routes),
+        budget=_budget_of(message, left_out),
+        overrides=_overrides_of(message, left_out),
+    )
 
 
 def _name_of(name: str, port: str) -> str:
@@ -110,14 +88,14 @@ def _overrides_of(message: destination_pb2.DestinationProfile, notes: list[str])
 # ---- routes
 
 
-def _route_of(route: destination_pb2.Route, where: str, notes: list[str]) -> ProfileRoute:
+def _route_of(route: destination_pb2.Route, where: str, notes: list[str]) -> Reading[ProfileRoute]:
     if not route.HasField("condition"):
         raise InvalidMessageError("missing condition")
-    condition = _request_of(route.condition, where, notes)
+    condition = yield from _request_of(route.condition, where, notes)
     return ProfileRoute(
         condition,
         tuple(sorted(route.metrics_labels.items())),
-        *_classes_of(route, where, notes),
+        *(yield from _classes_of(route, where, notes)),
         route.is_retryable,
         _timeout_of(route, where, notes),
     )
@@ -134,27 +112,30 @@ def _timeout_of(route: destination_pb2.Route, where: str, notes: list[str]) -> f
         return None
 
 
-def _request_of(message: destination_pb2.RequestMatch, where: str, notes: list[str]) -> RequestCondition:
+def _request_of(message: destination_pb2.RequestMatch, where: str, notes: list[str]) -> Reading[RequestCondition]:
     kind = kind_of(message, "match", "condition")
     if kind == "all":
-        return AllOf(_parts_of(message.all, where, notes))
+        return AllOf((yield from _parts_of(message.all, where, notes)))
     if kind == "any":
-        return AnyOf(_parts_of(message.any, where, notes))
+        return AnyOf((yield from _parts_of(message.any, where, notes)))
     if kind == "not":
-        return NotThat(_request_of(getattr(message, "not"), where, notes))
+        return NotThat((yield from _request_of(getattr(message, "not"), where, notes)))
     if kind == "method":
         return MethodIs(method_of(message.method).encode())
     return PathIs(regex_of(anchored(message.path.regex), "path"))
 
 
-def _parts_of(message: destination_pb2.RequestMatch.Seq, where: str, notes: list[str]) -> tuple[RequestCondition, ...]:
+def _parts_of(
+    message: destination_pb2.RequestMatch.Seq, where: str, notes: list[str]
+) -> Reading[tuple[RequestCondition, ...]]:
     """The conditions of a list; invalid ones are left out."""
     found: list[RequestCondition] = []
     for one in message.matches:
         try:
-            found.append(_request_of(one, where, notes))
+            found.append((yield from _request_of(one, where, notes)))
         except InvalidMessageError as error:
             notes.append(f"{where}: a part of its condition: {error}")
+        yield
     return tuple(found)
 
 
@@ -163,14 +144,15 @@ def _parts_of(message: destination_pb2.RequestMatch.Seq, where: str, notes: list
 _ALL: Final = sum(1 << status for status in _STATUSES)
 
 
-def _classes_of(route: destination_pb2.Route, where: str, notes: list[str]) -> tuple[ResponseClasses, bool]:
+def _classes_of(route: destination_pb2.Route, where: str, notes: list[str]) -> Reading[tuple[ResponseClasses, bool]]:
     seen = successes = failures = 0
     has_classes = False
     for index, one in enumerate(route.response_classes):
+        yield
         try:
             if not one.HasField("condition"):
                 raise InvalidMessageError("missing condition")
-            matched = _statuses_of(one.condition, f"{where}: response class {index}", notes)
+            matched = yield from _statuses_of(one.condition, f"{where}: response class {index}", notes)
         except InvalidMessageError as error:
             notes.append(f"{where}: response class {index}: {error}")
             continue
@@ -189,10 +171,10 @@ def _set_of(statuses: int) -> frozenset[int]:
     return frozenset(status for status in _STATUSES if statuses >> status & 1)
 
 
-def _statuses_of(message: destination_pb2.ResponseMatch, where: str, notes: list[str]) -> int:
+def _statuses_of(message: destination_pb2.ResponseMatch, where: str, notes: list[str]) -> Reading[int]:
     kind = kind_of(message, "match", "condition")
     if kind == "not":
-        return _ALL & ~_statuses_of(getattr(message, "not"), where, notes)
+        return _ALL & ~(yield from _statuses_of(getattr(message, "not"), where, notes))
     if kind == "status":
         low, high = message.status.min, message.status.max
         if low not in _STATUSES or high not in _STATUSES:
@@ -202,9 +184,10 @@ def _statuses_of(message: destination_pb2.ResponseMatch, where: str, notes: list
     parts: list[int] = []
     for one in seq.matches:
         try:
-            parts.append(_statuses_of(one, where, notes))
+            parts.append((yield from _statuses_of(one, where, notes)))
         except InvalidMessageError as error:
             notes.append(f"{where}: a part of its condition: {error}")
+        yield
     if not parts:
         raise InvalidMessageError(f"nothing is left of its `{kind}`")
     found = parts[0]
