@@ -97,7 +97,7 @@ class Identity:
         except OSError as error:
             self._fail(f"token file {settings.token_file}: {error.strerror}")
             return
-        if not token:
+        if not token.strip():
             self._fail(f"token file {settings.token_file} is empty")
             return
         request = identity_pb2.CertifyRequest(

@@ -291,7 +291,7 @@ def test_failed_calls_are_retried_and_not_counted(workload: Workload, caplog: py
     assert "Failed to obtain identity: INVALID_ARGUMENT: not today" in caplog.text
 
 
-@pytest.mark.parametrize(("content", "text"), [(None, "No such file"), (b"", "is empty")])
+@pytest.mark.parametrize(("content", "text"), [(None, "No such file"), (b"", "is empty"), (b" \n", "is empty")])
 def test_a_token_that_is_missing_fails_the_attempt(
     workload: Workload, content: bytes | None, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:

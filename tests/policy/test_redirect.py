@@ -125,3 +125,10 @@ def test_what_no_location_can_hold_is_no_redirection(host: str) -> None:
 
 def test_a_rule_without_matches_matched_by_the_prefix_of_everything() -> None:
     assert location(Redirect(path_prefix="/qux"), request(FOO), None) == b"http://example.com/qux/foo?a=b&c"
+
+
+def test_what_is_not_ascii_is_the_octets_of_utf_8() -> None:
+    assert to(Redirect(path="/caf\u00e9")) == "http://example.com/caf\u00e9"
+    assert to(Redirect(path="/\u6771\u4eac")) == "http://example.com/\u6771\u4eac"
+    url = "http://example.com/caf\u00e9/bar"
+    assert to(Redirect(path_prefix="/\u6771"), url, prefix("/caf\u00e9")) == "http://example.com/\u6771/bar"
