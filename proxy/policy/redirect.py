@@ -59,7 +59,7 @@ def _split(authority: str) -> tuple[str, str]:
 
 def _path(redirect: Redirect, target: str, match: Match) -> str:
     if redirect.path is not None:
-        return redirect.path
+        return _octets(redirect.path)
     if redirect.path_prefix is None:
         return target
     prefix: str | None = None
@@ -69,9 +69,14 @@ def _path(redirect: Redirect, target: str, match: Match) -> str:
         prefix = match.path.prefix
     if prefix is None:
         raise InvalidRedirectError("only what a path prefix matched can have its prefix replaced")
-    rest = target[len(prefix.rstrip("/")) :]
-    start = redirect.path_prefix
+    rest = target[len(_octets(prefix).rstrip("/")) :]
+    start = _octets(redirect.path_prefix)
     if rest.startswith("/"):
         return start.rstrip("/") + rest
     # What follows a whole prefix is nothing or a query.
     return start + rest
+
+
+def _octets(text: str) -> str:
+    """A policy's text by its octets in UTF-8, as the path of a request is read."""
+    return text if text.isascii() else text.encode().decode("latin-1")
