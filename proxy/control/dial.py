@@ -19,7 +19,7 @@ from proxy.core.reactor import Reactor
 from proxy.tls.credentials import Credentials
 from proxy.tls.handshake import dial_tls
 from proxy.tls.peer import TlsTarget
-from proxy.transport.connection import dial_plain
+from proxy.transport.plain import dial_plain
 
 
 def dial_to(reactor: Reactor, target: ControlAddr, credentials: Credentials) -> Dial:

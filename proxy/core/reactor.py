@@ -10,17 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from proxy.core import limits
 from proxy.core.descriptors import Descriptors
 from proxy.core.flusher import Flusher
 from proxy.core.step_queue import StepQueue
 from proxy.core.timers import Wheel
+from proxy.core.turn import TURN_READS_S, Turn
 
 Clock = Callable[[], float]
 """Monotonic seconds."""
 
 
 class Reactor:
-    __slots__ = ("loop", "flusher", "wheel", "clock", "steps", "handshakes", "descriptors")
+    __slots__ = ("loop", "flusher", "wheel", "clock", "steps", "handshakes", "turn", "reads", "descriptors")
 
     def __init__(self, loop: Any, flusher: Flusher, wheel: Wheel, clock: Clock) -> None:
         self.loop = loop
@@ -33,3 +35,6 @@ class Reactor:
         self.handshakes = StepQueue(loop, clock)
         """Handshakes have a queue of their own: a step is expensive (1.5 ms of signing or verifying), and a thousand clients
         may be ready in one wake-up; open connections should not have to wait behind them."""
+        self.turn = Turn(loop, flusher, clock)
+        self.reads = StepQueue(loop, clock, limits.TURN_READS, TURN_READS_S)
+        """Connections that were ready to be read when a turn was over."""

@@ -3,7 +3,7 @@
 A turn is one iteration of the event loop. Work that is more than one turn
 allows does its share, queues itself for another step, and lets everything else
 go first. At most STEPS_PER_TURN steps are taken in one turn, and none is begun
-once they have taken TURN_S together, so that the queue delays other work by a
+once they have taken TURN_S together (a queue may have other bounds), so that the queue delays other work by a
 bounded time however long it is. Each step must be short by itself:
 docs/design.md, "What bounds one turn", says how.
 """
@@ -46,12 +46,17 @@ class Guarded:
 class StepQueue:
     """Uses nothing of `loop` but `call_soon`, and only while the queue is not empty."""
 
-    __slots__ = ("_loop", "_clock", "_queue")
+    __slots__ = ("_loop", "_clock", "_queue", "_most", "_turn_s")
 
-    def __init__(self, loop: Any, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, loop: Any, clock: Callable[[], float], most: int = STEPS_PER_TURN, turn_s: float = TURN_S
+    ) -> None:
+        """`most` steps are taken in one turn, and none is begun after `turn_s`."""
         self._loop = loop
         self._clock = clock
         self._queue: deque[Steps] = deque()
+        self._most = most
+        self._turn_s = turn_s
 
     def add(self, target: Steps) -> None:
         """Call `target.step` soon, once for each time that it was added; never within this call."""
@@ -61,8 +66,8 @@ class StepQueue:
 
     def _turn(self) -> None:
         queue = self._queue
-        ends_at = self._clock() + TURN_S
-        for _ in range(min(STEPS_PER_TURN, len(queue))):
+        ends_at = self._clock() + self._turn_s
+        for _ in range(min(self._most, len(queue))):
             # It stays in the queue during its step, so that an `add` meanwhile does not schedule a second turn.
             try:
                 queue[0].step()

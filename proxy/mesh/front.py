@@ -28,8 +28,8 @@ from proxy.tls.credentials import Credentials
 from proxy.tls.csr import make_key_and_csr
 from proxy.tls.handshake import TlsConnection, serve_tls
 from proxy.tls.peer import TlsPeer, TlsServing
-from proxy.transport.connection import serve_plain
 from proxy.transport.listener import Listener, ListenOptions
+from proxy.transport.plain import serve_plain
 from proxy.transport.relay import Relay, RelayEnd
 
 _log: Final = logging.getLogger("sponson.mesh")

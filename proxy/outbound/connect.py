@@ -23,8 +23,8 @@ from proxy.outbound.runtime import Runtime
 from proxy.policy.endpoint import HINT_NONE, HINT_OPAQUE, EndpointMeta
 from proxy.tls.handshake import dial_tls
 from proxy.tls.peer import TlsTarget
-from proxy.transport.connection import dial_plain
 from proxy.transport.header import TransportHeader, encode
+from proxy.transport.plain import dial_plain
 
 _log: Final = logging.getLogger(__name__)
 

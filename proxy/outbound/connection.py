@@ -15,7 +15,7 @@ from proxy.core.codec import Codec, Connection, Wire
 from proxy.core.idle import end_if_idle
 from proxy.core.meter import Meter
 from proxy.outbound.runtime import Runtime
-from proxy.transport.connection import serve_plain
+from proxy.transport.plain import serve_plain
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -17,14 +17,15 @@ from typing import Any, Final
 
 from proxy.core import limits
 from proxy.core.codec import CLOSED, HANDSHAKE, Codec, Connection, Wire
-from proxy.core.dial import errno_name, reset_on_close
+from proxy.core.dial import errno_name
 from proxy.core.errors import report_fault
 from proxy.core.meter import Meter
 from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
 from proxy.core.step_queue import Guarded, Steps
 from proxy.core.timers import Timer
-from proxy.tls.context import is_cut, is_reset, unread_of
+from proxy.tls.context import is_reset, unread_of
+from proxy.tls.ending import reason_of, shut
 
 MakeCodec = Callable[[Wire], Codec]
 
@@ -85,7 +86,7 @@ class TlsConnection(Connection):
         """The handshake is done; from now on only this object watches the socket."""
         self._on_abandoned = None
         if self._state == _CLOSED:
-            _shut(tls, self._reason, False)  # the peer was refused while its codec was made
+            shut(tls, self._reason, False)  # the peer was refused while its codec was made
             self._count_refused()
             return
         self._socket = tls
@@ -212,7 +213,7 @@ class TlsConnection(Connection):
             self._write = None
             self._loop.remove_reader(self._fd)
             self._loop.remove_writer(self._fd)
-            _shut(tls, reason, self._has_ended)
+            shut(tls, reason, self._has_ended)
         if self.meter is not None:
             self.meter.close(self._errno, self._reactor.clock())
             self.meter.lost(reason)
@@ -224,7 +225,7 @@ class TlsConnection(Connection):
             if is_reset(error):
                 error = ConnectionResetError(errno.ECONNRESET, "connection reset by peer")
             self._errno = "" if isinstance(error, ssl.SSLError) else errno_name(error)
-            self._close(_reason_of(error) if self._state == _OPEN else self._reason)
+            self._close(reason_of(error) if self._state == _OPEN else self._reason)
 
     def _lose(self) -> None:
         codec = self.codec
@@ -336,6 +337,19 @@ class TlsConnection(Connection):
             self._close(self._reason)
 
     def _on_readable(self) -> None:
+        if self._reactor.turn.is_over():
+            self._loop.remove_reader(self._fd)
+            self._reactor.reads.add(self)
+        else:
+            self._read_records()
+
+    def step(self) -> None:
+        """The queue of reads calls this: a turn has begun in which there is time for this connection."""
+        if self._state == _OPEN and not (self._is_paused or self._has_eof):
+            self._loop.add_reader(self._fd, self._on_readable)
+            self._read_records()
+
+    def _read_records(self) -> None:
         if self._state != _OPEN:
             return
         filled = 0
@@ -379,22 +393,3 @@ class TlsConnection(Connection):
                     self._close(Reason.COMPLETE)
         except Exception:
             self._give_up()
-
-
-def _reason_of(error: OSError) -> Reason:
-    if is_cut(error):
-        return Reason.PEER_CLOSED
-    if isinstance(error, ssl.SSLError):
-        return Reason.PROTOCOL_ERROR
-    return Reason.CONNECTION_RESET if errno_name(error) in ("ECONNRESET", "EPIPE") else Reason.PEER_CLOSED
-
-
-def _shut(tls: ssl.SSLSocket, reason: Reason, has_ended: bool) -> None:
-    try:
-        if reason is Reason.CONNECTION_RESET:
-            reset_on_close(tls)
-        elif not has_ended and (reason is Reason.COMPLETE or reason is Reason.SHUTDOWN):
-            tls.unwrap()
-    except OSError:
-        pass  # the peer was faster, or takes nothing more
-    tls.close()

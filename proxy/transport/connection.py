@@ -7,11 +7,10 @@ is called once. An exception in a codec ends this connection and goes no further
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from asyncio import Transport
 from collections.abc import Callable
-from typing import Any, Final, TypeVar, cast
+from typing import Final
 
 from proxy.core import limits
 from proxy.core.addr import Addr
@@ -23,15 +22,12 @@ from proxy.core.reactor import Reactor
 from proxy.core.reason import Reason
 from proxy.core.step_queue import Guarded, Steps
 from proxy.core.timers import Timer
+from proxy.transport.adopt import adopt
 
 MakeCodec = Callable[[Wire], Codec]
-Dialled = TypeVar("Dialled", bound=Codec)
 
 _LONG_READ_BYTES: Final = 250_000
 """uvloop reads at most 256,000 bytes at once: a read this long shows that the kernel has more."""
-
-_adopting: Final[set[asyncio.Task[object]]] = set()
-"""Keeps tasks alive: a loop has only weak references to them."""
 
 
 class PlainConnection(Connection):
@@ -53,7 +49,9 @@ class PlainConnection(Connection):
         self._on_failed: Callable[[str], None] | None = None
         self._deadline: Timer | None = None
         self._output: list[bytes] = []
-        self._missed: list[bytes] = []  # came while reading was paused; empty bytes stand for the end
+        self._missed: list[
+            bytes
+        ] = []  # read while reading was paused, or the turn was over; empty bytes stand for the end
         self._reason: Reason | None = None  # set once the connection is gone, or is to be
         self._errno = ""
         self._is_marked = self._is_full = self._is_paused = self._is_ending = False
@@ -76,21 +74,13 @@ class PlainConnection(Connection):
     def adopt(self, sock: socket.socket) -> None:
         """Serve a connected socket, which is ours from now on."""
         self._sock = sock
-        factory: Any = lambda: self  # noqa: E731  Any: no compiled class can be an asyncio.Protocol by name
-        task = self.reactor.loop.create_task(self.reactor.loop.connect_accepted_socket(factory, sock))
-        _adopting.add(task)
-        task.add_done_callback(self._on_adopted)
+        adopt(self.reactor.loop, self, sock, self._on_adopted)
 
-    def _on_adopted(self, task: asyncio.Task[object]) -> None:
-        _adopting.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not self._is_lost:
-            sock = self._sock
-            if sock is not None:
-                sock.close()
-            self._fail(Reason.CONNECT_FAILED, str(error))
+    def _on_adopted(self, error: str) -> None:
+        if error and not self._is_lost:
+            self._fail(Reason.CONNECT_FAILED, error)
         elif self._is_paused and self._reason is None and self._transport is not None:
-            self._transport.pause_reading()  # the loop has begun to read, whatever was asked before
+            self._transport.pause_reading()  # the loop has begun to read, even if reading was paused before
 
     def _on_connect_error(self, error: OSError) -> None:
         self._fail(Reason.CONNECT_FAILED, f"{error.strerror} ({errno_name(error)})")
@@ -133,7 +123,7 @@ class PlainConnection(Connection):
     def resume_reading(self) -> None:
         self._is_paused = False
         if self._missed:
-            self.reactor.loop.call_soon(self._catch_up)
+            self.reactor.loop.call_soon(self.step)
         elif self._transport is not None and self._reason is None and not self._has_eof:
             self._transport.resume_reading()
 
@@ -270,7 +260,14 @@ class PlainConnection(Connection):
     def data_received(self, data: bytes) -> None:
         if self._is_paused:
             self._miss(data)
-        elif self._reason is None:
+        elif self.reactor.turn.is_over():
+            self._miss(data)
+            self.reactor.reads.add(self)
+        else:
+            self._feed(data)
+
+    def _feed(self, data: bytes) -> None:
+        if self._reason is None:
             if self.meter is not None:
                 self.meter.read_bytes += len(data)
             try:
@@ -278,12 +275,16 @@ class PlainConnection(Connection):
             except Exception:
                 self._give_up()
             if len(data) >= _LONG_READ_BYTES:
-                self._take_turns()
+                self._read_later()
 
     def eof_received(self) -> bool:
-        if self._is_paused:
+        if self._is_paused or self._missed:
             self._miss(b"")
-            return True
+        else:
+            self._end_read()
+        return True
+
+    def _end_read(self) -> None:
         self._has_eof = True
         if self._reason is None:
             try:
@@ -293,33 +294,29 @@ class PlainConnection(Connection):
             transport = self._transport
             if self._is_ending and not self._is_marked and not self._is_over() and transport is not None:
                 self._end_now(transport)
-        return True
 
-    def _take_turns(self) -> None:
+    def _read_later(self) -> None:
         """Read once per turn. The loop would read up to 32 times before anything is flushed or reading can be paused."""
         transport = self._transport
         if transport is not None and self._reason is None and not self._is_paused:
             transport.pause_reading()
-            self.reactor.loop.call_soon(self._read_on)
-
-    def _read_on(self) -> None:
-        if self._reason is None and not self._is_paused:
-            self.resume_reading()
+            self.reactor.reads.add(self)
 
     def _miss(self, data: bytes) -> None:
-        # uvloop begins to read after connection_made even if reading was paused there, so one read may come.
+        # Also because uvloop begins to read after connection_made even if reading was paused there: one read may come.
         self._missed.append(data)
         if self._transport is not None:
             self._transport.pause_reading()
 
-    def _catch_up(self) -> None:
+    def step(self) -> None:
+        """Go on with what was read before, and read on; the queue of reads calls this, or the loop."""
         while self._missed and not self._is_paused:
-            data = self._missed.pop(0)
-            if data:
-                self.data_received(data)
+            if data := self._missed.pop(0):
+                self._feed(data)
             else:
-                self.eof_received()
-        self._read_on()
+                self._end_read()
+        if self._reason is None and not self._is_paused:
+            self.resume_reading()
 
     def pause_writing(self) -> None:
         self._say_writable(False)
@@ -341,11 +338,12 @@ class PlainConnection(Connection):
         errno = errno_name(error) or self._errno
         if reason is None:
             reason = Reason.CONNECTION_RESET if errno in ("ECONNRESET", "EPIPE") else Reason.PEER_CLOSED
-            if reason is Reason.CONNECTION_RESET and self.is_idle_reader():
+            if reason is Reason.CONNECTION_RESET and self._is_open and not (self._is_paused or self._has_eof):
                 # A server that answers early resets us while we still write: its answer is there to read.
                 self._transport = None
-                if data := unread_of(self._sock):
-                    self.data_received(data)
+                missed, self._missed = self._missed, []
+                if data := b"".join(missed) + unread_of(self._sock):
+                    self._feed(data)
             reason = self._reason = self._reason or reason
         if self._is_open:
             self._is_open = False
@@ -382,19 +380,3 @@ class PlainConnection(Connection):
     def _give_up(self) -> None:
         report_fault()
         self.abort(Reason.INTERNAL)
-
-
-def serve_plain(
-    reactor: Reactor, sock: socket.socket, make_codec: MakeCodec, meter: Meter | None = None
-) -> PlainConnection:
-    """Serve an accepted socket, which is non-blocking and tuned already."""
-    connection = PlainConnection(reactor, make_codec, meter)
-    connection.adopt(sock)
-    return connection
-
-
-def dial_plain(reactor: Reactor, addr: Addr, make_codec: Callable[[Wire], Dialled], options: DialOptions) -> Dialled:
-    """Returns the codec, which may write at once. A failure is its `lost` (CONNECT_FAILED, CONNECT_TIMEOUT), after this call."""
-    connection = PlainConnection(reactor, make_codec, options.meter)
-    connection.connect(addr, options)
-    return cast(Dialled, connection.codec)

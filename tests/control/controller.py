@@ -20,7 +20,7 @@ from proxy.control.settings import ChannelSettings
 from proxy.core.backoff import Backoff
 from proxy.core.control_addr import ControlAddr
 from proxy.core.reactor import Reactor
-from proxy.transport.connection import dial_plain
+from proxy.transport.plain import dial_plain
 from tests.kit.sockets import Ticking
 
 FAST = Backoff(0.01, 0.05, 0.0)

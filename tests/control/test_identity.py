@@ -33,8 +33,8 @@ from proxy.tls.credentials import Credentials
 from proxy.tls.csr import KeyAndCsr, make_key_and_csr
 from proxy.tls.handshake import TlsConnection, serve_tls
 from proxy.tls.peer import TlsPeer, TlsServing
-from proxy.transport.connection import dial_plain
 from proxy.transport.listener import Listener
+from proxy.transport.plain import dial_plain
 from tests.control.controller import FAST, Controller, channel_to, run
 from tests.kit.certificates import issue, make_ca, the_ca
 from tests.kit.sockets import Ticking, until

@@ -17,7 +17,7 @@ from proxy.core.backoff import Backoff
 from proxy.core.control_addr import ControlAddr
 from proxy.http.grpc import Status
 from proxy.http.h2.settings import H2Settings
-from proxy.transport.connection import dial_plain
+from proxy.transport.plain import dial_plain
 from tests.control.controller import FAST, Controller, run
 from tests.kit.sockets import REFUSING, REFUSING_TOO, Ticking, until
 

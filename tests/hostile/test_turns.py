@@ -12,6 +12,7 @@ import gc
 import itertools
 import socket
 import struct
+import threading
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from threading import Thread
@@ -270,6 +271,28 @@ def test_clients_that_open_windows_by_one(topology: Topology, name: str, way: st
 def test_hostile_clients(topology: Topology, name: str, way: str) -> None:
     with App() as app, topology.way(way, app.port) as where, watched(topology, where):
         CLIENTS[name](where)
+
+
+@pytest.mark.parametrize("way", [OUT, IN])
+def test_many_connections_that_are_ready_in_one_wake_up(topology: Topology, way: str) -> None:
+    """Each takes its share of a turn, and their shares add up: the turn ends when all together have had enough
+    (core/turn.py).
+    """
+    with App() as app, topology.way(way, app.port) as where, contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(connected(where)) for _ in range(300)]
+        with watched(topology, where):
+            may_go_on = threading.Event()
+            holding = threading.Thread(target=topology.call, args=(may_go_on.wait,))
+            holding.start()  # the loop stands still, which costs no CPU, while all of this arrives
+            for sock in socks:
+                sock.sendall(b"GET * HTTP/1.1\r\nhost: app.ns\r\n\r\n" * limits.TURN_HEADS)
+            may_go_on.set()
+            holding.join(30)
+            for sock in socks:
+                with contextlib.suppress(OSError):
+                    sock.shutdown(socket.SHUT_WR)
+                    while sock.recv(1 << 18):
+                        pass
 
 
 # ---- endpoints

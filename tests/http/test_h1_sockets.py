@@ -14,7 +14,7 @@ from proxy.http.h1.client import H1Client
 from proxy.http.h1.pool import H1Pool
 from proxy.http.h1.server import H1Server
 from proxy.http.pool import Pool
-from proxy.transport.connection import dial_plain, serve_plain
+from proxy.transport.plain import dial_plain, serve_plain
 from tests.kit.pair import ToPool
 from tests.kit.sockets import Ticking, run, tcp_pair, until
 

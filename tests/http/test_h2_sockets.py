@@ -11,7 +11,7 @@ from proxy.core import limits
 from proxy.core.reason import Reason
 from proxy.http.h2 import frame
 from proxy.http.h2.server import H2Server
-from proxy.transport.connection import serve_plain
+from proxy.transport.plain import serve_plain
 from tests.http.h2kit import GET, Sinks, frames, raw
 from tests.kit.sockets import Ticking, run, tcp_pair, until
 

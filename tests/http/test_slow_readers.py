@@ -32,8 +32,8 @@ from proxy.http.h2.server import H2Server
 from proxy.http.pool import Pool
 from proxy.tls.handshake import dial_tls, serve_tls
 from proxy.tls.peer import TlsServing, TlsTarget
-from proxy.transport.connection import dial_plain, serve_plain
 from proxy.transport.listener import Listener
+from proxy.transport.plain import dial_plain, serve_plain
 from tests.kit.certificates import credentials
 from tests.kit.pair import ToPool
 from tests.kit.sockets import Ticking, run

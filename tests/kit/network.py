@@ -40,10 +40,10 @@ from proxy.policy.meta import Meta, default_meta
 from proxy.policy.profile import Profile
 from proxy.tls.handshake import serve_tls
 from proxy.tls.peer import TlsPeer, TlsServing
-from proxy.transport.connection import serve_plain
 from proxy.transport.first_bytes import FirstBytes, Opened, Unreadable
 from proxy.transport.header import HEADER, TransportHeader
 from proxy.transport.listener import Listener, ListenOptions
+from proxy.transport.plain import serve_plain
 from tests.kit.certificates import credentials
 from tests.kit.environment import environment
 from tests.kit.http1 import DEADLINE_S, Message, Serve, http1_app, ok

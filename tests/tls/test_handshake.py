@@ -21,8 +21,8 @@ from proxy.tls.credentials import Credentials
 from proxy.tls.handshake import TlsConnection, dial_tls, serve_tls
 from proxy.tls.hello import NOT_TLS, Hello, judge_hello
 from proxy.tls.peer import TlsPeer, TlsServing, TlsTarget
-from proxy.transport.connection import serve_plain
 from proxy.transport.peek import peek
+from proxy.transport.plain import serve_plain
 from tests.kit.certificates import Leaf, credentials, issue, make_ca, the_ca
 from tests.kit.sockets import Recorder, Ticking, run, tcp_pair, until
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import struct
 from typing import Any
@@ -15,7 +16,8 @@ from proxy.core.codec import Wire
 from proxy.core.dial import DialOptions
 from proxy.core.meter import Meter
 from proxy.core.reason import Reason
-from proxy.transport.connection import dial_plain, serve_plain
+from proxy.core.turn import TURN_READS_S
+from proxy.transport.plain import dial_plain, serve_plain
 from tests.kit.sockets import REFUSING, Recorder, Ticking, descriptors, run, tcp_pair, until
 
 
@@ -442,5 +444,55 @@ def test_an_address_that_cannot_be() -> None:
         )
         await until(lambda: codec.lost_for)
         assert codec.lost_for == [Reason.CONNECT_FAILED] and len(failures) == 1
+
+    run(story)
+
+
+def test_many_that_are_ready_at_once_are_read_in_several_turns_and_nothing_is_lost() -> None:
+    """Each read takes longer than all reads of one turn may: whoever is left over waits, and keeps its bytes, their order
+    and their end.
+    """
+    turns: list[int] = []
+
+    async def story(ticking: Ticking) -> None:
+        class Slow(Recorder):
+            def feed(self, data: bytes) -> None:
+                super().feed(data)
+                ticking.now += TURN_READS_S * 1.1
+                turns.append(ticking.reactor.flusher.flushes)
+                self.wire.write(b".")  # so that each turn has a flush, whose number it is
+
+        pairs = [tcp_pair() for _ in range(40)]
+        codecs: list[Any] = [serve_plain(ticking.reactor, accepted, Slow).codec for _, accepted in pairs]
+        for client, _ in pairs:
+            client.send(b"first ")
+        await until(lambda: all(codec.received == b"first " for codec in codecs))
+        for client, _ in pairs:
+            client.send(b"second")
+            client.shutdown(socket.SHUT_WR)
+        await until(lambda: all(codec.has_eof for codec in codecs))
+        assert all(codec.received == b"first second" for codec in codecs)
+        for (client, _), codec in zip(pairs, codecs, strict=True):
+            codec.wire.end()
+            client.close()
+        await until(lambda: all(codec.lost_for for codec in codecs))
+
+    run(story)
+    assert max(turns.count(turn) for turn in turns) <= 6  # four, those of the queue, and one that was read before
+
+
+def test_who_waits_for_a_turn_and_is_reset_gives_its_codec_what_came_before() -> None:
+    async def story(ticking: Ticking) -> None:
+        client, server = served(ticking)
+        await until(lambda: server.wire.is_idle_reader())
+        turn = ticking.reactor.turn
+        for _ in range(5):
+            turn.is_over()
+            ticking.now += TURN_READS_S
+        server.wire.data_received(b"an answer")
+        assert not server.received and not server.wire.is_idle_reader()
+        server.wire.connection_lost(ConnectionResetError(errno.ECONNRESET, "reset"))
+        assert server.received == b"an answer" and server.lost_for == [Reason.CONNECTION_RESET]
+        client.close()
 
     run(story)

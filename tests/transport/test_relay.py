@@ -16,7 +16,7 @@ from proxy.core.dial import DialOptions
 from proxy.core.reason import Reason
 from proxy.tls.handshake import TlsConnection, dial_tls, serve_tls
 from proxy.tls.peer import TlsPeer, TlsServing, TlsTarget
-from proxy.transport.connection import dial_plain, serve_plain
+from proxy.transport.plain import dial_plain, serve_plain
 from proxy.transport.relay import Relay, RelayEnd
 from tests.kit import ListWire
 from tests.kit.certificates import credentials

@@ -32,8 +32,8 @@ from proxy.tls.handshake import serve_tls
 from proxy.tls.hello import Hello, judge_hello
 from proxy.tls.peer import TlsPeer, TlsServing
 from proxy.tls.revoked import Revoked, key_of
-from proxy.transport.connection import serve_plain
 from proxy.transport.peek import Outcome, Peek, Peeked, peek
+from proxy.transport.plain import serve_plain
 
 _LOOKED_AT_BYTES: Final = 65536
 _HANDSHAKE_FAULTS: Final = {

@@ -16,8 +16,8 @@ from proxy.inbound import labels
 from proxy.inbound.connection.arrival import Arrival
 from proxy.inbound.connection.authorize import ConnectionGuard
 from proxy.inbound.runtime import IO, UNEXPECTED
-from proxy.transport.connection import dial_plain
 from proxy.transport.early import EarlyCodec
+from proxy.transport.plain import dial_plain
 from proxy.transport.relay import Relay, RelayEnd
 
 _FAULTS: Final = frozenset((Reason.CONNECT_FAILED, Reason.CONNECT_TIMEOUT, Reason.CONNECTION_RESET))

@@ -28,7 +28,7 @@ from proxy.http.pool import Pool
 from proxy.inbound import labels
 from proxy.inbound.http.rescue import InboundRescue
 from proxy.inbound.runtime import Runtime
-from proxy.transport.connection import dial_plain
+from proxy.transport.plain import dial_plain
 
 _log: Final = logger(__name__)
 
