@@ -59,7 +59,7 @@ compile: $(COMPILED)/.ready  ## the hot packages by mypyc, as a wheel in .venv-c
 
 # Without what runs no compiled code (lint, builds, manifests, rules of redirection, command lines), and without what is printed in
 # documents or packed for systemd and containers: that it works says nothing about the build that it did not say before.
-NOT_COMPILED := architecture cli exercises image inject measure packaging redirect systemd tutorials up
+NOT_COMPILED := architecture cli exercises image inject measure packaging recordings redirect systemd tutorials up
 
 # The copies keep their times, so that what pytest compiled of the originals serves for them too.
 test-compiled: $(COMPILED)/.ready  ## the same tests on the compiled wheel, away from the sources, which would shadow it
