@@ -81,7 +81,8 @@ def test_an_app_that_ends_because_its_client_has_left_has_not_failed(stage: Stag
     getattr(client, ends)()
     until(lambda: connection.end in (FIN, RST) and connection.sock.fileno() < 0, "the app ends")
     until(lambda: len(side) <= resting, "the client's connection is over")
-    assert failures() == before
+    # Not "equal": series of earlier tests that were idle for long may be dropped meanwhile.
+    assert all(now <= then for now, then in zip(failures(), before, strict=True))
 
 
 FAILURES = [
