@@ -13,7 +13,7 @@ from typing import Any, Final
 from proxy.core.flusher import Flusher
 
 TURN_READS_S: Final = 0.008
-"""What all reads of one turn may take: half of what is left of 10 ms goes to writing."""
+"""What all reads of one turn may take together; what they have to write comes on top."""
 _MASK: Final = 3
 """The clock is looked at before every fourth read, since most turns are short."""
 _NONE: Final = -1

@@ -177,14 +177,8 @@ class Answering:
 DAY_S = 86400
 
 
-@pytest.mark.parametrize(
-    ("jump_s", "asked_after_s"),
-    [(0, 0.7 * DAY_S), (DAY_S, 60), (10 * 365 * DAY_S, 60), (-DAY_S, 0.7 * DAY_S), (0.5 * DAY_S, 0.2 * DAY_S)],
-)
-def test_renewal_follows_the_wall_clock(jump_s: float, asked_after_s: float, tmp_path: Path) -> None:
-    """Row B33: after the wall clock had jumped by a day, the certificate was renewed 16 hours late, and every
-    handshake failed until then.
-    """
+def certified(tmp_path: Path) -> tuple[Clocks, Answering, Identity]:
+    """An identity on clocks of the test, which has got its first certificate."""
     clocks = Clocks()
     key_and_csr = make_key_and_csr(NAME)
     channel = Answering(clocks, key_and_csr)
@@ -193,6 +187,18 @@ def test_renewal_follows_the_wall_clock(jump_s: float, asked_after_s: float, tmp
     made: Any = lambda: channel  # noqa: E731 - a factory of one
     identity = Identity(clocks, settings, key_and_csr, Credentials(NAME, the_ca().pem), made, lambda: clocks.wall)
     identity.start()
+    return clocks, channel, identity
+
+
+@pytest.mark.parametrize(
+    ("jump_s", "asked_after_s"),
+    [(0, 0.7 * DAY_S), (DAY_S, 60), (10 * 365 * DAY_S, 60), (-DAY_S, 0.7 * DAY_S), (0.5 * DAY_S, 0.2 * DAY_S)],
+)
+def test_renewal_follows_the_wall_clock(jump_s: float, asked_after_s: float, tmp_path: Path) -> None:
+    """Row B33: after the wall clock had jumped by a day, the certificate was renewed 16 hours late, and every
+    handshake failed until then.
+    """
+    clocks, channel, identity = certified(tmp_path)
     began_at = clocks.now
     clocks.wall += jump_s
     clocks.pass_s(max(asked_after_s - 61, 0))
@@ -205,14 +211,7 @@ def test_renewal_follows_the_wall_clock(jump_s: float, asked_after_s: float, tmp
 
 @pytest.mark.acceptance("MISC-03")
 def test_a_certificate_sets_its_times_and_a_failure_only_counts(tmp_path: Path) -> None:
-    clocks = Clocks()
-    key_and_csr = make_key_and_csr(NAME)
-    channel = Answering(clocks, key_and_csr)
-    (tmp_path / "token").write_bytes(b"token")
-    settings = IdentitySettings(NAME, str(tmp_path / "token"), 60.0, 86400.0)
-    made: Any = lambda: channel  # noqa: E731 - a factory of one
-    identity = Identity(clocks, settings, key_and_csr, Credentials(NAME, the_ca().pem), made, lambda: clocks.wall)
-    identity.start()
+    clocks, channel, identity = certified(tmp_path)
     times = clocks.wall + DAY_S, clocks.wall
     assert (identity.expires_at, identity.refreshed_at) == times and identity.refreshes == {"ok": 1, "error": 0}
     channel.certify_as("other.ns.serviceaccount.identity.linkerd.cluster.local")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -27,11 +28,9 @@ def streams_until_the_end(peer: Peer) -> None:
     peer.rest()
 
 
-@pytest.mark.parametrize("script", [waits_for_the_end, streams_until_the_end])
-@pytest.mark.parametrize("ends", ["close", "reset"])
-@pytest.mark.parametrize("stage", WAYS, indirect=True)
-def test_an_app_hears_that_its_client_has_left(stage: Stage, script: object, ends: str) -> None:
-    app = stage.play(script)  # type: ignore[arg-type]
+def left(stage: Stage, script: Callable[[Peer], None], ends: str) -> Peer:
+    """The app's connection, on which the request of a client has come that is gone by now."""
+    app = stage.play(script)
     client = stage.connect()
     client.send(get(b"/slow"))
     connection = app.connection()
@@ -39,6 +38,14 @@ def test_an_app_hears_that_its_client_has_left(stage: Stage, script: object, end
     if script is streams_until_the_end:
         client.until(b"first")
     getattr(client, ends)()
+    return connection
+
+
+@pytest.mark.parametrize("script", [waits_for_the_end, streams_until_the_end])
+@pytest.mark.parametrize("ends", ["close", "reset"])
+@pytest.mark.parametrize("stage", WAYS, indirect=True)
+def test_an_app_hears_that_its_client_has_left(stage: Stage, script: Callable[[Peer], None], ends: str) -> None:
+    connection = left(stage, script, ends)
     until(lambda: connection.end in (FIN, RST), "the app hears of the end")
 
 
@@ -62,7 +69,9 @@ def test_a_client_that_only_says_no_more_gets_its_answer(stage: Stage) -> None:
 @pytest.mark.parametrize("script", [waits_for_the_end, streams_until_the_end])
 @pytest.mark.parametrize("ends", ["close", "reset"])
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
-def test_an_app_that_ends_because_its_client_has_left_has_not_failed(stage: Stage, script: object, ends: str) -> None:
+def test_an_app_that_ends_because_its_client_has_left_has_not_failed(
+    stage: Stage, script: Callable[[Peer], None], ends: str
+) -> None:
     """Row 112: neither a probe that closes early nor a client that gives up is counted as a failure of the server."""
 
     def failures() -> list[float]:
@@ -71,14 +80,7 @@ def test_an_app_that_ends_because_its_client_has_left_has_not_failed(stage: Stag
     before = failures()
     side = stage.topology.drains[IN if stage.way == IN else OUT]
     resting = len(side)
-    app = stage.play(script)  # type: ignore[arg-type]
-    client = stage.connect()
-    client.send(get(b"/slow"))
-    connection = app.connection()
-    until(lambda: connection.received, "the request has come")
-    if script is streams_until_the_end:
-        client.until(b"first")
-    getattr(client, ends)()
+    connection = left(stage, script, ends)
     until(lambda: connection.end in (FIN, RST) and connection.sock.fileno() < 0, "the app ends")
     until(lambda: len(side) <= resting, "the client's connection is over")
     # Not "equal": series of earlier tests that were idle for long may be dropped meanwhile.

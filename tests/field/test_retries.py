@@ -117,17 +117,23 @@ def test_a_status_is_seen_wherever_it_stands(stage: Stage, how: Failing) -> None
     assert classified(stage, "failure") == before + (not stage.is_direct)
 
 
-@EACH
-def test_row76_a_stream_is_not_held_back_by_the_wait_for_its_trailers(stage: Stage) -> None:
-    went_on = Event()
+def in_two_parts(went_on: Event, grpc_status: bytes) -> Callable[[Http2, Stream], None]:
+    """The script of a stream whose second half is sent when the test lets it."""
 
     def answer(connection: Http2, stream: Stream) -> None:
         connection.headers(stream.id, [(b":status", b"200"), *SOME])
         connection.data(stream.id, b"first")
         assert went_on.wait(8)
         connection.data(stream.id, b"second")
-        connection.headers(stream.id, [(b"grpc-status", b"14")], end=True)
+        connection.headers(stream.id, [(b"grpc-status", grpc_status)], end=True)
 
+    return answer
+
+
+@EACH
+def test_row76_a_stream_is_not_held_back_by_the_wait_for_its_trailers(stage: Stage) -> None:
+    went_on = Event()
+    answer = in_two_parts(went_on, b"14")
     stage.rule(retry=RETRIED)
     stage.play(Serving(answer))
     client = Http2(stage.connect())
@@ -329,14 +335,7 @@ def test_row104_an_upgrade_outlives_the_time_of_its_request(stage: Stage) -> Non
 def test_row104_a_stream_outlives_the_time_of_a_head(stage: Stage) -> None:
     """Streams and idle ones have settings of their own."""
     went_on = Event()
-
-    def answer(connection: Http2, stream: Stream) -> None:
-        connection.headers(stream.id, [(b":status", b"200"), *SOME])
-        connection.data(stream.id, b"first")
-        assert went_on.wait(8)
-        connection.data(stream.id, b"second")
-        connection.headers(stream.id, [(b"grpc-status", b"0")], end=True)
-
+    answer = in_two_parts(went_on, b"0")
     stage.rule(retry=Retry(1, 65536, timeout_s=0.4))
     stage.play(Serving(answer))
     client = Http2(stage.connect())
