@@ -145,7 +145,7 @@ def _install(arguments: argparse.Namespace) -> int:
     shell = Shell(log, where.netns, only_tells=arguments.simulate)
     with (
         _ended_by_sigterm(),
-        firewall.alone(where),
+        firewall.alone(where, shell),
         firewall.close_wait_timeout(arguments.timeout_close_wait_secs, shell),
     ):
         if arguments.nftables:
@@ -175,7 +175,7 @@ def _remove(arguments: argparse.Namespace) -> int:
     """Remove the rules of the mode that was asked for, or of all modes."""
     where = _where_of(arguments)
     shell = Shell(_log_of(arguments), where.netns, arguments.simulate)
-    with firewall.alone(where):
+    with firewall.alone(where, shell):
         if arguments.iptables_mode or arguments.firewall_bin_path:
             was_there = firewall.remove(where, shell)
         else:

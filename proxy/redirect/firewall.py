@@ -51,6 +51,9 @@ class Shell:
         self._netns: Final = netns
         self.only_tells: Final = only_tells
         """Whether programs are only logged and not run."""
+        self.lock: int | None = None
+        """The open file of the namespace's lock while we hold it. Programs inherit it: one that goes on after we were killed
+        may still change the rules, so until it has ended the lock is not free."""
 
     def tell(self, command: list[str]) -> None:
         self.log.info(" ".join(self._inside([shutil.which(command[0]) or command[0], *command[1:]])))
@@ -68,7 +71,8 @@ class Shell:
 
     def _run(self, command: list[str], given: str = "", is_told: bool = False) -> str:
         try:
-            done = subprocess.run(self._inside(command), input=given, capture_output=True, text=True)
+            kept = () if self.lock is None else (self.lock,)
+            done = subprocess.run(self._inside(command), input=given, capture_output=True, text=True, pass_fds=kept)
         except OSError as error:
             # A program whose file has capabilities that its container may not have is refused as a whole.
             reason = "not found on PATH" if error.errno == errno.ENOENT else f"{error.strerror}{_hint(str(error))}"
@@ -111,11 +115,11 @@ def _hint(said: str) -> str:
 
 
 @contextmanager
-def alone(where: Where) -> Iterator[None]:
+def alone(where: Where, shell: Shell) -> Iterator[None]:
     """Hold the lock of the network namespace, because two processes that read the same rules would both add to them.
 
-    The lock is on the namespace itself: it needs no file of its own, and the kernel releases it when the process ends.
-    FirewallError if another process holds it for too long.
+    The lock is on the namespace itself: it needs no file of its own, and the kernel releases it when the process and the
+    programs that it started have ended. FirewallError if another process holds it for too long.
     """
     path = where.netns or "/proc/self/ns/net"
     try:
@@ -136,8 +140,10 @@ def alone(where: Where) -> Iterator[None]:
                         f"{path}: another process has been changing its rules for {_WAIT_S} s"
                     ) from None
                 time.sleep(_LOOK_AGAIN_S)
+        shell.lock = file
         yield
     finally:
+        shell.lock = None
         os.close(file)
 
 

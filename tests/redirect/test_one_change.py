@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.netns import wait_until
-from tests.redirect.place import Place, why_not
+from tests.redirect.place import OUTSIDE, POD, Place, arrives, why_not
 from tests.redirect.test_connections import ARGUMENTS, OURS, ROOT, SPONSON, install, only
 
 pytestmark = [pytest.mark.netns, pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")]
@@ -37,12 +39,19 @@ def slow(folder: Path, program: str) -> list[str]:
         f'#!/bin/sh\n[ -e {folder}/reached ] && exec {real} "$@"\n{real} "$@"\ntouch {folder}/reached\nexec sleep 60\n'
     )
     file.chmod(0o755)
+    return before_path(folder)
+
+
+def before_path(folder: Path) -> list[str]:
+    """`env` for a PATH on which the folder comes first."""
     return ["env", f"PATH={folder}:{os.environ['PATH']}"]
 
 
-def begin(place: Place, *command: str) -> subprocess.Popen[str]:
+def begin(place: Place, *command: str, start_new_session: bool = False) -> subprocess.Popen[str]:
     pipe = subprocess.PIPE
-    return subprocess.Popen(place.command(*command), cwd=ROOT, stdout=pipe, stderr=pipe, text=True)
+    return subprocess.Popen(
+        place.command(*command), cwd=ROOT, stdout=pipe, stderr=pipe, text=True, start_new_session=start_new_session
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -65,17 +74,97 @@ def test_who_is_stopped_midway_has_changed_nothing(
     assert all("PROXY_INIT" in one for one in saved(place))
 
 
-def test_who_is_killed_is_followed_by_one_that_completes_it(place: Place, tmp_path: Path) -> None:
-    with begin(place, *slow(tmp_path, "iptables-nft-restore"), *OURS, *ARGUMENTS["v-ipv6"]) as running:
-        wait_until(lambda: (tmp_path / "reached").exists(), "it is at work")
-        running.kill()
+def killed_between_the_families(place: Place, folder: Path, *command: str) -> None:
+    """SIGKILL when IPv4 is changed and IPv6 is not; its programs too, as when a container ends."""
+    with begin(place, *slow(folder, "iptables-nft-restore"), *command, start_new_session=True) as running:
+        wait_until(lambda: (folder / "reached").exists(), "IPv4 is changed")
+        os.killpg(running.pid, signal.SIGKILL)
         running.communicate(timeout=60)
-    assert ["PROXY_INIT" in one for one in saved(place)] == [True, False]
-    assert install(place, *ARGUMENTS["v-ipv6"]).returncode == 0
-    once = saved(place)
+
+
+def reached(place: Place) -> dict[str, str]:
+    """Whom connections of each direction and family reach."""
+    return {
+        f"{direction} IPv{6 if is_ipv6 else 4}": arrives(space, (address[is_ipv6], port))
+        for direction, space, address, port in (("out", place.pod, OUTSIDE, 80), ("in", place.outside, POD, 8080))
+        for is_ipv6 in (False, True)
+    }
+
+
+@pytest.mark.parametrize("earlier", ["nothing", "other rules"])
+@pytest.mark.parametrize("then", ["the init container again", "install", "remove"])
+def test_what_someone_who_was_killed_left_half_done_is_made_whole(
+    place: Place, tmp_path: Path, earlier: str, then: str
+) -> None:
+    for port, name in ((4143, "inbound"), (4140, "outbound"), (8080, "app")):
+        place.listen(place.pod, port, name)
+    place.listen(place.outside, 80, "outside")
+    init = [*OURS, *ARGUMENTS["v-ipv6"]]
+    follower = {
+        "the init container again": init,
+        "install": [*SPONSON, "install"],
+        "remove": [*SPONSON, "remove"],
+    }[then]
+    assert install(place, command=follower).returncode == 0
+    undisturbed = saved(place)
+    assert install(place, "remove", command=SPONSON).returncode == 0
+    if earlier == "other rules":
+        # Neither port is listened on.
+        assert install(place, "install", "-p", "5143", "-o", "5140", command=SPONSON).returncode == 0
+    killed_between_the_families(place, tmp_path, *init)
+    half = reached(place)
+    untouched = ("refused", "refused") if earlier == "other rules" else ("outside", "app")
+    assert (half["out IPv4"], half["in IPv4"]) == ("outbound", "inbound")
+    assert (half["out IPv6"], half["in IPv6"]) == untouched
+
+    assert install(place, command=follower).returncode == 0
+    redirected, direct = {"out": "outbound", "in": "inbound"}, {"out": "outside", "in": "app"}
+    wanted = direct if then == "remove" else redirected
+    assert reached(place) == {f"{way} IPv{version}": name for way, name in wanted.items() for version in (4, 6)}
+    assert sorted("\n".join(saved(place)).splitlines()) == sorted("\n".join(undisturbed).splitlines())
+
+
+@pytest.mark.parametrize("then", ["install", "remove"])
+def test_a_removal_that_was_killed_is_completed_or_undone(place: Place, tmp_path: Path, then: str) -> None:
+    assert install(place, "install", command=SPONSON).returncode == 0
+    whole = saved(place)
+    killed_between_the_families(place, tmp_path, *SPONSON, "remove")
+    assert ["PROXY_INIT" in one for one in saved(place)] == [False, True]
+    done = install(place, then, command=SPONSON)
+    assert done.returncode == 0 and "nothing was installed" not in done.stdout
+    if then == "install":
+        assert saved(place) == whole
+    else:
+        assert not any("PROXY_INIT" in one for one in saved(place))
+
+
+def test_a_program_that_outlives_who_was_killed_is_waited_for(place: Place, tmp_path: Path) -> None:
+    """Else it would add its rules to those that somebody else has made meanwhile, who had seen none."""
+    orphan, follower, go = tmp_path / "orphan", tmp_path / "follower", tmp_path / "go"
+    order = tmp_path / "order"
+    for folder, name, script in (
+        (orphan, "iptables-nft-restore", f'touch {orphan}/reached\nwhile [ ! -e {go} ]; do sleep 0.05; done\n%s "$@"\necho orphan >> {order}\n'),
+        (follower, "iptables-nft-save", f'echo follower >> {order}\nexec %s "$@"\n'),
+    ):  # fmt: skip
+        folder.mkdir()
+        (folder / name).write_text("#!/bin/sh\n" + script % shutil.which(name))
+        (folder / name).chmod(0o755)
+    with begin(place, *before_path(orphan), *OURS, *ARGUMENTS["v-ipv6"]) as running:
+        wait_until(lambda: (orphan / "reached").exists(), "its program is at work")
+        running.kill()
+        running.wait(timeout=60)
+        with begin(place, *before_path(follower), *OURS, *ARGUMENTS["v-ipv6"]) as second:
+            # It must not look yet. How long it may wait is known: five seconds.
+            with contextlib.suppress(TimeoutError):
+                wait_until(order.exists, "it looks", timeout_s=2)
+            go.touch()
+            _, told = second.communicate(timeout=60)
+    assert second.returncode == 0, told
+    assert order.read_text().split()[:2] == ["orphan", "follower"]
+    after = saved(place)
     install(place, "remove", command=SPONSON)
     install(place, *ARGUMENTS["v-ipv6"])
-    assert saved(place) == once
+    assert saved(place) == after
 
 
 def test_several_at_once_are_one_after_the_other(place: Place) -> None:
