@@ -125,7 +125,7 @@ recordings: $(VENV)/.ready  ## recorded terminals and pictures of docs/, anew: t
 	@$(BIN)/python -m tests.recordings
 
 man: $(VENV)/.ready  ## the man page, anew from the parsers
-	@$(BIN)/python -m proxy.cli.man > docs/sponson.1.new && mv docs/sponson.1.new docs/sponson.1
+	@$(BIN)/python -m proxy.cli.help.man > docs/sponson.1.new && mv docs/sponson.1.new docs/sponson.1
 
 dist: $(VENV)/.ready  ## wheel and source distribution in dist/, judged by twine
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check build twine >&2

@@ -15,10 +15,10 @@ from typing import Any
 import uvloop
 
 from proxy.core.codec import Codec, Wire
-from proxy.core.flusher import Flusher
-from proxy.core.reactor import Reactor
-from proxy.core.reason import Reason
-from proxy.core.timers import Wheel
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.flusher import Flusher
+from proxy.core.loop.reactor import Reactor
+from proxy.core.loop.timers import Wheel
 from proxy.http.exchange import Exchange
 from proxy.http.h2.server import H2Server
 from proxy.http.head import UNKNOWN, RequestHead, ResponseHead

@@ -20,7 +20,7 @@ from bench import backend
 from bench.peers import sponson
 from bench.peers.candidate import HTTP_2, Candidate
 from bench.process import BenchError, Stable
-from proxy.http.h2 import frame
+from proxy.http.h2.frames import frame
 from tests.hostile.floods import Flooder, Polite, settings_by_one, windows_by_one
 from tests.kit.frames import Http2, request
 from tests.kit.wire import Peer

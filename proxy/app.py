@@ -18,13 +18,13 @@ from proxy.admin import Admin, AdminStage, Readiness, Scrapes
 from proxy.config import Config
 from proxy.control.plane import ControlPlane
 from proxy.core import limits
-from proxy.core.addr import Addr
-from proxy.core.control_addr import ControlAddr
-from proxy.core.drain import Drain
-from proxy.core.here import OUTBOUND
-from proxy.core.idle import IdleOrder
+from proxy.core.address.addr import Addr
+from proxy.core.address.control_addr import ControlAddr
+from proxy.core.address.here import OUTBOUND
+from proxy.core.connection.drain import Drain
+from proxy.core.connection.idle import IdleOrder
 from proxy.core.log import Logging
-from proxy.core.reactor import Reactor
+from proxy.core.loop.reactor import Reactor
 from proxy.inbound import stack as inbound
 from proxy.metrics import Labels, Registry, RequestScope
 from proxy.metrics.scraped.balancers import Balancers
@@ -34,8 +34,8 @@ from proxy.metrics.scraped.remembered import show_log, show_remembered
 from proxy.outbound import stack as outbound
 from proxy.ports import Port, Ports
 from proxy.shutdown import Shutdown, Side
+from proxy.tls.certificate.csr import KeyAndCsr, load_or_make
 from proxy.tls.credentials import Credentials
-from proxy.tls.csr import KeyAndCsr, load_or_make
 from proxy.transport.listener import Listener
 
 

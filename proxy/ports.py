@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, Self
 
 from proxy.config import Config
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.transport.listener import ListenOptions, bind
 
 _BACKLOG = 1024

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from math import ceil
 from typing import Final
 
-from proxy.core.drain import Drain
-from proxy.core.timers import Timer, Wheel
+from proxy.core.connection.drain import Drain
+from proxy.core.loop.timers import Timer, Wheel
 from proxy.transport.listener import Listener
 
 _STEP_S: Final = 0.2

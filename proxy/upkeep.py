@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from proxy.app import App
 from proxy.core.log import Logging
-from proxy.core.timers import Timer
+from proxy.core.loop.timers import Timer
 
 EVERY_S: Final = 2.0
 _SWEEP_EVERY: Final = 15

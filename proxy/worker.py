@@ -20,10 +20,10 @@ from proxy.app import App
 from proxy.config import Config
 from proxy.config.workers import available_cpus, worker_count
 from proxy.core import limits
-from proxy.core.flusher import Flusher
 from proxy.core.log import Logging, event, logger
-from proxy.core.reactor import Reactor
-from proxy.core.timers import Turning, Wheel
+from proxy.core.loop.flusher import Flusher
+from proxy.core.loop.reactor import Reactor
+from proxy.core.loop.timers import Turning, Wheel
 from proxy.core.watch import Watch
 from proxy.ports import Ports
 from proxy.upkeep import Memory, Upkeep

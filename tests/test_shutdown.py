@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from proxy.core.drain import Drain
-from proxy.core.idle import IdleOrder
-from proxy.core.timers import Wheel
+from proxy.core.connection.drain import Drain
+from proxy.core.connection.idle import IdleOrder
+from proxy.core.loop.timers import Wheel
 from proxy.shutdown import Shutdown, Side
 
 

@@ -17,14 +17,14 @@ from typing import Any, Final, NamedTuple
 from proxy.balance.balancer import Balancer, QueueLimits
 from proxy.balance.endpoints import Resolution, reset
 from proxy.balance.gate import Gate
-from proxy.balance.load import ANSWERED, GIVEN_UP, Load
+from proxy.balance.load.load import ANSWERED, GIVEN_UP, Load
 from proxy.balance.picker import Picker
-from proxy.core.addr import Addr
-from proxy.core.flusher import Flusher
-from proxy.core.reactor import Reactor
-from proxy.core.timers import Wheel
+from proxy.core.address.addr import Addr
+from proxy.core.loop.flusher import Flusher
+from proxy.core.loop.reactor import Reactor
+from proxy.core.loop.timers import Wheel
 from proxy.core.watch import Watch
-from proxy.outbound.loads import Balancing
+from proxy.outbound.backend.loads import Balancing
 from proxy.policy.client import LeastRequestLoad, PeakEwmaLoad
 
 LATENCIES_S: Final = (0.005, 0.05, 0.5, 0.005)

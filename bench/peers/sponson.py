@@ -20,11 +20,11 @@ from cryptography.hazmat.primitives import serialization
 from bench.backend import Backend
 from bench.peers.candidate import GRPC_PAIR, HTTP_2, PAIR, TCP, TCP_MTLS, Candidate, Link
 from bench.process import LOAD_CPU, BenchError, Process, Stable, free_port, wait_for_port
-from proxy.core.dial import ALPN
+from proxy.core.connection.dial import ALPN
 from proxy.mesh.identity.authority import open_ca
 from proxy.mesh.state import State
-from proxy.tls.csr import make_key_and_csr
-from proxy.transport.header import TransportHeader, encode
+from proxy.tls.certificate.csr import make_key_and_csr
+from proxy.transport.detection.header import TransportHeader, encode
 
 _ROOT = Path(__file__).parents[2]
 _CLIENT = "client.default.serviceaccount.identity.linkerd.cluster.local"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Final, NamedTuple
 
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.http.exchange import Exchange
 from proxy.http.head import ResponseHead
 from proxy.http.headers import Field, field

@@ -12,7 +12,7 @@ from typing import Final
 
 from proxy.admin.answer import Answer, text
 from proxy.core import limits
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead
 from proxy.http.headers import Field

@@ -1,6 +1,6 @@
 """Scrapes: writes the metrics page in pieces, so that neither a long page nor a slow reader holds up other work.
 
-A piece is a step of its own (core/step_queue.py), and is made only when the one
+A piece is a step of its own (core/loop/step_queue.py), and is made only when the one
 before it could leave. So a page of any length holds the loop for a millisecond
 at a time, and a scraper that does not read costs the buffer of its connection
 and not a whole page. A page of up to WRITE_HIGH_BYTES has a content-length, a
@@ -17,9 +17,9 @@ from typing import Final, Protocol
 from proxy.admin.answer import TEXT, text
 from proxy.admin.encoding import takes_gzip
 from proxy.core import limits
+from proxy.core.failure.reason import Reason
 from proxy.core.log import logger
-from proxy.core.reason import Reason
-from proxy.core.step_queue import Steps
+from proxy.core.loop.step_queue import Steps
 from proxy.http.exchange import Exchange
 from proxy.http.head import UNKNOWN, RequestHead, ResponseHead
 from proxy.http.headers import Field, field

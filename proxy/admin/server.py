@@ -81,7 +81,7 @@ class AdminStage:
     __slots__ = ("_admin", "_is_local")
 
     def __init__(self, admin: Admin, is_local: bool) -> None:
-        """`is_local`: the client is on loopback and speaks for itself (core/here.py)."""
+        """`is_local`: the client is on loopback and speaks for itself (core/address/here.py)."""
         self._admin: Final = admin
         self._is_local: Final = is_local
 

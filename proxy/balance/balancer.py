@@ -14,14 +14,14 @@ from typing import Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from proxy.balance.endpoints import ABSENT, ADD, FAILED, PENDING, REMOVE, Resolution
 from proxy.balance.gate import Gate
-from proxy.balance.load import Load
+from proxy.balance.load.load import Load
 from proxy.balance.p2c import P2c
 from proxy.balance.picker import Picker
 from proxy.balance.queue import WaitQueue
 from proxy.core import limits
-from proxy.core.addr import Addr
-from proxy.core.errors import report_fault
-from proxy.core.reactor import Reactor
+from proxy.core.address.addr import Addr
+from proxy.core.failure.errors import report_fault
+from proxy.core.loop.reactor import Reactor
 from proxy.core.watch import Watch
 
 

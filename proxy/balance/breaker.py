@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from proxy.balance.gate import TRIPPED
 from proxy.core.backoff import Backoff
-from proxy.core.timers import Timer, Wheel
+from proxy.core.loop.timers import Timer, Wheel
 
 SUCCESS: Final = 0
 FAILURE: Final = 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 
 M = TypeVar("M")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-from proxy.balance.load import Load
+from proxy.balance.load.load import Load
 
 
 class Loaded(Protocol):

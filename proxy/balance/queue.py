@@ -12,9 +12,9 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from proxy.balance.counts import Counts
 from proxy.core import limits
-from proxy.core.errors import report_fault
-from proxy.core.reactor import Clock, Reactor
-from proxy.core.timers import Timer, Wheel
+from proxy.core.failure.errors import report_fault
+from proxy.core.loop.reactor import Clock, Reactor
+from proxy.core.loop.timers import Timer, Wheel
 
 W = TypeVar("W")
 W_contra = TypeVar("W_contra", contravariant=True)

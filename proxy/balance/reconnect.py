@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from proxy.core.backoff import Backoff
-from proxy.core.timers import Timer, Wheel
+from proxy.core.loop.timers import Timer, Wheel
 
 
 class Reconnect:

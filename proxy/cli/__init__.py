@@ -4,7 +4,7 @@ Only the chosen command's file is imported, so that a sidecar pays for nothing
 that it does not run, and the small commands start as fast as Python does. A
 command's file has `add_arguments(parser)` and `run(arguments) -> int`, whose
 result is the exit status; its name and its line of help are in commands.py, its examples
-and statuses in guide.py. What ends a command is turned into a status by guard.py.
+and statuses in help/guide.py. What ends a command is turned into a status by process/guard.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from proxy.cli.commands import module_of as module_of
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The entry point; raises SystemExit with the command's status (2 for an invalid command line)."""
-    from proxy.cli.guard import guarded, open_closed_streams
+    from proxy.cli.process.guard import guarded, open_closed_streams
 
     open_closed_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(given: Sequence[str]) -> int:
-    from proxy.cli.parsers import parser_of
+    from proxy.cli.help.parsers import parser_of
 
     chosen = _parser().parse_args(given[:1]).command
     if chosen == "run":
@@ -63,7 +63,7 @@ def _run(given: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from proxy.cli.parsers import Parser
+    from proxy.cli.help.parsers import Parser
 
     width = max(map(len, COMMANDS))
     parser = Parser(

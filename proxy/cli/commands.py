@@ -23,6 +23,17 @@ COMMANDS: Final = {
     "completion": "print what makes bash, zsh or fish complete this command line",
 }
 HELP: Final = "help"
+ROOMS: Final = {
+    "describe": "show",
+    "get": "show",
+    "status": "show",
+    "invite": "identity",
+    "join": "identity",
+    "revoke": "identity",
+    "rotate": "identity",
+    "token": "identity",
+}
+"""The folder of `proxy/cli/mesh` that an action's module is in; the other actions' modules are beside it."""
 
 
 class Command(Protocol):
@@ -37,7 +48,8 @@ def module_of(words: Sequence[str]) -> str:
     """The module of a command, or of an action of one. `await` is a keyword of Python, and a module's name has no
     hyphen.
     """
-    names = [word.replace("-", "_") for word in words]
+    rooms = [ROOMS[word] for word in words[1:] if word in ROOMS]
+    names = [word.replace("-", "_") for word in (*words[:1], *rooms, *words[1:])]
     return ".".join(("proxy.cli", *(f"{name}_" if iskeyword(name) else name for name in names)))
 
 

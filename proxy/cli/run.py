@@ -17,7 +17,7 @@ from pathlib import Path
 from proxy import process
 from proxy.cli import logs
 from proxy.config import ConfigError, parse
-from proxy.config.parse import EX_USAGE
+from proxy.config.reading.parse import EX_USAGE
 from proxy.ports import BindError
 
 

@@ -6,10 +6,10 @@ comes out; the process environment is never looked at.
 
 from proxy.config.model import Config as Config
 from proxy.config.model import Http2Server as Http2Server
-from proxy.config.parse import EX_USAGE as EX_USAGE
-from proxy.config.parse import ConfigError as ConfigError
-from proxy.config.parse import parse as parse
 from proxy.config.ports import PortSet as PortSet
+from proxy.config.reading.parse import EX_USAGE as EX_USAGE
+from proxy.config.reading.parse import ConfigError as ConfigError
+from proxy.config.reading.parse import parse as parse
 from proxy.config.workers import available_cpus as available_cpus
 from proxy.config.workers import worker_count as worker_count
-from proxy.core.control_addr import ControlAddr as ControlAddr
+from proxy.core.address.control_addr import ControlAddr as ControlAddr

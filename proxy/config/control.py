@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.config import syntax
-from proxy.config.reader import INVALID, PREFIX, Reader
-from proxy.core.control_addr import ControlAddr
+from proxy.config.reading import syntax
+from proxy.config.reading.reader import INVALID, PREFIX, Reader
+from proxy.core.address.control_addr import ControlAddr
 
 
 def control_addr(reader: Reader, base: str, required: str = "", prefix: str = PREFIX) -> ControlAddr | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.config.model import Config
-from proxy.core.here import ADMIN, CONTROL, INBOUND, OUTBOUND, Here
+from proxy.core.address.here import ADMIN, CONTROL, INBOUND, OUTBOUND, Here
 
 
 def here_of(config: Config) -> Here:

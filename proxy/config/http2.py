@@ -6,9 +6,9 @@ Variables that are unset leave the codec's defaults.
 from __future__ import annotations
 
 from proxy.config.model import Http2Server
-from proxy.core.faults import Faults
-from proxy.http.h2.frame import DEFAULT_WINDOW
-from proxy.http.h2.settings import DEFAULT, H2Settings
+from proxy.core.failure.faults import Faults
+from proxy.http.h2.frames.frame import DEFAULT_WINDOW
+from proxy.http.h2.frames.settings import DEFAULT, H2Settings
 
 
 def server_settings(given: Http2Server, faults: Faults) -> H2Settings:

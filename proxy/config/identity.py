@@ -10,13 +10,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from proxy.config import syntax
 from proxy.config.control import control_addr
 from proxy.config.outbound import backoff
-from proxy.config.reader import PREFIX, Reader
+from proxy.config.reading import syntax
+from proxy.config.reading.reader import PREFIX, Reader
 from proxy.core.backoff import Backoff
-from proxy.tls import anchors
-from proxy.tls.revoked import read_bounded, read_revocation_lists
+from proxy.tls.certificate import anchors
+from proxy.tls.certificate.revoked import read_bounded, read_revocation_lists
 
 _FILE_VARIABLE = "IDENTITY_TRUST_ANCHORS_FILE"
 _REVOCATIONS_VARIABLE = "IDENTITY_REVOCATIONS_FILE"

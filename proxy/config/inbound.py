@@ -10,10 +10,10 @@ from typing import Any, Final
 from proxy.config import model
 from proxy.config.outbound import backoff, http2_server
 from proxy.config.ports import PortSet
-from proxy.config.reader import PREFIX, Reader
-from proxy.config.syntax import Invalid, debug
+from proxy.config.reading.reader import PREFIX, Reader
+from proxy.config.reading.syntax import Invalid, debug
+from proxy.core.address.names import Networks
 from proxy.core.backoff import Backoff
-from proxy.core.names import Networks
 
 _ANYWHERE: Final = (model.DENY, model.ALL_AUTHENTICATED, model.ALL_UNAUTHENTICATED)
 _WITH_CLUSTER: Final = (model.CLUSTER_AUTHENTICATED, model.CLUSTER_UNAUTHENTICATED, model.AUDIT)

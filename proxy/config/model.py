@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proxy.config.ports import PortSet
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
+from proxy.core.address.control_addr import ControlAddr
+from proxy.core.address.names import Networks, Suffixes
 from proxy.core.backoff import Backoff
-from proxy.core.control_addr import ControlAddr
-from proxy.core.names import Networks, Suffixes
 
 DENY = "deny"
 ALL_AUTHENTICATED = "all-authenticated"

@@ -8,10 +8,10 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any
 
-from proxy.config import syntax
 from proxy.config.model import Http2Server
-from proxy.config.reader import PREFIX, Reader
-from proxy.core.addr import Addr
+from proxy.config.reading import syntax
+from proxy.config.reading.reader import PREFIX, Reader
+from proxy.core.address.addr import Addr
 from proxy.core.backoff import Backoff
 
 _DEFAULT_LISTEN = Addr("127.0.0.1", 4140)

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from proxy.config import syntax
-from proxy.config.reader import PREFIX, Reader
+from proxy.config.reading import syntax
+from proxy.config.reading.reader import PREFIX, Reader
 
 T = TypeVar("T")
 

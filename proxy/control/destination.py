@@ -14,20 +14,20 @@ from typing import Final
 
 from proxy.api import destination_pb2, services
 from proxy.balance.endpoints import ABSENT, ADD, FAILED, KNOWN, REMOVE, RESET, Resolution
-from proxy.control.channel import Channel
 from proxy.control.convert.endpoint import addresses_of, endpoints_of
 from proxy.control.convert.fields import InvalidMessageError
 from proxy.control.convert.profile import read_profile
 from proxy.control.convert.shares import Reading
 from proxy.control.latest import Latest
-from proxy.control.subscription import StreamSettings, Subscription
+from proxy.control.rpc.channel import Channel
+from proxy.control.rpc.subscription import StreamSettings, Subscription
 from proxy.core import limits
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.log import logger
 from proxy.core.watch import Absent, Watch
 from proxy.http.grpc import Status
 from proxy.policy.endpoint import EndpointMeta
-from proxy.policy.profile import Profile
+from proxy.policy.profiles.profile import Profile
 
 _log: Final = logger(__name__)
 

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from proxy.api import identity_pb2, services
-from proxy.control.channel import Channel
+from proxy.control.rpc.channel import Channel
 from proxy.core.log import logger
-from proxy.core.reactor import Clock
+from proxy.core.loop.reactor import Clock
 from proxy.http.grpc import Status
+from proxy.tls.certificate.csr import KeyAndCsr
 from proxy.tls.credentials import Credentials, CredentialsError
-from proxy.tls.csr import KeyAndCsr
 
 _log: Final = logger(__name__)
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.api import inbound_pb2, services
-from proxy.control.channel import Channel
 from proxy.control.convert.fields import InvalidMessageError
 from proxy.control.convert.server import read_server_policy
 from proxy.control.latest import Latest
-from proxy.control.subscription import StreamSettings, Subscription
+from proxy.control.rpc.channel import Channel
+from proxy.control.rpc.subscription import StreamSettings, Subscription
 from proxy.core.log import logger
 from proxy.core.watch import Watch
 from proxy.http.grpc import Status

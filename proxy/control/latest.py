@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from proxy.control.convert.fields import InvalidMessageError
 from proxy.control.convert.shares import Reading
 from proxy.core import limits
-from proxy.core.step_queue import StepQueue
+from proxy.core.loop.step_queue import StepQueue
 
 M = TypeVar("M")
 T = TypeVar("T")

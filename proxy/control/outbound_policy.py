@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.api import net_pb2, outbound_pb2, services
-from proxy.control.channel import Channel
 from proxy.control.convert.client import read_client_policy
 from proxy.control.convert.fields import InvalidMessageError, ip_message
 from proxy.control.latest import Latest
-from proxy.control.subscription import REFUSALS, StreamSettings, Subscription
-from proxy.core.addr import Addr
+from proxy.control.rpc.channel import Channel
+from proxy.control.rpc.subscription import REFUSALS, StreamSettings, Subscription
+from proxy.core.address.addr import Addr
 from proxy.core.log import logger
 from proxy.core.watch import Absent, Watch
 from proxy.http import grpc

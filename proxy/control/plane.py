@@ -12,24 +12,24 @@ from typing import Any, Final
 
 from proxy.config import Config
 from proxy.control.anchors import Anchors
-from proxy.control.channel import Channel
 from proxy.control.destination import Destinations
-from proxy.control.dial import dial_to
 from proxy.control.identity import Identity, IdentitySettings
 from proxy.control.inbound_policy import InboundPolicies
-from proxy.control.member import CallScope
 from proxy.control.outbound_policy import OutboundPolicies
-from proxy.control.resolve import Names
 from proxy.control.revocations import Revocations
-from proxy.control.settings import ChannelSettings
-from proxy.control.subscription import StreamLimits, StreamSettings
-from proxy.core.control_addr import ControlAddr
-from proxy.core.dial import DialOptions
-from proxy.core.drain import Closes
-from proxy.core.reactor import Reactor
-from proxy.http.h2.settings import H2Settings
+from proxy.control.rpc.channel import Channel
+from proxy.control.rpc.dial import dial_to
+from proxy.control.rpc.member import CallScope
+from proxy.control.rpc.resolve import Names
+from proxy.control.rpc.settings import ChannelSettings
+from proxy.control.rpc.subscription import StreamLimits, StreamSettings
+from proxy.core.address.control_addr import ControlAddr
+from proxy.core.connection.dial import DialOptions
+from proxy.core.connection.drain import Closes
+from proxy.core.loop.reactor import Reactor
+from proxy.http.h2.frames.settings import H2Settings
+from proxy.tls.certificate.csr import KeyAndCsr
 from proxy.tls.credentials import Credentials
-from proxy.tls.csr import KeyAndCsr
 
 KEEPALIVE_S: Final = 20.0
 """After how many seconds of silence a PING is sent on a connection that carries streams, to find out whether the

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from proxy.control.followed import FollowedFile
 from proxy.core.log import logger
+from proxy.tls.certificate.revoked import read_bounded, read_revocation_lists
 from proxy.tls.credentials import Credentials
-from proxy.tls.revoked import read_bounded, read_revocation_lists
 
 LOOK_S: Final = 5.0
 

@@ -1,7 +1,7 @@
 """Stale: the answers of one controller that cannot be renewed now.
 
 An answer is stale from the moment its stream fails until the next stream's first message replaces it. As long as
-any is, answers of the control plane are kept even if they are not in use (outbound/discover.py, inbound/policies.py),
+any is, answers of the control plane are kept even if they are not in use (outbound/discovery/discover.py, inbound/policies.py),
 because they could not be fetched again.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from proxy.core.log import logger
-from proxy.core.reactor import Clock
+from proxy.core.loop.reactor import Clock
 
 _log: Final = logger(__name__)
 

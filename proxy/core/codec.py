@@ -14,9 +14,9 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from proxy.core.meter import Meter
-from proxy.core.reason import Reason
-from proxy.core.step_queue import Steps
+from proxy.core.connection.meter import Meter
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.step_queue import Steps
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

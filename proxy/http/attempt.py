@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from proxy.core.reason import Reason
-from proxy.core.timers import Timer, Wheel
-from proxy.http import repeat
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.timers import Timer, Wheel
+from proxy.http.ending.replies import without_proxy_marks
 from proxy.http.exchange import Exchange
 from proxy.http.head import TUNNEL, RequestHead, ResponseHead
-from proxy.http.repeat import BEGUN
-from proxy.http.replies import without_proxy_marks
+from proxy.http.repeat import repeat
+from proxy.http.repeat.repeat import BEGUN
 from proxy.http.stream import RunningAttempt
 
 NOTED_STATUS: Final = 429

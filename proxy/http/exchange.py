@@ -11,16 +11,16 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from proxy.core import limits
-from proxy.core.errors import ProtocolError, report_fault
+from proxy.core.failure.errors import ProtocolError, report_fault
+from proxy.core.failure.reason import Reason
 from proxy.core.histogram import Histogram
-from proxy.core.reactor import Clock as Clock
-from proxy.core.reason import Reason
-from proxy.http.endings import ENDINGS
+from proxy.core.loop.reactor import Clock as Clock
+from proxy.http.ending.endings import ENDINGS
+from proxy.http.ending.replies import answer, grpc_trailers, is_grpc
 from proxy.http.head import TUNNEL, RequestHead, ResponseHead
 from proxy.http.headers import Field
-from proxy.http.held import Held
-from proxy.http.place import Place
-from proxy.http.replies import answer, grpc_trailers, is_grpc
+from proxy.http.repeat.held import Held
+from proxy.http.repeat.place import Place
 from proxy.http.running import RunningTries
 from proxy.http.stream import OTHER_SIDE_FULL, WAITING, ClientStream, RunningAttempt, ServerStream
 

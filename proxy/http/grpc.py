@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final, NamedTuple
 
-from proxy.core.errors import ProtocolError
-from proxy.core.reason import Reason
+from proxy.core.failure.errors import ProtocolError
+from proxy.core.failure.reason import Reason
 from proxy.http.headers import Field
 
 OK: Final = 0

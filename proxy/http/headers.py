@@ -15,7 +15,7 @@ from typing import Final
 
 from proxy.core import limits
 from proxy.core.budget import Table
-from proxy.http import huffman
+from proxy.http.h2.hpack import huffman
 
 PLAIN: Final = 0
 """Passed on; every other kind needs a look, so that `if field.kind` is the one test per field."""

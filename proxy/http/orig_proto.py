@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.core.reason import Reason
-from proxy.http.h2.codes import text_of
+from proxy.core.failure.reason import Reason
+from proxy.http.h2.frames.codes import text_of
 from proxy.http.head import HTTP_1_0, HTTP_1_1, HTTP_2, Renderings, RequestHead, ResponseHead
 from proxy.http.headers import L5D, Field, field
 

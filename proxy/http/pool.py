@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.http.attempt import Attempt
 
 _MOST_PATIENCE: Final = 64

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.http.head import ResponseHead
 from proxy.http.headers import Field
-from proxy.http.place import Place
+from proxy.http.repeat.place import Place
 from proxy.http.stream import ClientStream
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr, trait
 
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.http.head import RequestHead, ResponseHead
 from proxy.http.headers import Field
 

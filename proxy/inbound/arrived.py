@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.log import event
 from proxy.inbound import labels
 from proxy.inbound.labels import Tls

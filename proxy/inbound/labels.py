@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.policy.meta import Meta
 
 Labels = tuple[tuple[str, str], ...]

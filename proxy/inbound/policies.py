@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from proxy.core import limits
-from proxy.core.reactor import Reactor
-from proxy.core.timers import Timer
+from proxy.core.loop.reactor import Reactor
+from proxy.core.loop.timers import Timer
 from proxy.core.watch import Watch
 from proxy.inbound.router import Router
 from proxy.policy.server import ServerPolicy

@@ -10,10 +10,10 @@ from typing import Final
 
 from proxy.http.head import RequestHead
 from proxy.inbound.http.numbers import RouteNumbers
-from proxy.policy.filter import compile_filters
 from proxy.policy.ratelimit import RateLimiter
+from proxy.policy.routes.filter import compile_filters
+from proxy.policy.routes.table import Found, RouteTable
 from proxy.policy.server import ServerPolicy, ServerRoute
-from proxy.policy.table import Found, RouteTable
 
 
 class Router:

@@ -11,19 +11,19 @@ from proxy.config import Config
 from proxy.config.here import here_of
 from proxy.config.http2 import server_settings
 from proxy.core import limits
-from proxy.core.addr import Addr
-from proxy.core.drain import Drain
-from proxy.core.here import INBOUND
+from proxy.core.address.addr import Addr
+from proxy.core.address.here import INBOUND
+from proxy.core.connection.drain import Drain
+from proxy.core.failure.troubles import Troubles
 from proxy.core.log import event, logger
-from proxy.core.reactor import Reactor
-from proxy.core.troubles import Troubles
-from proxy.http.h2.settings import DEFAULT
+from proxy.core.loop.reactor import Reactor
+from proxy.http.h2.frames.settings import DEFAULT
 from proxy.inbound import labels
 from proxy.inbound.http.profiles import InboundProfiles
 from proxy.inbound.policies import Policies
 from proxy.metrics import Labels, Registry
 from proxy.tls.credentials import Credentials
-from proxy.transport.early import EarlyDials
+from proxy.transport.detection.early import EarlyDials
 
 IO: Final = "i/o"
 TLS_TIMEOUT: Final = "tls detection timeout"

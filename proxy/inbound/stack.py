@@ -26,11 +26,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from proxy.config import Config
-from proxy.core.addr import Addr
-from proxy.core.drain import Drain
-from proxy.core.errors import report_fault
-from proxy.core.here import ADMIN, INBOUND, Here
-from proxy.core.reactor import Reactor
+from proxy.core.address.addr import Addr
+from proxy.core.address.here import ADMIN, INBOUND, Here
+from proxy.core.connection.drain import Drain
+from proxy.core.failure.errors import report_fault
+from proxy.core.loop.reactor import Reactor
 from proxy.core.watch import Watch
 from proxy.http.exchange import Stage
 from proxy.inbound.connection.accept import Accept, destination

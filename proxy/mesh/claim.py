@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from proxy.core.addr import Addr, parse_addr
+from proxy.core.address.addr import Addr, parse_addr
 from proxy.mesh.state import State, StateError
 
 _FILE: Final = "serving"

@@ -16,14 +16,14 @@ import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.mesh.identity.authority import utc_now
-from proxy.mesh.identity.issuers import ensure_anchors
+from proxy.mesh.identity.root.issuers import ensure_anchors
 from proxy.mesh.identity.tokens import Account, Binding, open_tokens
 from proxy.mesh.model import CLUSTER_DOMAIN, DEFAULT_OPAQUE_PORTS, SERVER_IDENTITY, identity_of
 from proxy.mesh.net import LOOPBACK_NETWORKS, PRIVATE_NETWORKS
 from proxy.mesh.state import State, StateError, make_private, write_file
-from proxy.tls.csr import load_or_make
+from proxy.tls.certificate.csr import load_or_make
 
 _CANDIDATES: Final = range(10_000, 32_768)
 

@@ -10,7 +10,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Final
 
 from proxy.api import meta_pb2, net_pb2
-from proxy.core.addr import Addr, addr
+from proxy.core.address.addr import Addr, addr
 from proxy.mesh.kinds.services.service import Service
 from proxy.mesh.manifests.kind import Key
 from proxy.mesh.model import CLUSTER_DOMAIN

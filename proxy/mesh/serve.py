@@ -21,7 +21,7 @@ import grpc
 import grpc.aio
 
 from proxy.api import services
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.mesh.answers.endpoints import endpoints_of
 from proxy.mesh.answers.policy.inbound import InboundPolicies
 from proxy.mesh.answers.policy.outbound import policy_for
@@ -29,23 +29,23 @@ from proxy.mesh.answers.profile import profile_of
 from proxy.mesh.answers.topics import Topics
 from proxy.mesh.answers.work import OnLoop
 from proxy.mesh.apps import is_anybody_up
-from proxy.mesh.callers import Callers, RefusalLog, current_caller
 from proxy.mesh.claim import Claim
 from proxy.mesh.collector import Collector
-from proxy.mesh.front import Front
 from proxy.mesh.identity.authority import CertificateAuthority
-from proxy.mesh.identity.issuers import Brought
-from proxy.mesh.identity.keys import Keys, Upkeep, open_keys, publish
+from proxy.mesh.identity.root.issuers import Brought
+from proxy.mesh.identity.root.keys import Keys, Upkeep, open_keys, publish
 from proxy.mesh.identity.service import Identity
 from proxy.mesh.join.service import Join
 from proxy.mesh.kinds.catalog import CATALOG
-from proxy.mesh.kinds.policy.network import Cidr
+from proxy.mesh.kinds.policy.authentication.network import Cidr
 from proxy.mesh.kinds.workloads.external_workload import BY_IDENTITY, EXTERNAL_WORKLOAD
 from proxy.mesh.model import DEFAULT_POLICIES, SERVER_IDENTITY
-from proxy.mesh.probing import Probing
 from proxy.mesh.report.beliefs import Beliefs
 from proxy.mesh.report.desk import Desk
-from proxy.mesh.rpc import Feed, asking, calling, watching
+from proxy.mesh.server.callers import Callers, RefusalLog, current_caller
+from proxy.mesh.server.front import Front
+from proxy.mesh.server.probing import Probing
+from proxy.mesh.server.rpc import Feed, asking, calling, watching
 from proxy.mesh.state import State
 from proxy.mesh.store.manifests import Manifests, Rules
 from proxy.mesh.store.store import Update

@@ -27,7 +27,7 @@ from pathlib import Path
 from stat import S_IMODE, S_ISREG
 from typing import Final
 
-from proxy.core.addr import Addr, parse_addr
+from proxy.core.address.addr import Addr, parse_addr
 
 _ADDRESS: Final = "address"
 DEFAULT_ADDR: Final = Addr("127.0.0.1", 8086)

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from proxy.core import limits
 from proxy.core.budget import LABELS, Share
-from proxy.core.faults import Faults
-from proxy.core.meter import Meter
+from proxy.core.connection.meter import Meter
+from proxy.core.failure.faults import Faults
 from proxy.metrics.cells import Cell, Counter, Gauge, Histogram, Labels
 from proxy.metrics.page import exposition
 from proxy.metrics.page.names import (

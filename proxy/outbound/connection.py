@@ -12,8 +12,8 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from proxy.core.codec import Codec, Connection, Wire
-from proxy.core.idle import end_if_idle
-from proxy.core.meter import Meter
+from proxy.core.connection.idle import end_if_idle
+from proxy.core.connection.meter import Meter
 from proxy.outbound.runtime import Runtime
 from proxy.transport.plain import serve_plain
 

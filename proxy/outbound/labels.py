@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.metrics.cells import Labels
 from proxy.policy.client import ClientPolicy
 from proxy.policy.endpoint import EndpointMeta
-from proxy.policy.match import host_of
 from proxy.policy.meta import Meta
-from proxy.policy.profile import ProfileRoute
+from proxy.policy.profiles.profile import ProfileRoute
+from proxy.policy.routes.match import host_of
 
 _is_dns_name: Final = re.compile(
     r"(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*(?!\d+\.?$)[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.?"

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.core.addr import Addr
-from proxy.core.meter import Meter
+from proxy.core.address.addr import Addr
+from proxy.core.connection.meter import Meter
 from proxy.metrics.cells import Counter
 from proxy.metrics.registry import Registry
 from proxy.outbound import labels
 from proxy.policy.client import DETECT, GRPC, HTTP_1, HTTP_2, OPAQUE, TLS, ClientPolicy
-from proxy.transport.detect import Detection
+from proxy.transport.detection.detect import Detection
 
 _NAMES: Final = {DETECT: "detect", OPAQUE: "opaq", TLS: "tls", HTTP_1: "http/1", HTTP_2: "http/2", GRPC: "http/2"}
 """The values of outbound_tcp_protocol_connections_total's label, by protocol."""

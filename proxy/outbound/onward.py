@@ -9,10 +9,10 @@ from proxy.core.codec import Codec, Wire
 from proxy.core.watch import Absent
 from proxy.http.exchange import Exchange
 from proxy.http.head import HTTP_2
-from proxy.outbound.discover import Destination
+from proxy.outbound.discovery.discover import Destination
+from proxy.outbound.discovery.unknown import Opening
 from proxy.outbound.opaque.tunnel import Tunnel
 from proxy.outbound.protocol import Protocols
-from proxy.outbound.unknown import Opening
 
 
 class Onward:

@@ -15,18 +15,18 @@ from typing import Final
 
 from proxy.config.http2 import server_settings
 from proxy.core import limits
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.codec import Codec, Wire
-from proxy.core.dial import has_unread
-from proxy.core.errors import report_fault
-from proxy.core.reason import Reason
-from proxy.core.timers import Timer
+from proxy.core.connection.dial import has_unread
+from proxy.core.failure.errors import report_fault
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.timers import Timer
 from proxy.core.watch import Absent
 from proxy.http.exchange import Stage
 from proxy.http.h1.server import H1Server
 from proxy.http.h2.server import H2Server
 from proxy.outbound.connection import OutboundConnection
-from proxy.outbound.discover import Destination
+from proxy.outbound.discovery.discover import Destination
 from proxy.outbound.http.logical import HttpRouter
 from proxy.outbound.http.rescue import Rescue
 from proxy.outbound.numbers import ParentNumbers, TargetNumbers
@@ -36,8 +36,8 @@ from proxy.outbound.opaque.tunnel import CountError, EarlyTunnel, Tunnel
 from proxy.outbound.runtime import Runtime
 from proxy.policy.client import DETECT, HTTP_1, HTTP_2, OPAQUE, TLS, ClientPolicy
 from proxy.tls.hello import Hello
-from proxy.transport.detect import DETECT_HTTP, Detection
-from proxy.transport.first_bytes import FirstBytes, Opened, Unreadable
+from proxy.transport.detection.detect import DETECT_HTTP, Detection
+from proxy.transport.detection.first_bytes import FirstBytes, Opened, Unreadable
 
 _LOOK_S: Final = 1.0
 """How often a connection that waits for its destination is asked whether its client is still there."""

@@ -14,21 +14,21 @@ from proxy.balance.balancer import QueueLimits
 from proxy.balance.endpoints import Resolution
 from proxy.config import Config
 from proxy.config.here import here_of
-from proxy.core.addr import Addr
-from proxy.core.drain import Drain
-from proxy.core.here import Here
-from proxy.core.in_flight import InFlight
-from proxy.core.reactor import Reactor
-from proxy.core.troubles import Troubles
+from proxy.core.address.addr import Addr
+from proxy.core.address.here import Here
+from proxy.core.connection.drain import Drain
+from proxy.core.connection.in_flight import InFlight
+from proxy.core.failure.troubles import Troubles
+from proxy.core.loop.reactor import Reactor
 from proxy.core.watch import Absent, Watch
 from proxy.metrics.registry import Registry
 from proxy.metrics.scraped.balancers import Balancers
 from proxy.outbound.http.retry.context import RetryContext
 from proxy.policy.client import ClientPolicy
 from proxy.policy.endpoint import EndpointMeta
-from proxy.policy.profile import Profile
+from proxy.policy.profiles.profile import Profile
 from proxy.tls.credentials import Credentials
-from proxy.transport.early import EarlyDials
+from proxy.transport.detection.early import EarlyDials
 
 
 def never() -> bool:

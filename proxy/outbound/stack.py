@@ -20,12 +20,12 @@ import socket
 from typing import Final
 
 from proxy.config import Config
-from proxy.core.addr import Addr, addr
-from proxy.core.drain import Drain
-from proxy.core.errors import report_fault
-from proxy.core.reactor import Reactor
+from proxy.core.address.addr import Addr, addr
+from proxy.core.connection.drain import Drain
+from proxy.core.failure.errors import report_fault
+from proxy.core.loop.reactor import Reactor
 from proxy.metrics.registry import Registry
-from proxy.outbound.discover import GATEWAY, Discovery
+from proxy.outbound.discovery.discover import GATEWAY, Discovery
 from proxy.outbound.explicit.connection import ExplicitConnection
 from proxy.outbound.http.rescue import Rescue
 from proxy.outbound.ingress.connection import Ingress, IngressConnection

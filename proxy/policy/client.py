@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.backoff import Backoff
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import Meta
@@ -19,7 +19,7 @@ from proxy.policy.protocol import HTTP_1 as HTTP_1
 from proxy.policy.protocol import HTTP_2 as HTTP_2
 from proxy.policy.protocol import OPAQUE as OPAQUE
 from proxy.policy.protocol import TLS as TLS
-from proxy.policy.route import Filter, GrpcMatch, HostMatch, HttpMatch, Unusable
+from proxy.policy.routes.route import Filter, GrpcMatch, HostMatch, HttpMatch, Unusable
 
 
 @dataclass(frozen=True, slots=True)

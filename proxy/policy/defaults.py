@@ -11,7 +11,7 @@ from ipaddress import ip_network
 from typing import Final
 
 from proxy.policy.meta import default_meta
-from proxy.policy.route import Unusable
+from proxy.policy.routes.route import Unusable
 from proxy.policy.server import (
     DETECT,
     OPAQUE,

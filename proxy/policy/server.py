@@ -15,7 +15,7 @@ from proxy.policy.protocol import HTTP_1 as HTTP_1
 from proxy.policy.protocol import HTTP_2 as HTTP_2
 from proxy.policy.protocol import OPAQUE as OPAQUE
 from proxy.policy.protocol import TLS as TLS
-from proxy.policy.route import Filter, GrpcMatch, HostMatch, HttpMatch
+from proxy.policy.routes.route import Filter, GrpcMatch, HostMatch, HttpMatch
 
 Network = IPv4Network | IPv6Network
 

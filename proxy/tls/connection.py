@@ -17,13 +17,13 @@ from typing import Any, Final
 
 from proxy.core import limits
 from proxy.core.codec import CLOSED, HANDSHAKE, Codec, Connection, Wire
-from proxy.core.dial import errno_name
-from proxy.core.errors import report_fault
-from proxy.core.meter import Meter
-from proxy.core.reactor import Reactor
-from proxy.core.reason import Reason
-from proxy.core.step_queue import Guarded, Steps
-from proxy.core.timers import Timer
+from proxy.core.connection.dial import errno_name
+from proxy.core.connection.meter import Meter
+from proxy.core.failure.errors import report_fault
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.reactor import Reactor
+from proxy.core.loop.step_queue import Guarded, Steps
+from proxy.core.loop.timers import Timer
 from proxy.tls.context import is_reset, unread_of
 from proxy.tls.ending import reason_of, shut
 

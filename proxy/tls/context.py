@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from proxy.core.dial import ALPN
+from proxy.core.connection.dial import ALPN
 from proxy.tls.hello import HELLO_BYTES, Hello, read_hello
 
 _NO_APPLICATION_PROTOCOL: Final = 120

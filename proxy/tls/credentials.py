@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from proxy.core.watch import Watch
-from proxy.tls import anchors, context
+from proxy.tls import context
+from proxy.tls.certificate import anchors
+from proxy.tls.certificate.revoked import NONE_REVOKED, Revoked, key_of
+from proxy.tls.certificate.validity import verify_text
 from proxy.tls.context import ssl_reason
 from proxy.tls.peer import RefusedCertificateError, identities, normalise
-from proxy.tls.revoked import NONE_REVOKED, Revoked, key_of
-from proxy.tls.validity import verify_text
 
 _log: Final = logging.getLogger(__name__)
 

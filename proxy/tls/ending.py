@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ssl
 
-from proxy.core.dial import errno_name, reset_on_close
-from proxy.core.reason import Reason
+from proxy.core.connection.dial import errno_name, reset_on_close
+from proxy.core.failure.reason import Reason
 from proxy.tls.context import is_cut
 
 

@@ -14,20 +14,20 @@ from collections.abc import Callable
 from typing import Final
 
 from proxy.core import limits
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
+from proxy.core.address.here import Made
 from proxy.core.codec import Codec
-from proxy.core.dial import ALPN, Connecting, DialOptions, Progress, errno_name
-from proxy.core.errors import report_fault
-from proxy.core.here import Made
-from proxy.core.meter import Meter
-from proxy.core.reactor import Reactor
-from proxy.core.reason import Reason
-from proxy.core.timers import Timer
+from proxy.core.connection.dial import ALPN, Connecting, DialOptions, Progress, errno_name
+from proxy.core.connection.meter import Meter
+from proxy.core.failure.errors import report_fault
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.reactor import Reactor
+from proxy.core.loop.timers import Timer
+from proxy.tls.certificate.revoked import RevokedError, check_revoked
+from proxy.tls.certificate.validity import verify_text
 from proxy.tls.connection import MakeCodec, TlsConnection
 from proxy.tls.context import is_cut, refusal_of, ssl_reason
 from proxy.tls.peer import TlsPeer, TlsServing, TlsTarget, identities, normalise
-from proxy.tls.revoked import RevokedError, check_revoked
-from proxy.tls.validity import verify_text
 
 __all__ = ["MakeCodec", "TlsConnection", "dial_tls", "serve_tls"]
 

@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from proxy.core.watch import Watch
-from proxy.tls.der import is_authority
-from proxy.tls.revoked import NOTHING_REVOKED, Revoked
+from proxy.tls.certificate.der import is_authority
+from proxy.tls.certificate.revoked import NOTHING_REVOKED, Revoked
 
 _DNS_NAME: Final = re.compile(r"(?=.{1,253}\Z)(?!-)[a-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
 """RFC 1123 with underscores, which names of services in the field have. No trailing dot, no wildcard."""

@@ -13,15 +13,15 @@ from collections.abc import Callable
 from typing import Final
 
 from proxy.core import limits
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.codec import CLOSED, Codec, Connection, Wire
-from proxy.core.dial import Connecting, DialOptions, errno_name, has_anything, reset_on_close, unread_of
-from proxy.core.errors import report_fault
-from proxy.core.meter import Meter
-from proxy.core.reactor import Reactor
-from proxy.core.reason import Reason
-from proxy.core.step_queue import Guarded, Steps
-from proxy.core.timers import Timer
+from proxy.core.connection.dial import Connecting, DialOptions, errno_name, has_anything, reset_on_close, unread_of
+from proxy.core.connection.meter import Meter
+from proxy.core.failure.errors import report_fault
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.reactor import Reactor
+from proxy.core.loop.step_queue import Guarded, Steps
+from proxy.core.loop.timers import Timer
 from proxy.transport.adopt import adopt
 
 MakeCodec = Callable[[Wire], Codec]

@@ -13,11 +13,11 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from proxy.core.addr import Addr, addr
-from proxy.core.dial import tune
-from proxy.core.errors import report_fault
-from proxy.core.reactor import Reactor
-from proxy.core.timers import Timer
+from proxy.core.address.addr import Addr, addr
+from proxy.core.connection.dial import tune
+from proxy.core.failure.errors import report_fault
+from proxy.core.loop.reactor import Reactor
+from proxy.core.loop.timers import Timer
 
 _ACCEPTS_PER_WAKE_UP: Final = 16
 _REST_S: Final = 0.2

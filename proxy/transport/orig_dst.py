@@ -10,7 +10,7 @@ import socket
 import struct
 from typing import Final, Protocol
 
-from proxy.core.addr import Addr, addr
+from proxy.core.address.addr import Addr, addr
 
 _SO_ORIGINAL_DST: Final = 80
 """linux/netfilter_ipv4.h; IP6T_SO_ORIGINAL_DST of linux/netfilter_ipv6/ip6_tables.h has the same number."""

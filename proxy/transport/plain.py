@@ -6,11 +6,11 @@ import socket
 from collections.abc import Callable
 from typing import TypeVar, cast
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.codec import Codec, Wire
-from proxy.core.dial import DialOptions
-from proxy.core.meter import Meter
-from proxy.core.reactor import Reactor
+from proxy.core.connection.dial import DialOptions
+from proxy.core.connection.meter import Meter
+from proxy.core.loop.reactor import Reactor
 from proxy.transport.connection import MakeCodec, PlainConnection
 
 Dialled = TypeVar("Dialled", bound=Codec)

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from proxy.core import limits
 from proxy.core.codec import Codec, Wire
-from proxy.core.errors import report_fault
-from proxy.core.reason import Reason
-from proxy.core.timers import Timer, Wheel
+from proxy.core.failure.errors import report_fault
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.timers import Timer, Wheel
 from proxy.transport.splice import SPLICE_AFTER_BYTES, Splice, splice
 
 

@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from proxy.core.timers import Timer
+from proxy.core.loop.timers import Timer
 from proxy.transport.connection import PlainConnection
 
 SPLICE_AFTER_BYTES: Final = 524_288

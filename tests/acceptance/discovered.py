@@ -7,14 +7,14 @@ from typing import Any
 
 from proxy.api import destination_pb2, services
 from proxy.control.plane import ControlPlane
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.mesh.answers.policy.backends import Target
 from proxy.mesh.answers.policy.outbound import service_policy
 from proxy.mesh.kinds.services.service import Service, ServicePort
 from proxy.mesh.net import address_message
 from proxy.mesh.store.snapshot import EMPTY, View
 from proxy.outbound.runtime import Lookups
-from proxy.tls.csr import make_key_and_csr
+from proxy.tls.certificate.csr import make_key_and_csr
 from tests.control.controller import Controller, Feed
 from tests.control.controller import run as run_in_real_time
 from tests.kit.environment import NAME

@@ -10,8 +10,8 @@ import pytest
 
 from proxy.balance.balancer import Balancer, QueueLimits
 from proxy.balance.endpoints import Resolution, reset
-from proxy.balance.ewma import PeakEwma
-from proxy.core.addr import Addr
+from proxy.balance.load.ewma import PeakEwma
+from proxy.core.address.addr import Addr
 from proxy.core.watch import Watch
 from proxy.policy.endpoint import EndpointMeta
 from tests.kit.network import Network, ask, balance_policy, http_server

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.http.exchange import Exchange
 from proxy.http.headers import field
 from tests.kit.streams import FakeClient, FakeObserver, FakeServer, FakeStage, request_head, response_head

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.watch import Watch
 from proxy.policy.endpoint import HINT_H2, HINT_OPAQUE, EndpointMeta, TlsIdentity
 from tests.inbound.kit import Workload

@@ -11,14 +11,14 @@ import pytest
 
 from proxy.balance.endpoints import reset
 from proxy.core import limits
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.watch import Absent, Watch
-from proxy.outbound.effective import gateway_policy
+from proxy.outbound.discovery.effective import gateway_policy
 from proxy.policy.client import OPAQUE, Balance, ClientPolicy, Forward
 from proxy.policy.defaults import default_policy
 from proxy.policy.endpoint import HINT_H2, EndpointMeta, TlsIdentity
-from proxy.policy.profile import Profile
-from proxy.transport.header import TransportHeader
+from proxy.policy.profiles.profile import Profile
+from proxy.transport.detection.header import TransportHeader
 from tests.inbound.kit import PEER, Http2Client, Workload
 from tests.kit.certificates import credentials
 from tests.kit.environment import NAME

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from proxy.core.addr import Addr
-from proxy.core.reason import Reason
-from proxy.core.troubles import Troubles
+from proxy.core.address.addr import Addr
+from proxy.core.failure.reason import Reason
+from proxy.core.failure.troubles import Troubles
 from proxy.core.watch import Watch
 from proxy.http.exchange import Exchange
-from proxy.http.h2.codes import ENHANCE_YOUR_CALM
+from proxy.http.h2.frames.codes import ENHANCE_YOUR_CALM
 from proxy.metrics.registry import Registry
 from proxy.outbound.http.rescue import Rescue
 from proxy.policy.client import ClientPolicy, forward_policy

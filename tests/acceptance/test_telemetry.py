@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.watch import Watch
 from tests.acceptance.discovered import DST, Discovered, add, run_with_controller
 from tests.control.controller import Controller

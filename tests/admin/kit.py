@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from proxy.admin import Admin, AdminStage, Readiness, Scrapes
-from proxy.core.addr import Addr, addr
+from proxy.core.address.addr import Addr, addr
 from proxy.core.log.filter import parse
-from proxy.core.step_queue import Steps
+from proxy.core.loop.step_queue import Steps
 from proxy.http.h1.server import H1Server
 from proxy.http.h2.server import H2Server
 from tests.kit import Clock, ListWire

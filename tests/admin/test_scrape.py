@@ -12,7 +12,7 @@ import pytest
 
 from proxy.admin import AdminStage
 from proxy.core import limits
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.http.h1.server import H1Server
 from proxy.metrics import Registry
 from tests.admin.kit import AdminServer

@@ -11,10 +11,10 @@ import pytest
 from proxy.admin import AdminStage
 from proxy.admin.server import FILTER_BYTES
 from proxy.core import limits
-from proxy.core.addr import addr
-from proxy.core.reason import Reason
+from proxy.core.address.addr import addr
+from proxy.core.failure.reason import Reason
+from proxy.http.ending.linger import Linger
 from proxy.http.h1.server import H1Server
-from proxy.http.linger import Linger
 from proxy.metrics import Registry
 from tests.admin.kit import REMOTE, AdminServer
 from tests.kit import Clock, ListWire

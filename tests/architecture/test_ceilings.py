@@ -6,6 +6,7 @@ An exception is written down here, with its reason, or it does not exist; one th
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "proxy"
 FILE_LINES, CLASS_LINES, FUNCTION_LINES, PARAMETERS = 400, 350, 50, 6
+FOLDER_MODULES = 10
 
 EXCEPTIONS: dict[str, str] = {}
 """`path` or `path:Qualified.name` to the reason why it may be larger."""
@@ -61,6 +63,19 @@ def found_in(path: Path) -> dict[str, str]:
 def test_nothing_outgrows_its_ceiling() -> None:
     found = [text for path in sources() for key, text in found_in(path).items() if key not in EXCEPTIONS]
     assert not found, "\n".join(found)
+
+
+def crowded(paths: Iterable[Path]) -> dict[Path, int]:
+    """The folders with more modules than a reader can keep apart; a package's own `__init__.py` is not one."""
+    count = Counter(path.parent for path in paths if path.name != "__init__.py")
+    return {folder: modules for folder, modules in count.items() if modules > FOLDER_MODULES}
+
+
+def test_no_folder_has_too_many_modules() -> None:
+    assert not crowded(sources())
+    many = [Path("a", f"m{number}.py") for number in range(FOLDER_MODULES)]
+    assert not crowded([*many, Path("a", "__init__.py"), Path("a", "b", "c.py")])
+    assert crowded([*many, Path("a", "one_more.py")]) == {Path("a"): FOLDER_MODULES + 1}
 
 
 def unneeded(exceptions: Iterable[str], paths: Iterable[Path]) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.mesh.answers.endpoints import endpoints
 from proxy.mesh.kinds.catalog import CATALOG
 from proxy.mesh.kinds.services.service import SERVICE

@@ -57,7 +57,7 @@ def test_expressions_of_others_are_compiled_by_policy_pattern_only(trees: dict[P
                 if is_call_of_re(node) and not isinstance(node.args[0], ast.Constant):
                     found.append(f"{name_of(path)}:{node.lineno}: {ast.unparse(node)}")
         if any(isinstance(node, ast.Import) and node.names[0].name == "re2" for node in ast.walk(tree)):
-            assert name_of(path) == "proxy/policy/pattern.py"
+            assert name_of(path) == "proxy/policy/routes/pattern.py"
     assert not found
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from proxy.balance.balancer import Balancer, QueueLimits
 from proxy.balance.endpoints import ABSENT, FAILED, Resolution, add, remove, reset
-from proxy.balance.ewma import PeakEwma
-from proxy.core.addr import Addr
-from proxy.core.flusher import Flusher
-from proxy.core.reactor import Reactor
-from proxy.core.timers import Wheel
+from proxy.balance.load.ewma import PeakEwma
+from proxy.core.address.addr import Addr
+from proxy.core.loop.flusher import Flusher
+from proxy.core.loop.reactor import Reactor
+from proxy.core.loop.timers import Wheel
 from proxy.core.watch import Watch
 
 A, B, C = (Addr("10.0.0.1", port) for port in (1, 2, 3))

@@ -7,7 +7,7 @@ import pytest
 from proxy.balance.breaker import FAILURE, RATE_LIMITED, SUCCESS, UNKNOWN, Breaker, Consecutive, Judge, Unified, Window
 from proxy.balance.gate import TRIPPED, Gate
 from proxy.core.backoff import Backoff
-from proxy.core.timers import Wheel
+from proxy.core.loop.timers import Wheel
 
 TICK_S = 0.01
 BACKOFF = Backoff(1.0, 100.0, 0.0)

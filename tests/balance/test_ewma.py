@@ -8,8 +8,8 @@ from math import exp
 
 import pytest
 
-from proxy.balance.ewma import PeakEwma
-from proxy.balance.load import ANSWERED, BROKEN, FAILED, GIVEN_UP
+from proxy.balance.load.ewma import PeakEwma
+from proxy.balance.load.load import ANSWERED, BROKEN, FAILED, GIVEN_UP
 
 
 def test_worked_example() -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from proxy.balance.ewma import PeakEwma
+from proxy.balance.load.ewma import PeakEwma
 from proxy.balance.p2c import P2c
 
 

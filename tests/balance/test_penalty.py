@@ -6,8 +6,8 @@ from math import exp, inf
 
 import pytest
 
-from proxy.balance.load import ANSWERED, BROKEN, FAILED, GIVEN_UP
-from proxy.balance.penalty import Ewma, PenaltyEwma
+from proxy.balance.load.load import ANSWERED, BROKEN, FAILED, GIVEN_UP
+from proxy.balance.load.penalty import Ewma, PenaltyEwma
 
 DECAY_S = 10.0
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from proxy.balance.queue import WaitQueue
-from proxy.core.flusher import Flusher
-from proxy.core.reactor import Reactor
-from proxy.core.timers import Wheel
+from proxy.core.loop.flusher import Flusher
+from proxy.core.loop.reactor import Reactor
+from proxy.core.loop.timers import Wheel
 
 TICK_S = 0.01
 

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.balance.reconnect import Reconnect
 from proxy.core.backoff import Backoff
-from proxy.core.timers import Wheel
+from proxy.core.loop.timers import Wheel
 
 TICK_S = 0.01
 

@@ -13,8 +13,8 @@ import pytest
 from proxy.balance.beyond.least_request import LeastRequest
 from proxy.balance.beyond.recovering import RecoveringEwma
 from proxy.balance.beyond.tuned import TunedP2c
-from proxy.balance.ewma import PeakEwma
-from proxy.balance.load import ANSWERED, BROKEN, Load
+from proxy.balance.load.ewma import PeakEwma
+from proxy.balance.load.load import ANSWERED, BROKEN, Load
 
 
 @pytest.fixture(autouse=True)

@@ -18,26 +18,26 @@ import pytest
 from proxy.balance.beyond.least_request import LeastRequest
 from proxy.balance.beyond.recovering import RecoveringEwma
 from proxy.balance.beyond.tuned import TunedP2c
-from proxy.balance.ewma import PeakEwma
-from proxy.balance.load import ANSWERED, Load
+from proxy.balance.load.ewma import PeakEwma
+from proxy.balance.load.load import ANSWERED, Load
+from proxy.balance.load.penalty import PenaltyEwma
 from proxy.balance.p2c import P2c
-from proxy.balance.penalty import PenaltyEwma
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.backoff import Backoff
-from proxy.core.flusher import Flusher
-from proxy.core.in_flight import InFlight
-from proxy.core.reactor import Reactor
-from proxy.core.reason import Reason
-from proxy.core.timers import Wheel
+from proxy.core.connection.in_flight import InFlight
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.flusher import Flusher
+from proxy.core.loop.reactor import Reactor
+from proxy.core.loop.timers import Wheel
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange, Stage
 from proxy.http.h1.client import H1Client
 from proxy.http.h1.pool import H1Pool
 from proxy.http.h1.server import H1Server
-from proxy.http.h2 import frame
 from proxy.http.h2.client import H2Client
-from proxy.http.h2.hpack import Decoder
-from proxy.http.h2.hpack_encoder import Encoder
+from proxy.http.h2.frames import frame
+from proxy.http.h2.hpack.decoder import Decoder
+from proxy.http.h2.hpack.encoder import Encoder
 from proxy.http.h2.server import H2Server
 from proxy.http.head import RequestHead, ResponseHead
 from proxy.http.headers import Field, field
@@ -62,10 +62,10 @@ from proxy.policy.client import (
     Unified,
 )
 from proxy.policy.meta import default_meta
-from proxy.policy.pattern import Pattern
-from proxy.policy.redirect import Match
-from proxy.policy.route import HttpMatch, PathMatch
-from proxy.policy.table import RouteTable
+from proxy.policy.routes.pattern import Pattern
+from proxy.policy.routes.redirect import Match
+from proxy.policy.routes.route import HttpMatch, PathMatch
+from proxy.policy.routes.table import RouteTable
 from tests.kit import Clock, ListWire
 from tests.kit.service import Service
 from tests.kit.streams import FakeServer

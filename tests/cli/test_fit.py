@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from proxy.cli.commands import COMMANDS
-from proxy.cli.fit import fitted, for_terminal
-from proxy.cli.guide import GUIDES
+from proxy.cli.help.fit import fitted, for_terminal
+from proxy.cli.help.guide import GUIDES
 from tests.kit.terminal import on_terminal
 
 ITEM = "  redirect  send an application's connections to its sidecar: install, show or remove the kernel's rules"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli.guard import explained, guarded
+from proxy.cli.process.guard import explained, guarded
 from tests.kit.controlplane import DEADLINE_S, ROOT
 from tests.kit.environment import environment
 
@@ -42,7 +42,7 @@ def raiser(error: BaseException) -> Callable[[], int]:
 def test_what_the_machine_refuses_is_a_sentence(
     error: BaseException, told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.cli.guard._forget_stdout", lambda: None)  # the stdout of pytest itself
+    monkeypatch.setattr("proxy.cli.process.guard._forget_stdout", lambda: None)  # the stdout of pytest itself
     assert told in explained(error)
     assert guarded("sponson up", raiser(error)) == 1
     assert capsys.readouterr().err == f"sponson up: {explained(error)}\n"
@@ -124,7 +124,7 @@ def test_standard_streams_that_are_closed(closed: tuple[int, ...]) -> None:
 
     assert status_of("run") == 64
     assert status_of("mesh", "validate", "examples") == 0
-    script = "import os, sys; from proxy.cli.guard import open_closed_streams as f; f(); f(); " + (
+    script = "import os, sys; from proxy.cli.process.guard import open_closed_streams as f; f(); f(); " + (
         f"sys.exit([os.readlink(f'/proc/self/fd/{{fd}}') for fd in {closed}] != ['/dev/null'] * {len(closed)})"
     )
     assert subprocess.run([sys.executable, "-c", script], preexec_fn=close, cwd=ROOT, check=False).returncode == 0

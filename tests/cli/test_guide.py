@@ -11,9 +11,9 @@ from importlib import import_module
 import pytest
 
 from proxy.cli import COMMANDS, main, module_of
-from proxy.cli.guide import GUIDES, statuses_of
+from proxy.cli.help.guide import GUIDES, statuses_of
+from proxy.cli.help.parsers import parser_of
 from proxy.cli.mesh import ACTIONS
-from proxy.cli.parsers import parser_of
 from tests.kit.controlplane import ROOT
 from tests.kit.terminal import on_terminal
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from proxy.config import parse
 from proxy.config.http2 import server_settings
-from proxy.core.faults import Faults
-from proxy.http.h2.settings import DEFAULT
+from proxy.core.failure.faults import Faults
+from proxy.http.h2.frames.settings import DEFAULT
 from tests.kit.environment import environment
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from proxy.config import Config, ConfigError, parse
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from tests.image.rendered import GOLDEN, VARIATIONS, environment, proxy_of, rendered
 
 DATA = Path(__file__).parents[1] / "data"

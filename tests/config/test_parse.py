@@ -12,9 +12,9 @@ import pytest
 
 from proxy.config import Config, ConfigError, ControlAddr, PortSet, parse
 from proxy.config.telemetry import attributes
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
+from proxy.core.address.names import Suffixes
 from proxy.core.backoff import Backoff
-from proxy.core.names import Suffixes
 from proxy.worker import without_effect
 from tests.kit.certificates import the_ca
 from tests.kit.environment import DATA, NAME, environment

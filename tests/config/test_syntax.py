@@ -6,8 +6,9 @@ import math
 
 import pytest
 
-from proxy.config import PortSet, syntax
-from proxy.config.syntax import Invalid
+from proxy.config import PortSet
+from proxy.config.reading import syntax
+from proxy.config.reading.syntax import Invalid
 
 
 @pytest.mark.acceptance("ENV-01")

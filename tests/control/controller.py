@@ -14,12 +14,12 @@ import uvloop
 from google.protobuf.message import Message
 
 from proxy.api.services import METHODS, Method
-from proxy.control.channel import Channel
-from proxy.control.resolve import Names
-from proxy.control.settings import ChannelSettings
+from proxy.control.rpc.channel import Channel
+from proxy.control.rpc.resolve import Names
+from proxy.control.rpc.settings import ChannelSettings
+from proxy.core.address.control_addr import ControlAddr
 from proxy.core.backoff import Backoff
-from proxy.core.control_addr import ControlAddr
-from proxy.core.reactor import Reactor
+from proxy.core.loop.reactor import Reactor
 from proxy.transport.plain import dial_plain
 from tests.kit.sockets import Ticking
 

@@ -12,10 +12,10 @@ from proxy.api import destination_pb2, net_pb2, services
 from proxy.balance.endpoints import ABSENT, FAILED, KNOWN, PENDING
 from proxy.control.convert.fields import ip_message
 from proxy.control.destination import Destinations
-from proxy.control.subscription import StreamSettings
-from proxy.core.addr import Addr
+from proxy.control.rpc.subscription import StreamSettings
+from proxy.core.address.addr import Addr
 from proxy.core.watch import Absent
-from proxy.policy.profile import Profile
+from proxy.policy.profiles.profile import Profile
 from tests.control.controller import FAST, Controller, Feed, channel_to, run
 from tests.kit.sockets import Ticking, until
 

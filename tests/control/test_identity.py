@@ -19,18 +19,18 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from proxy.api import identity_pb2, services
-from proxy.control.channel import Channel
-from proxy.control.dial import dial_to
 from proxy.control.identity import Identity, IdentitySettings
-from proxy.control.resolve import Names
-from proxy.control.settings import ChannelSettings
-from proxy.core.addr import Addr
+from proxy.control.rpc.channel import Channel
+from proxy.control.rpc.dial import dial_to
+from proxy.control.rpc.resolve import Names
+from proxy.control.rpc.settings import ChannelSettings
+from proxy.core.address.addr import Addr
+from proxy.core.address.control_addr import ControlAddr
 from proxy.core.codec import Codec, Wire
-from proxy.core.control_addr import ControlAddr
-from proxy.core.dial import DialOptions
-from proxy.core.reason import Reason
+from proxy.core.connection.dial import DialOptions
+from proxy.core.failure.reason import Reason
+from proxy.tls.certificate.csr import KeyAndCsr, make_key_and_csr
 from proxy.tls.credentials import Credentials
-from proxy.tls.csr import KeyAndCsr, make_key_and_csr
 from proxy.tls.handshake import TlsConnection, serve_tls
 from proxy.tls.peer import TlsPeer, TlsServing
 from proxy.transport.listener import Listener

@@ -14,18 +14,18 @@ import pytest
 from proxy.api import destination_pb2
 from proxy.balance.balancer import Balancer, QueueLimits
 from proxy.balance.endpoints import Resolution
-from proxy.balance.ewma import PeakEwma
+from proxy.balance.load.ewma import PeakEwma
 from proxy.control.convert.endpoint import endpoint_of
 from proxy.control.destination import Destinations, EndpointSet, ProfileStream
+from proxy.control.rpc.subscription import StreamSettings
 from proxy.control.stale import Stale
-from proxy.control.subscription import StreamSettings
 from proxy.core import limits
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.backoff import Backoff
-from proxy.core.step_queue import STEPS_PER_TURN, StepQueue
+from proxy.core.loop.step_queue import STEPS_PER_TURN, StepQueue
 from proxy.http import grpc
 from proxy.policy.endpoint import EndpointMeta
-from proxy.policy.profile import Profile
+from proxy.policy.profiles.profile import Profile
 from tests.hostile.stopwatch import Stopwatch
 from tests.kit.sockets import Ticking, run, until
 

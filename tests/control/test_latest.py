@@ -13,10 +13,10 @@ from proxy.control.convert.fields import InvalidMessageError
 from proxy.control.inbound_policy import InboundPolicies
 from proxy.control.latest import Latest
 from proxy.control.outbound_policy import OutboundPolicies
-from proxy.control.subscription import StreamSettings
+from proxy.control.rpc.subscription import StreamSettings
 from proxy.core import limits
 from proxy.core.backoff import Backoff
-from proxy.core.step_queue import STEPS_PER_TURN, StepQueue
+from proxy.core.loop.step_queue import STEPS_PER_TURN, StepQueue
 from proxy.policy.client import ClientPolicy
 from proxy.policy.defaults import default_policy, invalid_policy
 

@@ -16,15 +16,15 @@ from proxy.api import destination_pb2, identity_pb2, inbound_pb2, outbound_pb2, 
 from proxy.balance.endpoints import KNOWN
 from proxy.config import Config, parse
 from proxy.control.plane import ControlPlane
-from proxy.core.addr import Addr
-from proxy.core.control_addr import ControlAddr
+from proxy.core.address.addr import Addr
+from proxy.core.address.control_addr import ControlAddr
 from proxy.metrics.registry import Registry
 from proxy.metrics.scraped.balancers import Balancers
 from proxy.policy import client, server
 from proxy.policy.defaults import default_policy
-from proxy.policy.profile import Profile
+from proxy.policy.profiles.profile import Profile
+from proxy.tls.certificate.csr import KeyAndCsr, make_key_and_csr
 from proxy.tls.credentials import Credentials
-from proxy.tls.csr import KeyAndCsr, make_key_and_csr
 from tests.control.controller import Controller, run
 from tests.control.recording import first
 from tests.kit.certificates import issue, the_ca

@@ -8,8 +8,8 @@ import pytest
 from proxy.api import inbound_pb2, outbound_pb2, services
 from proxy.control.inbound_policy import InboundPolicies
 from proxy.control.outbound_policy import OutboundPolicies
-from proxy.control.subscription import StreamSettings
-from proxy.core.addr import Addr
+from proxy.control.rpc.subscription import StreamSettings
+from proxy.core.address.addr import Addr
 from proxy.core.watch import Absent
 from proxy.policy import client, server
 from proxy.policy.client import ClientPolicy

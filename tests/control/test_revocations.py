@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from proxy.control.revocations import LOOK_S, Revocations
+from proxy.tls.certificate.revoked import key_of
 from proxy.tls.credentials import Credentials
-from proxy.tls.revoked import key_of
 from tests.kit.certificates import issue, the_ca
 from tests.tls.test_handshake import SERVER
 from tests.tls.test_revoked import certified, revocation_list, serial_of

@@ -12,9 +12,9 @@ import pytest
 from proxy.api import destination_pb2, services
 from proxy.balance.endpoints import Resolution
 from proxy.control.destination import Destinations
+from proxy.control.rpc.subscription import StreamLimits, StreamSettings
 from proxy.control.stale import Stale
-from proxy.control.subscription import StreamLimits, StreamSettings
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.backoff import Backoff
 from proxy.core.watch import Watch
 from proxy.policy.endpoint import EndpointMeta

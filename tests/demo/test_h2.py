@@ -16,7 +16,7 @@ from hyperframe.frame import GoAwayFrame, PingFrame
 from proxy.cli.demo.app import SERVED_BY, Replica
 from proxy.cli.demo.h2 import Http2Requests, connect_http2
 from proxy.cli.demo.mesh import AUTHORITY
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from tests.kit.http2 import Http2Server
 
 AT_ONCE = 20

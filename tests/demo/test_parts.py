@@ -17,7 +17,7 @@ from proxy.cli.demo.app import Replica
 from proxy.cli.demo.facts import Facts, gather_facts
 from proxy.cli.demo.http import fetch
 from proxy.cli.demo.load import Load
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from tests.demo.kit import is_alive, until
 
 WEB = "web.default.svc.cluster.local"
@@ -186,7 +186,7 @@ def test_fetch_is_one_request() -> None:
 PARENT = """
 import os, sys, time
 from pathlib import Path
-from proxy.cli.child import Child
+from proxy.cli.process.child import Child
 directory = Path(sys.argv[1])
 (directory / "m").mkdir()
 arguments = ["mesh", "serve", "--dir", str(directory / "m"), "--state-dir", str(directory / "s"), "--addr", "127.0.0.1:0"]

@@ -17,7 +17,7 @@ from proxy.cli.demo.load import HTTP1, HTTP2, Load, Outcome
 from proxy.cli.demo.mesh import AUTHORITY, CONTROL_PLANE, DemoMesh
 from proxy.cli.demo.story import Story
 from proxy.cli.demo.view import intro, report, screen, summary
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 
 LINES = 24
 FACTS = Facts(True, "client.id", "web.id")

@@ -18,7 +18,7 @@ class Exercise:
         """The copy is made in this directory."""
         self._directory: Final = directory
         self.files: Final[set[str]] = set()
-        """The files that were changed, as `proxy/policy/route.py`."""
+        """The files that were changed, as `proxy/policy/routes/route.py`."""
         shutil.copytree(ROOT / "proxy", directory / "proxy", ignore=shutil.ignore_patterns("__pycache__"))
 
     def add(self, file: str, text: str) -> None:

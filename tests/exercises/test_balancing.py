@@ -12,12 +12,12 @@ pytestmark = pytest.mark.timeout(600)
 
 LOAD = "proxy/balance/failures.py"
 POLICY = "proxy/policy/client.py"
-LOADS = "proxy/outbound/loads.py"
+LOADS = "proxy/outbound/backend/loads.py"
 
 STORY = """
 from dataclasses import replace
 import pytest
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.policy.client import Balance, FailuresLoad
 from tests.kit.network import balance_policy
 from tests.kit.service import Service, http1_answer, with_load
@@ -44,7 +44,7 @@ def test_failures_takes_a_load_its_policy_and_who_makes_it(tmp_path: Path) -> No
 
 from __future__ import annotations
 
-from proxy.balance.load import ANSWERED, Load
+from proxy.balance.load.load import ANSWERED, Load
 
 
 class Failures(Load):
@@ -73,7 +73,7 @@ class FailuresLoad:
 
 LoadPolicy = FailuresLoad | PeakEwmaLoad""",
     )
-    exercise.put(LOADS, "from proxy.balance.ewma import PeakEwma", "from proxy.balance.failures import Failures\n")
+    exercise.put(LOADS, "from proxy.balance.load.ewma import PeakEwma", "from proxy.balance.failures import Failures\n")
     exercise.replace(LOADS, "import Balance, LeastRequestLoad", "import Balance, FailuresLoad, LeastRequestLoad")
     exercise.put(
         LOADS,

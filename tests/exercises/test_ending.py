@@ -10,12 +10,12 @@ from tests.exercises.kit import Exercise
 
 pytestmark = pytest.mark.timeout(600)
 
-REASON = "proxy/core/reason.py"
-TABLE = "proxy/http/endings.py"
+REASON = "proxy/core/failure/reason.py"
+TABLE = "proxy/http/ending/endings.py"
 
 STORY = """
-from proxy.core.reason import Reason
-from proxy.http.endings import ENDINGS, code_of
+from proxy.core.failure.reason import Reason
+from proxy.http.ending.endings import ENDINGS, code_of
 from proxy.http.h1.server import H1Server
 from tests.kit import ListWire
 

@@ -17,7 +17,7 @@ STORY = """
 from tests.inbound.kit import OK, Workload
 from tests.inbound.test_policy import ANYONE, of, request, route
 from tests.kit.sockets import run
-from proxy.policy.route import HttpMatch
+from proxy.policy.routes.route import HttpMatch
 
 async def story(ticking):
     async with Workload(ticking, of(route("all", HttpMatch(), ANYONE))) as workload:

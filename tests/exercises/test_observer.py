@@ -18,7 +18,7 @@ import asyncio
 from proxy.core.watch import Watch
 from tests.kit.network import Network, http_server
 from tests.kit.sockets import run
-from tests.outbound.test_explicit import ABSOLUTE, WEB, exchange
+from tests.outbound.explicit.test_requests import ABSOLUTE, WEB, exchange
 
 async def story(ticking):
     network = Network(ticking)

@@ -10,8 +10,8 @@ from tests.exercises.kit import Exercise
 
 pytestmark = pytest.mark.timeout(600)  # a type checker without its cache, perhaps on a busy machine
 
-VALUE = "proxy/policy/route.py"
-EFFECT = "proxy/policy/filter.py"
+VALUE = "proxy/policy/routes/route.py"
+EFFECT = "proxy/policy/routes/filter.py"
 MESSAGE = "proxy/control/convert/route.py"
 
 
@@ -76,12 +76,12 @@ from proxy.control.convert.route import filter_of
 from proxy.core.watch import Watch
 from proxy.balance.endpoints import reset
 from proxy.policy.endpoint import EndpointMeta
-from proxy.policy.route import HttpMatch
+from proxy.policy.routes.route import HttpMatch
 from tests.inbound.kit import OK, Workload
 from tests.inbound.test_policy import ANYONE, of, request, route
 from tests.kit.network import Network, http_server
 from tests.kit.sockets import run
-from tests.outbound.test_http import DST, ask, backend, first, one_rule
+from tests.outbound.http.test_http import DST, ask, backend, first, one_rule
 
 rewrite = filter_of("path_rewrite", SimpleNamespace(path_rewrite=SimpleNamespace(path="/new")))
 

@@ -10,7 +10,7 @@ from tests.exercises.kit import Exercise
 
 pytestmark = pytest.mark.timeout(600)
 
-ROW = "proxy/config/variables.py"
+ROW = "proxy/config/reading/variables.py"
 FIELD = "proxy/config/model.py"
 USE = "proxy/inbound/http/requests.py"
 

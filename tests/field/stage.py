@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.policy.client import FailureAccrual, Retry, Timeouts
 from proxy.policy.endpoint import Http2Params
 from tests.kit.app import Answering, App, Script

@@ -9,7 +9,7 @@ import logging
 import pytest
 
 from proxy.core import limits
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from tests.field.stage import Stage
 from tests.kit.frames import (
     ENHANCE_YOUR_CALM,

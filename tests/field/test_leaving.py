@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from proxy.http.repeat import RACE_S
+from proxy.http.repeat.repeat import RACE_S
 from tests.field.stage import Stage
 from tests.kit.http1 import get, ok, post
 from tests.kit.topology import DIRECT, IN, MTLS, OUT, PROXIED, WAYS, until

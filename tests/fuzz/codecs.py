@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import hpack
 
-from proxy.core.reason import Reason
-from proxy.core.timers import Wheel
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.timers import Wheel
 from proxy.http.h1.client import H1Client
 from proxy.http.h1.server import H1Server
-from proxy.http.h2 import frame
 from proxy.http.h2.client import H2Client
+from proxy.http.h2.frames import frame
 from proxy.http.h2.server import H2Server
 from proxy.http.head import RequestHead
 from proxy.http.headers import field

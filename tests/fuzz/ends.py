@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.http.exchange import Exchange
 from proxy.http.head import TUNNEL, RequestHead, ResponseHead
 from proxy.http.headers import Field, field

@@ -18,19 +18,19 @@ import h2.exceptions
 import h11
 import hpack
 
-from proxy.core.reason import Reason
-from proxy.core.timers import Wheel
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.timers import Wheel
 from proxy.http import orig_proto
 from proxy.http.exchange import Exchange
 from proxy.http.h1.client import H1Client
 from proxy.http.h1.pool import H1Pool
 from proxy.http.h1.server import H1Server
-from proxy.http.h2 import frame
 from proxy.http.h2.client import H2Client
+from proxy.http.h2.frames import frame
 from proxy.http.h2.server import H2Server
 from proxy.http.head import HTTP_2, RequestHead
 from proxy.http.pool import Pool
-from proxy.policy.match import host_of
+from proxy.policy.routes.match import host_of
 from tests.fuzz.choices import SEEDS, Choices, decisions
 from tests.fuzz.ends import Front, FuzzWire
 from tests.fuzz.target import Target
@@ -312,7 +312,7 @@ class Http2App:
 
 
 def without_fragment(path: bytes) -> bytes:
-    """The path without its fragment. Policy knows that some apps cut it off (policy/reading.py)."""
+    """The path without its fragment. Policy knows that some apps cut it off (policy/routes/reading.py)."""
     return path.partition(b"#")[0]
 
 

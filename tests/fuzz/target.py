@@ -49,7 +49,7 @@ class Target:
 @contextmanager
 def no_faults() -> Iterator[None]:
     """An unexpected exception that a codec caught at its edge is a find too."""
-    logger = logging.getLogger("proxy.core.errors")
+    logger = logging.getLogger("proxy.core.failure.errors")
     faults = _Faults()
     logger.addHandler(faults)
     try:

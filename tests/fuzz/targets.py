@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import hpack
 
-from proxy.core.errors import ProtocolError
+from proxy.core.failure.errors import ProtocolError
 from proxy.http import grpc
-from proxy.http.h2.hpack import Decoder
-from proxy.http.h2.hpack_encoder import Encoder
+from proxy.http.h2.hpack.decoder import Decoder
+from proxy.http.h2.hpack.encoder import Encoder
 from proxy.http.headers import Field, field
 from proxy.tls.hello import INCOMPLETE, Hello, NoHello, read_hello
-from proxy.transport.header import HeaderError, TransportHeader, decode, encode
+from proxy.transport.detection.header import HeaderError, TransportHeader, decode, encode
 from tests.fuzz import codecs, manifests, readings, windows
 from tests.fuzz.codecs import cut
 from tests.fuzz.target import Target

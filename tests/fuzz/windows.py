@@ -7,11 +7,11 @@ often as it likes. Work is counted in DATA frames that leave, not in time.
 from __future__ import annotations
 
 from proxy.core import limits
-from proxy.core.reason import Reason
-from proxy.http.h2 import frame
+from proxy.core.failure.reason import Reason
+from proxy.http.h2.frames import frame
 from tests.fuzz.choices import SEEDS, Choices, decisions
 from tests.fuzz.target import Target
-from tests.http.h2kit import GET, Client, Frame, Server, bare
+from tests.http.h2.kit import GET, Client, Frame, Server, bare
 
 _TIMES = (300, 1, 2500, 10)
 _SIZES = (10_000, 1, 100_000, 100)

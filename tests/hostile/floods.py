@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import hpack
 
-from proxy.http.h2 import frame
+from proxy.http.h2.frames import frame
 
 ENHANCE_YOUR_CALM = 11
 INITIAL_WINDOW = 4

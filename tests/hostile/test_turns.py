@@ -23,8 +23,8 @@ from hpack.huffman import HuffmanEncoder
 from hpack.huffman_constants import REQUEST_CODES, REQUEST_CODES_LENGTH
 
 from proxy.core import limits
-from proxy.core.addr import Addr
-from proxy.http.h2 import frame
+from proxy.core.address.addr import Addr
+from proxy.http.h2.frames import frame
 from proxy.http.headers import integer
 from tests.hostile.floods import ENHANCE_YOUR_CALM, Flooder, Polite, settings_by_one, windows_by_one
 from tests.hostile.stopwatch import Stopwatch
@@ -276,7 +276,7 @@ def test_hostile_clients(topology: Topology, name: str, way: str) -> None:
 @pytest.mark.parametrize("way", [OUT, IN])
 def test_many_connections_that_are_ready_in_one_wake_up(topology: Topology, way: str) -> None:
     """Each takes its share of a turn, and their shares add up: the turn ends when all together have had enough
-    (core/turn.py).
+    (core/loop/turn.py).
     """
     with App() as app, topology.way(way, app.port) as where, contextlib.ExitStack() as stack:
         socks = [stack.enter_context(connected(where)) for _ in range(300)]

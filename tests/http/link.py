@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.core.reason import Reason
-from proxy.core.timers import Wheel
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.timers import Wheel
 from proxy.http.exchange import Exchange
 from proxy.http.h1.client import H1Client
 from proxy.http.h1.pool import H1Pool

@@ -18,9 +18,9 @@ import h2.events
 import h2.settings
 import h11
 
-from proxy.core.reason import Reason
-from proxy.http.h2 import frame
-from tests.http.h2kit import frames, raw
+from proxy.core.failure.reason import Reason
+from proxy.http.h2.frames import frame
+from tests.http.h2.kit import frames, raw
 from tests.kit import ListWire
 
 Cut = Callable[[bytes], list[bytes]]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.reason import Reason
-from proxy.http import endings
-from proxy.http.endings import ENDINGS, Failure, code_of, overridden
+from proxy.core.failure.reason import Reason
+from proxy.http.ending import endings
+from proxy.http.ending.endings import ENDINGS, Failure, code_of, overridden
 from proxy.inbound.http import rescue as inbound
 from proxy.outbound.http import rescue as outbound
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.reason import Reason
-from proxy.core.timers import Wheel
-from proxy.core.troubles import Troubles
+from proxy.core.failure.reason import Reason
+from proxy.core.failure.troubles import Troubles
+from proxy.core.loop.timers import Wheel
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.head import HTTP_2, TUNNEL, UNKNOWN

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.errors import ProtocolError
-from proxy.core.reason import Reason
+from proxy.core.failure.errors import ProtocolError
+from proxy.core.failure.reason import Reason
 from proxy.http import grpc
 from proxy.http.grpc import Deframer, Status
 from proxy.http.headers import field

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from tests.http.link import Link
 from tests.kit.playbook import cuts
 

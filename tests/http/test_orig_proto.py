@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.http import orig_proto
 from proxy.http.exchange import Exchange
 from proxy.http.h1.head import write_request
 from proxy.http.head import HTTP_1_0, HTTP_1_1, HTTP_2, RequestHead, ResponseHead
 from proxy.http.headers import field
-from tests.http.h2kit import GET, Client, ok
+from tests.http.h2.kit import GET, Client, ok
 
 
 def request(version: int = HTTP_1_1) -> RequestHead:

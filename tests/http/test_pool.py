@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.reason import Reason
-from proxy.core.timers import Wheel
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.timers import Wheel
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.h1.client import H1Client

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from proxy.core import limits
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead
-from proxy.http.repeat import BEGUN, NOT_BEGUN, RACED, is_idempotent, may_repeat
+from proxy.http.repeat.repeat import BEGUN, NOT_BEGUN, RACED, is_idempotent, may_repeat
 from tests.kit.streams import FakeClient, FakeServer, response_head
 
 

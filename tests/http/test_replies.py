@@ -6,12 +6,12 @@ import time
 
 import pytest
 
-from proxy.core.addr import addr
-from proxy.http.dates import date_field, date_of, needs_date
+from proxy.core.address.addr import addr
+from proxy.http.ending.replies import answer, is_grpc, redirect
+from proxy.http.fields.dates import date_field, date_of, needs_date
+from proxy.http.fields.normalize import authority_of, authority_of_addr, port_of, split_authority
 from proxy.http.head import HTTP_1_0, HTTP_2, RequestHead, ResponseHead
 from proxy.http.headers import field
-from proxy.http.normalize import authority_of, authority_of_addr, port_of, split_authority
-from proxy.http.replies import answer, is_grpc, redirect
 
 TEXT = "logical service 10.43.0.36:80: route default.http: service unavailable"
 

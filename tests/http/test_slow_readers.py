@@ -20,10 +20,10 @@ import h2.connection
 import h2.events
 import pytest
 
-from proxy.core.addr import Addr, addr
+from proxy.core.address.addr import Addr, addr
 from proxy.core.codec import Codec, Wire
-from proxy.core.dial import DialOptions
-from proxy.core.reason import Reason
+from proxy.core.connection.dial import DialOptions
+from proxy.core.failure.reason import Reason
 from proxy.http.h1.client import H1Client
 from proxy.http.h1.pool import H1Pool
 from proxy.http.h1.server import H1Server

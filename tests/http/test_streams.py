@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange, Stage
 from proxy.http.h1.client import H1Client

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.http import headers
 from proxy.http.exchange import Exchange
+from proxy.http.fields.upgrades import is_asked_for, names_http
 from proxy.http.h1.head import write_request
 from proxy.http.h1.server import H1Server
 from proxy.http.head import ResponseHead
 from proxy.http.headers import DROPPED, L5D, PLAIN, field, field_of_line, is_authority
-from proxy.http.upgrades import is_asked_for, names_http
-from tests.http.h2kit import GET as H2_GET
-from tests.http.h2kit import Client, raw, reset_codes
-from tests.http.test_h1_playbooks import GET, OK, play
+from tests.http.h1.test_playbooks import GET, OK, play
+from tests.http.h2.kit import GET as H2_GET
+from tests.http.h2.kit import Client, raw, reset_codes
 from tests.kit import ListWire
 from tests.kit.compare import dechunked
 from tests.kit.playbook import Matcher

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from proxy.config import parse
-from proxy.core.addr import Addr
-from proxy.core.drain import Drain
+from proxy.core.address.addr import Addr
+from proxy.core.connection.drain import Drain
 from proxy.core.watch import Absent, Watch
 from proxy.inbound.gateway.onward import FindOnward
 from proxy.inbound.http.profiles import FindProfile
@@ -18,7 +18,7 @@ from proxy.inbound.stack import Inbound, Lookups
 from proxy.metrics import Registry
 from proxy.policy.server import ServerPolicy
 from proxy.tls.credentials import Credentials
-from proxy.transport.header import TransportHeader, encode
+from proxy.transport.detection.header import TransportHeader, encode
 from proxy.transport.listener import Listener
 from tests.kit import http2
 from tests.kit.certificates import credentials

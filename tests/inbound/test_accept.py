@@ -7,10 +7,10 @@ import socket
 
 import pytest
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.inbound.connection.accept import destination
 from proxy.policy.defaults import default_policy
-from proxy.transport.header import TransportHeader
+from proxy.transport.detection.header import TransportHeader
 from tests.inbound.kit import OK, Workload
 from tests.kit.sockets import Ticking, run, tcp_pair, until
 

@@ -6,9 +6,9 @@ import gc
 
 import pytest
 
-from proxy.core.dial import ALPN
+from proxy.core.connection.dial import ALPN
 from proxy.policy.defaults import default_policy
-from proxy.transport.header import TransportHeader
+from proxy.transport.detection.header import TransportHeader
 from tests.inbound.kit import OK, PEER, Http2Client, Workload
 from tests.kit.certificates import credentials
 from tests.kit.environment import NAME

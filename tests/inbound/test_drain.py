@@ -9,7 +9,7 @@ import ssl
 
 import pytest
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from tests.inbound.kit import PEER, Http2Client, Workload
 from tests.inbound.test_own_ports import AdminPort
 from tests.kit.certificates import credentials

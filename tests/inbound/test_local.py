@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.inbound.http.local import Local
 from proxy.policy.defaults import default_policy
 from proxy.policy.server import HTTP_2

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from proxy.admin import Admin, AdminStage, Readiness, Scrapes
-from proxy.core.addr import Addr
-from proxy.core.here import ADMIN, CONTROL, OUTBOUND
+from proxy.core.address.addr import Addr
+from proxy.core.address.here import ADMIN, CONTROL, OUTBOUND
 from proxy.http.exchange import Stage
-from proxy.transport.header import TransportHeader
+from proxy.transport.detection.header import TransportHeader
 from proxy.transport.listener import Listener
 from tests.inbound.kit import Http2Client, Workload
 from tests.kit.http1 import Client

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from proxy.core import limits
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.watch import Watch
 from proxy.inbound import labels
 from proxy.inbound.arrived import Arrived
@@ -22,7 +22,7 @@ from proxy.inbound.policies import Policies
 from proxy.metrics import Registry
 from proxy.policy.defaults import default_policy
 from proxy.policy.meta import Meta, default_meta
-from proxy.policy.route import (
+from proxy.policy.routes.route import (
     FailureInjector,
     Filter,
     GrpcMatch,
@@ -46,7 +46,7 @@ from proxy.policy.server import (
 from tests.inbound.kit import OK, PEER, Http2Client, Workload
 from tests.kit.explained import as_linkerds
 from tests.kit.sockets import Ticking, run, until
-from tests.policy.test_reading import ADMIN
+from tests.policy.routes.test_reading import ADMIN
 
 RECORDED: dict[str, Any] = json.loads((Path(__file__).parents[1] / "data/policy-errors.json").read_text())
 SERVER = Meta("policy.linkerd.io", "server", "web-http")

@@ -12,8 +12,8 @@ import pytest
 
 from proxy.core import limits
 from proxy.core.watch import Absent, Watch
-from proxy.policy.condition import AllOf, MethodIs
-from proxy.policy.profile import Profile, ProfileRoute, ResponseClasses
+from proxy.policy.profiles.condition import AllOf, MethodIs
+from proxy.policy.profiles.profile import Profile, ProfileRoute, ResponseClasses
 from tests.inbound.kit import OK, Workload
 from tests.kit.http1 import Client
 from tests.kit.sockets import Ticking, run, until

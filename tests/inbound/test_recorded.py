@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from proxy.core.dial import ALPN
+from proxy.core.connection.dial import ALPN
 from tests.inbound.kit import Http2Client, Workload
 from tests.kit.certificates import credentials
 from tests.kit.environment import NAME

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.policy.defaults import LOCALHOST
 from proxy.policy.meta import Meta, default_meta
 from proxy.policy.server import DETECT, Authorization, ServerPolicy, ServerRoute, ServerRule

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.tls.revoked import key_of, read_revocation_lists
+from proxy.tls.certificate.revoked import key_of, read_revocation_lists
 from tests.inbound.kit import PEER, Workload
 from tests.kit.certificates import the_ca
 from tests.kit.sockets import Ticking, run, until

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from proxy.core.addr import Addr
-from proxy.core.reason import Reason
+from proxy.core.address.addr import Addr
+from proxy.core.failure.reason import Reason
 from proxy.http.exchange import Exchange
 from proxy.http.head import UNKNOWN
 from proxy.http.headers import field

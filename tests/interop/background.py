@@ -7,7 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 
 _T = TypeVar("_T")
 _DEADLINE_S: Final = 10.0

@@ -9,12 +9,12 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final, Literal
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.mesh.identity.authority import open_ca
 from proxy.mesh.state import State
+from proxy.tls.certificate.csr import make_key_and_csr
 from proxy.tls.credentials import Credentials
-from proxy.tls.csr import make_key_and_csr
-from proxy.transport.header import TransportHeader, encode
+from proxy.transport.detection.header import TransportHeader, encode
 from tests.interop.background import Background
 
 _READ_BYTES: Final = 1 << 16

@@ -15,7 +15,7 @@ import grpclib.client
 import grpclib.const
 import grpclib.exceptions
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from tests.interop.background import Background
 from tests.interop.grpc_apps import INITIAL, INPUT, MESSAGE_BYTES, OUTPUT, PING_PONG, TRAILING, UNARY, RawCodec
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from tests.interop.apps import EchoApp
 from tests.interop.mesh import PROXIED, Mesh
 

@@ -21,7 +21,7 @@ from time import monotonic, sleep
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.mesh.environment import Ports, Workload, free_ports, workload_environment
 from proxy.mesh.identity.tokens import Account
 from proxy.mesh.model import identity_of

@@ -10,7 +10,7 @@ import h2.config
 import h2.connection
 import h2.events
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 
 _TIMEOUT_S: Final = 10.0
 

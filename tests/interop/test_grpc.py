@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from tests.interop.grpc_apps import (
     GRPCIO,
     GRPCLIB,

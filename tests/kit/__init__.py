@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Iterator
 
 from proxy.core.codec import Codec, Wire
-from proxy.core.reason import Reason
-from proxy.core.step_queue import Steps
-from proxy.http.linger import Linger
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.step_queue import Steps
+from proxy.http.ending.linger import Linger
 
 
 class ListWire(Wire):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.h1.pool import H1Pool

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.http.exchange import Exchange, Stage
 from proxy.http.head import RequestHead
 from proxy.http.headers import field as header

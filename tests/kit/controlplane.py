@@ -22,8 +22,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
 from proxy.api import identity_pb2, services
-from proxy.core.addr import Addr, parse_addr
-from proxy.transport.header import TransportHeader, encode
+from proxy.core.address.addr import Addr, parse_addr
+from proxy.transport.detection.header import TransportHeader, encode
 from tests.control.controller import Controller
 from tests.kit.certificates import credentials, the_ca
 from tests.kit.environment import NAME, environment

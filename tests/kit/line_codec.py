@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from proxy.core.codec import Codec, Wire
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange, Stage
 from proxy.http.head import UNKNOWN, RequestHead, ResponseHead

@@ -10,10 +10,10 @@ from typing import Any
 
 from proxy.balance.endpoints import ABSENT, Resolution, reset
 from proxy.config import Config, parse
-from proxy.core.addr import Addr, addr
+from proxy.core.address.addr import Addr, addr
 from proxy.core.codec import Codec, Wire
-from proxy.core.drain import Drain
-from proxy.core.reason import Reason
+from proxy.core.connection.drain import Drain
+from proxy.core.failure.reason import Reason
 from proxy.core.watch import Absent, Watch
 from proxy.http.exchange import Exchange, Stage
 from proxy.http.h2.server import H2Server
@@ -37,11 +37,11 @@ from proxy.policy.client import (
 )
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import Meta, default_meta
-from proxy.policy.profile import Profile
+from proxy.policy.profiles.profile import Profile
 from proxy.tls.handshake import serve_tls
 from proxy.tls.peer import TlsPeer, TlsServing
-from proxy.transport.first_bytes import FirstBytes, Opened, Unreadable
-from proxy.transport.header import HEADER, TransportHeader
+from proxy.transport.detection.first_bytes import FirstBytes, Opened, Unreadable
+from proxy.transport.detection.header import HEADER, TransportHeader
 from proxy.transport.listener import Listener, ListenOptions
 from proxy.transport.plain import serve_plain
 from tests.kit.certificates import credentials

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from proxy.core.codec import Codec
-from proxy.core.reason import Reason
-from proxy.core.timers import Wheel
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.timers import Wheel
 from proxy.http.exchange import Exchange, Stage
 from proxy.http.h1.client import H1Client
 from proxy.http.h1.pool import H1Pool

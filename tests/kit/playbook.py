@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Protocol
 
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from tests.kit import ListWire, undated
 
 Matcher = bytes | Callable[[bytes], Any]

@@ -11,12 +11,12 @@ from typing import Any, cast
 import pytest
 
 from proxy.balance.endpoints import Resolution, reset
-from proxy.core.addr import Addr
-from proxy.core.drain import Drain
+from proxy.core.address.addr import Addr
+from proxy.core.connection.drain import Drain
 from proxy.core.watch import Absent, Watch
 from proxy.metrics.registry import Registry
-from proxy.outbound.connect import Dialler
-from proxy.outbound.discover import Discovery
+from proxy.outbound.backend.connect import Dialler
+from proxy.outbound.discovery.discover import Discovery
 from proxy.outbound.http.concrete import Balanced
 from proxy.outbound.http.rescue import Rescue
 from proxy.outbound.protocol import Protocols

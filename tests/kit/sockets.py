@@ -12,12 +12,12 @@ from typing import Any
 
 import uvloop
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.codec import Codec, Wire
-from proxy.core.flusher import Flusher
-from proxy.core.reactor import Reactor
-from proxy.core.reason import Reason
-from proxy.core.timers import Wheel
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.flusher import Flusher
+from proxy.core.loop.reactor import Reactor
+from proxy.core.loop.timers import Wheel
 
 _never_listens = socket.socket()
 _never_listens.bind(("0.0.0.0", 0))

@@ -6,11 +6,11 @@ the stage is built; a dispatch looks up nothing but what the request brings.
 
 from __future__ import annotations
 
-from proxy.balance.ewma import PeakEwma
-from proxy.balance.load import ANSWERED
+from proxy.balance.load.ewma import PeakEwma
+from proxy.balance.load.load import ANSWERED
 from proxy.balance.p2c import P2c
-from proxy.core.reason import Reason
-from proxy.core.timers import Wheel
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.timers import Wheel
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Clock, Exchange
 from proxy.http.headers import Field, field

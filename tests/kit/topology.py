@@ -21,11 +21,11 @@ import uvloop
 
 from proxy.balance.endpoints import Resolution, reset
 from proxy.config import parse
-from proxy.core.addr import Addr, addr
-from proxy.core.drain import Drain
-from proxy.core.flusher import Flusher
-from proxy.core.reactor import Reactor
-from proxy.core.timers import Wheel
+from proxy.core.address.addr import Addr, addr
+from proxy.core.connection.drain import Drain
+from proxy.core.loop.flusher import Flusher
+from proxy.core.loop.reactor import Reactor
+from proxy.core.loop.timers import Wheel
 from proxy.core.watch import Watch
 from proxy.inbound.stack import Inbound
 from proxy.inbound.stack import Lookups as InboundLookups
@@ -83,7 +83,7 @@ class Topology:
         self.drains = {OUT: Drain(), IN: Drain()}
         self._thread.start()
         self._loop.set_exception_handler(lambda _, context: self._faults.texts.append(repr(context)))
-        logging.getLogger("proxy.core.errors").addHandler(self._faults)
+        logging.getLogger("proxy.core.failure.errors").addHandler(self._faults)
         self.call(self._make)
 
     def _make(self) -> None:
@@ -223,7 +223,7 @@ class Topology:
     def close(self) -> None:
         self.call(self._close)
         until(lambda: not self.connections, "every connection has ended")
-        logging.getLogger("proxy.core.errors").removeHandler(self._faults)
+        logging.getLogger("proxy.core.failure.errors").removeHandler(self._faults)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()

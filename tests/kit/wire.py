@@ -6,7 +6,7 @@ import socket
 import ssl
 import struct
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from tests.kit.environment import NAME
 from tests.kit.http1 import Message, Reading, Wanted, reading_request, reading_response
 

@@ -24,7 +24,7 @@ def test_lines_and_branches_count_alike_and_files_belong_to_their_package() -> N
             "proxy/http/h1/head.py": summary(10, 10, 10, 9),
             "/elsewhere/proxy/http/pool.py": summary(20, 20),
             "proxy/worker.py": summary(4, 1),
-            "proxy/core/reason.py": summary(0, 0),
+            "proxy/core/failure/reason.py": summary(0, 0),
         }
     )
     assert {name: round(one.percent, 1) for name, one in found.items()} == {"http": 97.5, "(top)": 25.0, "core": 100.0}

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from tests.kit.certificates import credentials
 from tests.kit.environment import NAME
 

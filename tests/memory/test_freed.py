@@ -18,7 +18,7 @@ import pytest
 
 from proxy.admin import Admin, AdminStage, Readiness, Scrapes
 from proxy.api import destination_pb2, identity_pb2, services
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.transport.listener import Listener
 from tests.admin.kit import Log
 from tests.control.controller import Controller, channel_to

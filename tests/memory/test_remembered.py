@@ -14,13 +14,13 @@ import pytest
 
 from proxy.core import limits
 from proxy.core.budget import REMEMBERED
-from proxy.core.errors import ProtocolError
-from proxy.core.reason import Reason
+from proxy.core.failure.errors import ProtocolError
+from proxy.core.failure.reason import Reason
 from proxy.http.h2 import client as http2_client
-from proxy.http.h2.hpack import Decoder
-from proxy.http.h2.hpack_encoder import Encoder
+from proxy.http.h2.hpack.decoder import Decoder
+from proxy.http.h2.hpack.encoder import Encoder
 from proxy.http.headers import Field, field, field_of_literal, string_literal
-from tests.http import h2kit
+from tests.http.h2 import kit as h2kit
 from tests.kit.pair import Pair, serve
 
 MIB = 1 << 20

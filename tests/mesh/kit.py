@@ -15,15 +15,15 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 from proxy.api.services import Method
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.mesh.answers.topics import Topics
 from proxy.mesh.answers.work import OnLoop
-from proxy.mesh.callers import Callers
-from proxy.mesh.identity.keys import open_keys
+from proxy.mesh.identity.root.keys import open_keys
 from proxy.mesh.kinds.catalog import CATALOG
-from proxy.mesh.probing import Probing
-from proxy.mesh.rpc import Feed
 from proxy.mesh.serve import Served, Settings, keep, start
+from proxy.mesh.server.callers import Callers
+from proxy.mesh.server.probing import Probing
+from proxy.mesh.server.rpc import Feed
 from proxy.mesh.state import State
 from proxy.mesh.store.manifests import Manifests
 from proxy.mesh.store.snapshot import Snapshot

@@ -13,7 +13,7 @@ from proxy.mesh.collector import Collector
 from proxy.mesh.kinds.catalog import CATALOG
 from proxy.mesh.manifests.reading import read_chunk
 from proxy.mesh.manifests.value import Value
-from proxy.mesh.rpc import Feed
+from proxy.mesh.server.rpc import Feed
 from proxy.mesh.store.store import FIRST
 
 _SERVER = """kind: Server

@@ -17,7 +17,7 @@ import pytest
 
 from proxy.api import destination_pb2, services
 from proxy.cli.mesh.arguments import networks
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.mesh.claim import Claim
 from proxy.mesh.state import State
 from tests.mesh.kit import SERVICE, WEB, workload

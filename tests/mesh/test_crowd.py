@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from proxy.mesh.callers import Caller
-from proxy.mesh.crowd import Crowd, Visit
+from proxy.mesh.server.callers import Caller
+from proxy.mesh.server.crowd import Crowd, Visit
 
 
 def enter(crowd: Crowd, ended: list[str], name: str, identity: str = "") -> Visit:

@@ -9,7 +9,7 @@ import pytest
 
 from proxy.cli.mesh.env import over
 from proxy.config import parse
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.mesh.environment import TUNING, Ports, Workload, own_address, workload_environment
 from proxy.mesh.identity.authority import open_ca, utc_now
 from proxy.mesh.identity.issued import Issued

@@ -23,12 +23,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from proxy.api import identity_pb2, outbound_pb2, services
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.mesh.answers.topics import Topics
 from proxy.mesh.identity.authority import open_ca
 from proxy.mesh.identity.certificates import certificate_pem, private_pem
-from proxy.mesh.identity.keys import open_keys
 from proxy.mesh.identity.revoked import revoke
+from proxy.mesh.identity.root.keys import open_keys
 from proxy.mesh.identity.tokens import Account, Binding, open_tokens
 from proxy.mesh.kinds.catalog import CATALOG
 from proxy.mesh.model import SERVER_IDENTITY
@@ -240,7 +240,7 @@ def test_b35_a_connection_without_a_certificate_does_not_last(tmp_path: Path, mo
     """A connection without a certificate ends after a while, whether it asks for one or sends nothing; one with a
     certificate stays.
     """
-    monkeypatch.setattr("proxy.mesh.front._UNPROVEN_S", 0.5)
+    monkeypatch.setattr("proxy.mesh.server.front._UNPROVEN_S", 0.5)
 
     async def run() -> None:
         async with serving(tmp_path) as served:
@@ -263,7 +263,7 @@ def test_b35_idle_clients_cannot_lock_others_out(tmp_path: Path) -> None:
     """
     (tmp_path / "mesh.yaml").write_text(SERVICE)
     program = (
-        "import asyncio, sys; from pathlib import Path; from proxy.core.addr import Addr; from proxy.mesh.serve import *;"
+        "import asyncio, sys; from pathlib import Path; from proxy.core.address.addr import Addr; from proxy.mesh.serve import *;"
         "from proxy.mesh.state import State; d = Path(sys.argv[1]);"
         "run(Settings(d, State(d), Addr('127.0.0.1', 0), always_tls=True))"
     )

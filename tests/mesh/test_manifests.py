@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.mesh.answers.endpoints import endpoints
 from proxy.mesh.answers.workload import is_opaque_at, workload_at
 from proxy.mesh.kinds.catalog import CATALOG

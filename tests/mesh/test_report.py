@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from proxy.api import inbound_pb2, services
-from proxy.cli.mesh import describe, get, status
-from proxy.cli.mesh.tables import age, table
-from proxy.mesh.identity.keys import open_keys
+from proxy.cli.mesh.show import describe, get, status
+from proxy.cli.mesh.show.tables import age, table
+from proxy.mesh.identity.root.keys import open_keys
 from proxy.mesh.report.beliefs import Beliefs
 from proxy.mesh.report.desk import Desk, ask
 from proxy.mesh.state import State, StateError

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from proxy.api import destination_pb2 as pb
 from proxy.control.convert.endpoint import endpoint_of
 from proxy.control.convert.profile import profile_of
-from proxy.core.addr import Addr, addr
+from proxy.core.address.addr import Addr, addr
 from proxy.mesh.answers.endpoint import weighted_message
 from proxy.mesh.answers.routes import override_message, route_message
 from proxy.mesh.kinds.services.service_profile import Condition, ProfileRoute, ResponseClass

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from proxy.balance.endpoints import reset
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.watch import Watch
 from proxy.http.h2.server import H2Server
 from proxy.metrics.page.names import CATALOGUE, PROM, Family
@@ -36,13 +36,13 @@ from proxy.policy.client import (
     RouteBackend,
     StreamRoute,
 )
-from proxy.policy.condition import AllOf
 from proxy.policy.defaults import LOCALHOST
 from proxy.policy.endpoint import HINT_H2, EndpointMeta, TlsIdentity
 from proxy.policy.meta import default_meta
-from proxy.policy.profile import Profile, ProfileRoute, RetryBudget
+from proxy.policy.profiles.condition import AllOf
+from proxy.policy.profiles.profile import Profile, ProfileRoute, RetryBudget
 from proxy.policy.server import RateLimit, ServerPolicy
-from proxy.transport.header import TransportHeader
+from proxy.transport.detection.header import TransportHeader
 from tests.inbound.kit import Http2Client as InboundHttp2
 from tests.inbound.kit import Workload
 from tests.inbound.test_route_numbers import GET as INBOUND_GET
@@ -64,7 +64,7 @@ from tests.kit.network import ask as network_ask
 from tests.kit.page import samples
 from tests.kit.sockets import REFUSING, Ticking, run, until
 from tests.metrics.test_lint import without_relabelled
-from tests.outbound.test_stream_numbers import echo, talk
+from tests.outbound.http.test_stream_numbers import echo, talk
 
 ROOT = Path(__file__).parents[2]
 if not (ROOT / "docs").exists():

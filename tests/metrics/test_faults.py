@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.http.exchange import Exchange
 from proxy.http.h1.server import H1Server
 from proxy.metrics import Registry

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.core.addr import parse_addr
+from proxy.core.address.addr import parse_addr
 from proxy.metrics import Labels, Registry
 from proxy.metrics.page.names import COUNTER, GAUGE, LEGACY, PROM, RETRYABLE, TELEMETRY
 from tests.kit.environment import DATA

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_legacy
 
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.metrics import (
     Registry,
     show_build,

@@ -9,7 +9,7 @@ import random
 import pytest
 
 from proxy.core import limits
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.inbound import labels
 from proxy.inbound.labels import NONE, PASSED_THROUGH, Tls
 from proxy.metrics import Labels, Registry

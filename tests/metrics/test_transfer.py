@@ -4,7 +4,7 @@ live.
 
 from __future__ import annotations
 
-from proxy.core.meter import Meter
+from proxy.core.connection.meter import Meter
 from proxy.metrics import Labels, Registry
 from tests.kit import Clock
 from tests.kit.page import samples

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.config import parse
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from tests.kit.environment import environment
 from tests.kit.network import Network, http_server
 from tests.kit.sockets import Ticking, run

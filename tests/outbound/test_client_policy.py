@@ -12,11 +12,11 @@ from proxy.core.watch import Watch
 from proxy.policy.client import DETECT, HTTP_1, HTTP_2, ClientPolicy, ClientRoute, ClientRule
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import default_meta
-from proxy.policy.pattern import Pattern
-from proxy.policy.route import HttpMatch, PathMatch, ValueMatch
+from proxy.policy.routes.pattern import Pattern
+from proxy.policy.routes.route import HttpMatch, PathMatch, ValueMatch
 from tests.kit.network import SERVICE, Answering, Network, h2_request, h2_server, http_server
 from tests.kit.sockets import Ticking, run
-from tests.outbound.test_http import DST, ask, backend, first
+from tests.outbound.http.test_http import DST, ask, backend, first
 
 NO_RULES = (ClientRoute(default_meta("http"), (), ()),)
 

@@ -12,18 +12,18 @@ import pytest
 
 from proxy.balance.endpoints import Resolution, reset
 from proxy.core import limits
-from proxy.core.addr import Addr
-from proxy.core.flusher import Flusher
-from proxy.core.names import Networks, Suffixes, parse_network
-from proxy.core.reactor import Reactor
-from proxy.core.timers import Wheel
+from proxy.core.address.addr import Addr
+from proxy.core.address.names import Networks, Suffixes, parse_network
+from proxy.core.loop.flusher import Flusher
+from proxy.core.loop.reactor import Reactor
+from proxy.core.loop.timers import Wheel
 from proxy.core.watch import Absent, Watch
-from proxy.outbound.discover import OUTSIDE, Discovery
-from proxy.outbound.effective import effective_policy
+from proxy.outbound.discovery.discover import OUTSIDE, Discovery
+from proxy.outbound.discovery.effective import effective_policy
 from proxy.policy.client import DETECT, Balance, ClientPolicy, Forward
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import default_meta
-from proxy.policy.profile import Profile
+from proxy.policy.profiles.profile import Profile
 from tests.kit.network import FakeLookups, balance_policy
 
 DST = Addr("10.1.2.3", 80)

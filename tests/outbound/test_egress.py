@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.watch import Watch
 from proxy.policy.client import ClientPolicy, forward_policy
 from proxy.policy.endpoint import EndpointMeta

@@ -10,7 +10,7 @@ import socket
 import pytest
 
 from proxy.balance.endpoints import reset
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.watch import Absent, Watch
 from proxy.policy.client import DETECT, HTTP_1, HTTP_2, OPAQUE, TLS, ClientPolicy
 from proxy.policy.endpoint import EndpointMeta

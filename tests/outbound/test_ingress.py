@@ -12,9 +12,9 @@ import pytest
 
 from proxy.balance.endpoints import reset
 from proxy.core import limits
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.watch import Absent, Watch
-from proxy.outbound.effective import ingress_policy
+from proxy.outbound.discovery.effective import ingress_policy
 from proxy.policy.client import (
     EMPTY,
     HTTP_1,
@@ -29,8 +29,8 @@ from proxy.policy.client import (
 )
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import default_meta
-from proxy.policy.profile import Profile
-from proxy.policy.route import HostMatch
+from proxy.policy.profiles.profile import Profile
+from proxy.policy.routes.route import HostMatch
 from tests.kit.network import Answering, Network, balance_policy, h2_request, h2_server, http_server
 from tests.kit.sockets import Ticking, run, until
 

@@ -9,7 +9,7 @@ import pytest
 
 from proxy.balance.endpoints import reset
 from proxy.config import parse
-from proxy.core.addr import Addr, addr
+from proxy.core.address.addr import Addr, addr
 from proxy.core.watch import Watch
 from proxy.outbound.runtime import Runtime
 from proxy.policy.client import forward_policy

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from proxy.balance.endpoints import reset
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.codec import Codec, Wire
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.core.watch import Watch
 from proxy.http.h1.server import H1Server
 from proxy.http.h2.server import H2Server
@@ -20,7 +20,7 @@ from proxy.http.head import HTTP_1_1, HTTP_2
 from proxy.policy.client import HTTP_1, OPAQUE, ClientPolicy, forward_policy
 from proxy.policy.endpoint import HINT_H2, EndpointMeta, TlsIdentity
 from proxy.policy.meta import default_meta
-from proxy.transport.header import TransportHeader
+from proxy.transport.detection.header import TransportHeader
 from tests.kit.network import Answering, MeshedPeer, Network, balance_policy, exchange, h2_request, h2_server
 from tests.kit.sockets import Ticking, run, until
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from proxy.balance.endpoints import Resolution, add, remove, reset
-from proxy.balance.ewma import PeakEwma
-from proxy.core.addr import Addr
+from proxy.balance.load.ewma import PeakEwma
+from proxy.core.address.addr import Addr
 from proxy.core.watch import Absent, Watch
 from proxy.metrics.registry import Registry
 from proxy.outbound.opaque.logical import Route, route_of_sni
@@ -36,8 +36,8 @@ from proxy.policy.client import (
 from proxy.policy.distribution import Chooser, compile_distribution
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import Meta, default_meta
-from proxy.policy.profile import Profile
-from proxy.policy.route import HostMatch
+from proxy.policy.profiles.profile import Profile
+from proxy.policy.routes.route import HostMatch
 from tests.kit.network import SERVICE, Network, balance_policy, hello_bytes
 from tests.kit.sockets import Ticking, run, until
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from proxy.core.addr import Addr, addr
+from proxy.core.address.addr import Addr, addr
 from proxy.core.watch import Watch
 from proxy.policy.client import forward_policy
 from proxy.policy.endpoint import EndpointMeta

@@ -11,7 +11,7 @@ import pytest
 
 from proxy.balance.endpoints import Resolution, reset
 from proxy.core import limits
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.watch import Watch
 from proxy.policy.client import FORBIDDEN, ClientPolicy, Distribution, StreamRoute
 from proxy.policy.endpoint import EndpointMeta

@@ -137,7 +137,7 @@ def test_the_wheel_for_the_image_is_built_without_documents(tmp_path: Path) -> N
 def test_the_man_page_is_what_the_parsers_say() -> None:
     env = {"PATH": os.environ["PATH"], "HOME": "/somewhere/else"}
     made = subprocess.run(
-        [sys.executable, "-m", "proxy.cli.man"], cwd=ROOT, env=env, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "proxy.cli.help.man"], cwd=ROOT, env=env, capture_output=True, text=True, check=True
     )
     assert made.stdout == (ROOT / "docs" / "sponson.1").read_text(), "make man makes it anew"
 

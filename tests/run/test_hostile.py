@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from proxy.transport.header import TransportHeader, encode
+from proxy.transport.detection.header import TransportHeader, encode
 from tests.kit.certificates import credentials
 from tests.kit.controlplane import App, ControlPlane, Sidecar, read_until, sidecar, wait_for
 from tests.kit.environment import NAME

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_der_private_key
 from cryptography.x509.oid import NameOID
 
+from proxy.tls.certificate.csr import load_or_make, make_key_and_csr
 from proxy.tls.credentials import Credentials, CredentialsError
-from proxy.tls.csr import load_or_make, make_key_and_csr
 from tests.kit.certificates import Authority, Leaf, issue, make_ca, the_ca
 
 NAME = "web.ns.serviceaccount.identity.linkerd.cluster.local"

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from proxy.core import limits
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.codec import Wire
-from proxy.core.dial import DialOptions, Progress
-from proxy.core.meter import Meter
-from proxy.core.reason import Reason
+from proxy.core.connection.dial import DialOptions, Progress
+from proxy.core.connection.meter import Meter
+from proxy.core.failure.reason import Reason
 from proxy.tls.handshake import TlsConnection, dial_tls, serve_tls
 from proxy.tls.peer import TlsPeer, TlsServing, TlsTarget
 from tests.kit.certificates import credentials

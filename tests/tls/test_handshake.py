@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from proxy.core.addr import Addr
-from proxy.core.dial import DialOptions
-from proxy.core.meter import Meter
-from proxy.core.reason import Reason
+from proxy.core.address.addr import Addr
+from proxy.core.connection.dial import DialOptions
+from proxy.core.connection.meter import Meter
+from proxy.core.failure.reason import Reason
 from proxy.tls.context import load_chain
 from proxy.tls.credentials import Credentials
 from proxy.tls.handshake import TlsConnection, dial_tls, serve_tls
 from proxy.tls.hello import NOT_TLS, Hello, judge_hello
 from proxy.tls.peer import TlsPeer, TlsServing, TlsTarget
-from proxy.transport.peek import peek
+from proxy.transport.detection.peek import peek
 from proxy.transport.plain import serve_plain
 from tests.kit.certificates import Leaf, credentials, issue, make_ca, the_ca
 from tests.kit.sockets import Recorder, Ticking, run, tcp_pair, until

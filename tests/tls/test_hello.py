@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.tls.hello import HELLO_BYTES, INCOMPLETE, NOT_TLS, Hello, NoHello, judge_hello, read_hello
-from proxy.transport.peek import LOOK_BYTES
+from proxy.transport.detection.peek import LOOK_BYTES
 
 
 def openssl_hello(name: str | None, *protocols: str) -> bytes:

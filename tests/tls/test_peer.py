@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 
 from proxy.tls import context
-from proxy.tls.der import is_authority
+from proxy.tls.certificate.der import is_authority
 from proxy.tls.peer import RefusedCertificateError, dns_identity, identities, normalise, uri_identity
 from tests.kit.certificates import Leaf, issue, the_ca
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.tls import private_file
-from proxy.tls.csr import load_or_make
+from proxy.tls.certificate import private_file
+from proxy.tls.certificate.csr import load_or_make
 
 NAME = "web.ns.serviceaccount.identity.linkerd.cluster.local"
 OTHER_USER = 12345

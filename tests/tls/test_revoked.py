@@ -12,9 +12,9 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
+from proxy.tls.certificate.revoked import key_of, read_bounded, read_revocation_lists
 from proxy.tls.credentials import Credentials
-from proxy.tls.revoked import key_of, read_bounded, read_revocation_lists
 from tests.kit.certificates import Authority, issue, make_ca, the_ca
 from tests.kit.sockets import Ticking, run, until
 from tests.tls.test_handshake import CLIENT, SERVER, Pair

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from proxy.core import limits
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.codec import Wire
-from proxy.core.dial import DialOptions
-from proxy.core.meter import Meter
-from proxy.core.reason import Reason
-from proxy.core.turn import TURN_READS_S
+from proxy.core.connection.dial import DialOptions
+from proxy.core.connection.meter import Meter
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.turn import TURN_READS_S
 from proxy.transport.plain import dial_plain, serve_plain
 from tests.kit.sockets import REFUSING, Recorder, Ticking, descriptors, run, tcp_pair, until
 

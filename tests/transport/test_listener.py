@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from proxy.core.addr import Addr
-from proxy.core.descriptors import Descriptors
-from proxy.core.dial import tune
+from proxy.core.address.addr import Addr
+from proxy.core.connection.descriptors import Descriptors
+from proxy.core.connection.dial import tune
 from proxy.transport.listener import Listener, ListenOptions
 from tests.kit.sockets import Ticking, run, until
 

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.transport.orig_dst import original_dst
 from tests.kit.sockets import tcp_pair
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from proxy.core import limits
-from proxy.core.addr import Addr
-from proxy.core.dial import DialOptions
-from proxy.core.reason import Reason
+from proxy.core.address.addr import Addr
+from proxy.core.connection.dial import DialOptions
+from proxy.core.failure.reason import Reason
 from proxy.tls.handshake import TlsConnection, dial_tls, serve_tls
 from proxy.tls.peer import TlsPeer, TlsServing, TlsTarget
 from proxy.transport.plain import dial_plain, serve_plain

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from proxy.core.descriptors import Descriptors
-from proxy.core.meter import Meter
-from proxy.core.reason import Reason
+from proxy.core.connection.descriptors import Descriptors
+from proxy.core.connection.meter import Meter
+from proxy.core.failure.reason import Reason
 from proxy.transport.relay import RelayEnd
 from proxy.transport.splice import SPLICE_AFTER_BYTES
 from tests.kit.sockets import Ticking, descriptors, run, until

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from tests.interop.background import Background
 from tests.interop.mesh import BOTH, DIRECT, INBOUND, OUTBOUND
 from tests.websocket.conftest import Scene

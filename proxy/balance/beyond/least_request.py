@@ -5,7 +5,7 @@ It is meant for work where one request does not show how long the next will take
 
 from __future__ import annotations
 
-from proxy.balance.load import BROKEN, BROKEN_RTT_S, Load
+from proxy.balance.load.load import BROKEN, BROKEN_RTT_S, Load
 
 
 class LeastRequest(Load):

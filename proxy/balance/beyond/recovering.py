@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.balance.ewma import PeakEwma
+from proxy.balance.load.ewma import PeakEwma
 
 _ENOUGH: Final = 3
 """This many answers in a row that took less than half of the estimate replace it."""

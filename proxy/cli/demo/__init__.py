@@ -23,8 +23,8 @@ from proxy.cli.demo.mesh import AUTHORITY, DemoError, DemoMesh
 from proxy.cli.demo.pods import PodError, Pods
 from proxy.cli.demo.story import Story
 from proxy.cli.demo.view import intro, line, report, screen, summary
-from proxy.cli.fit import fitted, for_terminal
-from proxy.cli.loopback import check_loopback
+from proxy.cli.help.fit import fitted, for_terminal
+from proxy.cli.process.loopback import check_loopback
 
 _UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _STARTING: Final = "Starting a control plane, three replicas of web and a client, with sidecars ..."

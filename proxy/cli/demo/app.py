@@ -14,7 +14,7 @@ from typing import Final
 
 from proxy.cli.demo.h2 import PREFACE_HEAD, serve_http2
 from proxy.cli.demo.http import HEAD_BYTES, Head, Request, Response, read_head, skip_body
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 
 SERVED_BY: Final = "x-served-by"
 """The response's field with the address of the replica that made it."""

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.cli.demo.app import Replica
 from proxy.cli.demo.http import fetch
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 
 _REQUESTS = "request_total"
 

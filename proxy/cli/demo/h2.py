@@ -26,7 +26,7 @@ from h2.events import (
 from h2.exceptions import H2Error
 
 from proxy.cli.demo.http import Answer, Request, Response
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 
 PREFACE_HEAD: Final = "PRI * HTTP/2.0"
 """The start line of a connection that begins with HTTP/2 (RFC 9113, section 3.4)."""

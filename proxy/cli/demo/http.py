@@ -10,7 +10,7 @@ from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import NamedTuple
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 
 HEAD_BYTES = 65536
 _PIECE_BYTES = 65536

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Protocol
 from proxy.cli.demo.app import SERVED_BY
 from proxy.cli.demo.h2 import Http2Requests
 from proxy.cli.demo.http import Http1Requests, Response
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 
 HTTP1: Final = "http1"
 HTTP2: Final = "http2"

@@ -18,11 +18,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from proxy.cli.child import Child, stop_all
 from proxy.cli.demo.app import Replica
 from proxy.cli.demo.http import fetch
 from proxy.cli.demo.pods import ADMIN, APP_PORT, INBOUND, OUTBOUND, TAP, Pod, Pods
-from proxy.core.addr import Addr
+from proxy.cli.process.child import Child, stop_all
+from proxy.core.address.addr import Addr
 from proxy.mesh.environment import HeldPorts, Ports, Workload, workload_environment
 from proxy.mesh.identity.tokens import Account
 from proxy.mesh.model import identity_of

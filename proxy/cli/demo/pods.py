@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from proxy.cli.child import WHERE
-from proxy.core.addr import Addr
+from proxy.cli.process.child import WHERE
+from proxy.core.address.addr import Addr
 
 PROXY_GID: Final = 2102
 """A sidecar's connections are known by its group, and not redirected."""

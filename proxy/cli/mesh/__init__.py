@@ -6,8 +6,8 @@ import argparse
 import sys
 from typing import Final
 
-from proxy.cli.commands import loaded
-from proxy.cli.parsers import parser_of
+from proxy.cli.commands import loaded, module_of
+from proxy.cli.help.parsers import parser_of
 
 ACTIONS: Final = {
     "serve": "serve the control plane",
@@ -23,7 +23,7 @@ ACTIONS: Final = {
     "revoke": "make what was issued to an identity count no longer",
     "rotate": "replace the root, step by step",
 }
-"""Each is a file of this folder, imported when it is asked for: `add_arguments(parser)`, `run(arguments) -> int`, and
+"""Each is a file of this folder or of one of its rooms, imported when it is asked for: `add_arguments(parser)`, `run(arguments) -> int`, and
 `FAILURES`, the exceptions whose text is all that a person needs to read."""
 
 
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    action = loaded(f"proxy.cli.mesh.{arguments.action}")
+    action = loaded(module_of(["mesh", arguments.action]))
     parser = parser_of(f"mesh {arguments.action}", action.__doc__, arguments.rest)
     action.add_arguments(parser)
     asked = parser.parse_args(arguments.rest)

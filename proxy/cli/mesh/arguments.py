@@ -8,9 +8,9 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Final
 
-from proxy.core.addr import Addr, parse_addr
+from proxy.core.address.addr import Addr, parse_addr
 from proxy.mesh.identity.tokens import Account, canonical_address
-from proxy.mesh.kinds.policy.network import Cidr
+from proxy.mesh.kinds.policy.authentication.network import Cidr
 from proxy.mesh.manifests.schema import is_dns_name
 from proxy.mesh.state import default_directory
 

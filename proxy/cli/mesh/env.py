@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from proxy.cli.mesh.arguments import DAY_S, account_of, add_account, add_state, an_addr, dns_name, duration_s, port
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.mesh.claim import running
 from proxy.mesh.environment import (
     TUNING,

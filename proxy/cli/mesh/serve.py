@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from proxy.cli import logs
-from proxy.cli.loopback import check_loopback
 from proxy.cli.mesh.arguments import add_state, an_addr, networks
-from proxy.mesh.identity.issuers import Brought
+from proxy.cli.process.loopback import check_loopback
+from proxy.mesh.identity.root.issuers import Brought
 from proxy.mesh.model import DEFAULT_POLICIES
 from proxy.mesh.serve import ServeError, Settings
 from proxy.mesh.serve import run as serve

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from proxy.cli.loopback import check_loopback
 from proxy.cli.mesh.arguments import add_state, dns_label, port
+from proxy.cli.process.loopback import check_loopback
 from proxy.cli.up.app import UpError, Wanted, run_app
 from proxy.mesh.state import State, StateError
 

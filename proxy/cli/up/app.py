@@ -12,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from proxy.cli.child import Child, dying_with_parent, stop_all
 from proxy.cli.demo.http import fetch
+from proxy.cli.process.child import Child, dying_with_parent, stop_all
 from proxy.cli.up.manifest import Manifest
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.mesh.apps import App, Seat, is_anybody_up
 from proxy.mesh.claim import Running, running
 from proxy.mesh.environment import HeldPorts, Ports, Workload, workload_environment

@@ -21,7 +21,7 @@ from proxy.control.convert.route import (
     suffix_of,
 )
 from proxy.control.convert.shares import Reading, at_once
-from proxy.core.names import name_and_port
+from proxy.core.address.names import name_and_port
 from proxy.http import grpc
 from proxy.policy import client
 from proxy.policy.client import (
@@ -42,7 +42,7 @@ from proxy.policy.client import (
     Tuning,
 )
 from proxy.policy.meta import Meta
-from proxy.policy.route import Filter, HostMatch, Unusable
+from proxy.policy.routes.route import Filter, HostMatch, Unusable
 
 T = TypeVar("T")
 

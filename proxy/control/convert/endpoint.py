@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from proxy.api import destination_pb2
 from proxy.control.convert.fields import InvalidMessageError, addr_of, duration_s
-from proxy.core.addr import Addr, port_number
-from proxy.core.names import dns_name
+from proxy.core.address.addr import Addr, port_number
+from proxy.core.address.names import dns_name
 from proxy.policy.endpoint import HINT_H2, HINT_NONE, HINT_OPAQUE, EndpointMeta, Http2Params, TlsIdentity
 
 _HINTS = {"h2": HINT_H2, "opaque": HINT_OPAQUE, None: HINT_NONE}

@@ -14,7 +14,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
 from proxy.api import meta_pb2, net_pb2, outbound_pb2
-from proxy.core.addr import Addr, addr
+from proxy.core.address.addr import Addr, addr
 from proxy.core.backoff import Backoff
 from proxy.policy.meta import Meta, default_meta
 

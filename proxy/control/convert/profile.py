@@ -14,12 +14,12 @@ from proxy.control.convert.endpoint import endpoint_of
 from proxy.control.convert.fields import InvalidMessageError, duration_s, kind_of, required_s
 from proxy.control.convert.route import method_of, regex_of
 from proxy.control.convert.shares import Reading, at_once
-from proxy.core.addr import Addr
-from proxy.core.names import dns_name, name_and_port
-from proxy.policy.condition import AllOf, AnyOf, MethodIs, NotThat, PathIs, RequestCondition
+from proxy.core.address.addr import Addr
+from proxy.core.address.names import dns_name, name_and_port
 from proxy.policy.endpoint import EndpointMeta
-from proxy.policy.pattern import anchored
-from proxy.policy.profile import Profile, ProfileRoute, ResponseClasses, RetryBudget
+from proxy.policy.profiles.condition import AllOf, AnyOf, MethodIs, NotThat, PathIs, RequestCondition
+from proxy.policy.profiles.profile import Profile, ProfileRoute, ResponseClasses, RetryBudget
+from proxy.policy.routes.pattern import anchored
 
 _STATUSES: Final = range(100, 1000)
 _BUDGET_TTL_S: Final = (1.0, 60.0)

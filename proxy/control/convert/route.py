@@ -14,8 +14,8 @@ from google.protobuf.message import Message
 
 from proxy.api import grpc_route_pb2, http_route_pb2, http_types_pb2
 from proxy.control.convert.fields import InvalidMessageError, kind_of
-from proxy.policy.pattern import Pattern, PatternError
-from proxy.policy.route import (
+from proxy.policy.routes.pattern import Pattern, PatternError
+from proxy.policy.routes.route import (
     FailureInjector,
     Filter,
     GrpcMatch,

@@ -21,7 +21,7 @@ from proxy.control.convert.route import (
 from proxy.control.convert.shares import Reading, at_once, each, each_read
 from proxy.policy import server
 from proxy.policy.meta import Meta, default_meta
-from proxy.policy.route import Filter, Unusable
+from proxy.policy.routes.route import Filter, Unusable
 from proxy.policy.server import (
     Authentication,
     Authorization,

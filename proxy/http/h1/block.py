@@ -14,8 +14,9 @@ from typing import Final
 
 from proxy.core import limits
 from proxy.core.budget import Table
-from proxy.core.errors import ProtocolError
-from proxy.core.reason import Reason
+from proxy.core.failure.errors import ProtocolError
+from proxy.core.failure.reason import Reason
+from proxy.http.fields.upgrades import names_http, protocols
 from proxy.http.head import UNKNOWN
 from proxy.http.headers import (
     CONNECTION,
@@ -34,7 +35,6 @@ from proxy.http.headers import (
     field_of_new_line,
     known_line,
 )
-from proxy.http.upgrades import names_http, protocols
 
 _CONNECTION: Final = field_of_line(b"Connection: Upgrade")
 _keep_alive: Final = re.compile(rb"(?:^|[,; \t])timeout[ \t]*=[ \t]*([0-9]{1,6})(?![0-9])", re.IGNORECASE).search

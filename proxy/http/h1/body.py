@@ -12,8 +12,8 @@ from typing import Final, Protocol
 
 from proxy.core import limits
 from proxy.core.codec import Wire
-from proxy.core.errors import ProtocolError
-from proxy.core.reason import Reason
+from proxy.core.failure.errors import ProtocolError
+from proxy.core.failure.reason import Reason
 from proxy.http.h1.repair import without_spaces
 from proxy.http.head import TUNNEL, UNKNOWN
 from proxy.http.headers import HEAD_ONLY, MALFORMED, PLAIN, Field, field_of_line

@@ -12,9 +12,10 @@ from typing import Final
 
 from proxy.core import limits
 from proxy.core.codec import Codec, Wire
-from proxy.core.errors import ProtocolError
-from proxy.core.reason import Reason
+from proxy.core.failure.errors import ProtocolError
+from proxy.core.failure.reason import Reason
 from proxy.http.attempt import Attempt
+from proxy.http.fields.upgrades import is_asked_for
 from proxy.http.h1 import head as h1
 from proxy.http.h1.block import header_block
 from proxy.http.h1.body import BodyReader, last_chunk, write_chunk
@@ -22,9 +23,8 @@ from proxy.http.h1.repair import is_still_begun, repaired_response, with_crlf
 from proxy.http.head import TUNNEL, UNKNOWN, RequestHead, ResponseHead
 from proxy.http.headers import Field
 from proxy.http.pool import Pool
-from proxy.http.repeat import BEGUN, NOT_BEGUN, RACED
+from proxy.http.repeat.repeat import BEGUN, NOT_BEGUN, RACED
 from proxy.http.stream import NEXT_TURN, ClientStream, keep
-from proxy.http.upgrades import is_asked_for
 
 _CONNECTING: Final = 0
 _IDLE: Final = 1

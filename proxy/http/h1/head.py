@@ -12,8 +12,8 @@ from typing import Final
 
 from proxy.core import limits
 from proxy.core.budget import Table
-from proxy.core.errors import ProtocolError
-from proxy.core.reason import Reason
+from proxy.core.failure.errors import ProtocolError
+from proxy.core.failure.reason import Reason
 from proxy.http.h1.block import HeaderBlock, TransferCodings, header_block
 from proxy.http.head import HTTP_1_0, HTTP_1_1, TUNNEL, UNKNOWN, Renderings, RequestHead, ResponseHead
 from proxy.http.headers import CONTENT_LENGTH, field, is_authority

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from typing import Final
 
 from proxy.core import limits
-from proxy.core.reason import Reason
-from proxy.core.timers import Timer, Wheel
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.timers import Timer, Wheel
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead
 from proxy.http.pool import ClientConnection, Pool
-from proxy.http.repeat import is_idempotent
+from proxy.http.repeat.repeat import is_idempotent
 
 IDLE_TIMEOUT_S: Final = 3.0
 """The same as linkerd2-proxy's."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from proxy.core.errors import ProtocolError
-from proxy.core.faults import Faults
-from proxy.core.reason import Reason
+from proxy.core.failure.errors import ProtocolError
+from proxy.core.failure.faults import Faults
+from proxy.core.failure.reason import Reason
+from proxy.http.ending.refusal import log_refusal, note_refusal
 from proxy.http.exchange import Exchange, Stage
 from proxy.http.head import ResponseHead
 from proxy.http.headers import field
-from proxy.http.refusal import log_refusal, note_refusal
 
 _SHOWN_BYTES: Final = 100
 _EMPTY: Final = field(b"content-length", b"0")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from proxy.core import limits
-from proxy.core.errors import ProtocolError
+from proxy.core.failure.errors import ProtocolError
 
 _head_end = re.compile(rb"\n\r?\n").search
 _line_end = re.compile(rb"\r?\n")

@@ -13,12 +13,14 @@ from typing import Final
 
 from proxy.core import limits
 from proxy.core.codec import Codec, Wire
-from proxy.core.errors import ProtocolError
-from proxy.core.faults import Faults
-from proxy.core.reason import Reason
-from proxy.core.timers import Timer, Wheel
-from proxy.http.dates import date_line
+from proxy.core.failure.errors import ProtocolError
+from proxy.core.failure.faults import Faults
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.timers import Timer, Wheel
+from proxy.http.ending.linger import Linger
+from proxy.http.ending.refusal import note_refusal
 from proxy.http.exchange import Clock, Exchange, Stage
+from proxy.http.fields.dates import date_line
 from proxy.http.h1 import head as h1
 from proxy.http.h1.body import BodyReader, last_chunk, write_chunk
 from proxy.http.h1.expect import asks_to_continue
@@ -26,8 +28,6 @@ from proxy.http.h1.refusal import BAD_TARGET, count_incomplete, refused
 from proxy.http.h1.repair import is_still_begun, repaired
 from proxy.http.head import HTTP_1_0, TUNNEL, UNKNOWN, ResponseHead
 from proxy.http.headers import Field
-from proxy.http.linger import Linger
-from proxy.http.refusal import note_refusal
 from proxy.http.stream import NEXT_TURN, READ_AHEAD, ServerStream
 
 _HEAD: Final = 0

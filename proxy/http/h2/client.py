@@ -12,25 +12,25 @@ from typing import Final
 from proxy.core import limits
 from proxy.core.budget import Table
 from proxy.core.codec import Wire
-from proxy.core.errors import ProtocolError, report_fault
-from proxy.core.reason import Reason
-from proxy.core.timers import Wheel
+from proxy.core.failure.errors import ProtocolError, report_fault
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.timers import Wheel
 from proxy.http.attempt import Attempt
-from proxy.http.endings import code_of
-from proxy.http.h2 import frame
-from proxy.http.h2.codes import ENHANCE_YOUR_CALM, REFUSED_STREAM
+from proxy.http.ending.endings import code_of
 from proxy.http.h2.connection import H2Connection
 from proxy.http.h2.control import never_opened
-from proxy.http.h2.frame import END_STREAM, LAST_ID
+from proxy.http.h2.frames import frame
+from proxy.http.h2.frames.codes import ENHANCE_YOUR_CALM, REFUSED_STREAM
+from proxy.http.h2.frames.frame import END_STREAM, LAST_ID
+from proxy.http.h2.frames.settings import DEFAULT, H2Settings
 from proxy.http.h2.heads import connect_fields, response_of, travelling
 from proxy.http.h2.leaving import LAST_STREAMS
-from proxy.http.h2.settings import DEFAULT, H2Settings
-from proxy.http.h2.state import BEGIN, HALF_CLOSED_LOCAL, NEVER_OPENED, ON_HEADERS, RESET_STREAM
-from proxy.http.h2.stream import H2Stream
+from proxy.http.h2.stream.state import BEGIN, HALF_CLOSED_LOCAL, NEVER_OPENED, ON_HEADERS, RESET_STREAM
+from proxy.http.h2.stream.stream import H2Stream
 from proxy.http.head import HTTP_2, TUNNEL, Renderings, RequestHead, ResponseHead
 from proxy.http.headers import CONTENT_LENGTH, Field, field
 from proxy.http.pool import Pool
-from proxy.http.repeat import BEGUN, NOT_BEGUN
+from proxy.http.repeat.repeat import BEGUN, NOT_BEGUN
 from proxy.http.stream import ClientStream
 
 _ELSEWHERE: Final = -1

@@ -16,23 +16,24 @@ from typing import Final
 
 from proxy.core import limits
 from proxy.core.codec import Wire
-from proxy.core.errors import ProtocolError, report_fault
-from proxy.core.reactor import Clock
-from proxy.core.reason import Reason
-from proxy.core.timers import Wheel
-from proxy.http.endings import code_of
-from proxy.http.h2 import control, frame
-from proxy.http.h2.flow import overrun
-from proxy.http.h2.frame import END_HEADERS, END_STREAM, PADDED, PRIORITY_FLAG, header_struct
-from proxy.http.h2.hpack import Decoder
+from proxy.core.failure.errors import ProtocolError, report_fault
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.reactor import Clock
+from proxy.core.loop.timers import Wheel
+from proxy.http.ending.endings import code_of
+from proxy.http.ending.linger import Linger
+from proxy.http.ending.refusal import note_flood
+from proxy.http.h2 import control
+from proxy.http.h2.frames import frame
+from proxy.http.h2.frames.frame import END_HEADERS, END_STREAM, PADDED, PRIORITY_FLAG, header_struct
+from proxy.http.h2.frames.sequence import Sequence
+from proxy.http.h2.frames.settings import H2Settings
+from proxy.http.h2.hpack.decoder import Decoder
 from proxy.http.h2.keepalive import Keepalive
 from proxy.http.h2.leaving import OVER
-from proxy.http.h2.sequence import Sequence
-from proxy.http.h2.settings import H2Settings
-from proxy.http.h2.state import DELIVER, NEVER_OPENED, ON_DATA, RESET_STREAM
-from proxy.http.h2.streams import Streams
-from proxy.http.linger import Linger
-from proxy.http.refusal import note_flood
+from proxy.http.h2.stream.flow import overrun
+from proxy.http.h2.stream.state import DELIVER, NEVER_OPENED, ON_DATA, RESET_STREAM
+from proxy.http.h2.stream.streams import Streams
 
 _unpack_header: Final = header_struct.unpack_from
 

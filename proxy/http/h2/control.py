@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from proxy.core.errors import ProtocolError
-from proxy.core.reason import Reason
-from proxy.http.h2 import frame
-from proxy.http.h2.codes import reason_of
-from proxy.http.h2.frame import ACK, LAST_ID, goaway_struct, u32_struct
-from proxy.http.h2.state import NEVER_OPENED, ON_OTHERS
-from proxy.http.h2.streams import Streams
+from proxy.core.failure.errors import ProtocolError
+from proxy.core.failure.reason import Reason
+from proxy.http.h2.frames import frame
+from proxy.http.h2.frames.codes import reason_of
+from proxy.http.h2.frames.frame import ACK, LAST_ID, goaway_struct, u32_struct
+from proxy.http.h2.stream.state import NEVER_OPENED, ON_OTHERS
+from proxy.http.h2.stream.streams import Streams
 
 
 def receive(connection: Streams, kind: int, flags: int, stream_id: int, payload: bytes) -> None:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.core import limits
-from proxy.core.errors import ProtocolError
-from proxy.core.reactor import Clock
-from proxy.core.reason import Reason
-from proxy.http.h2.backlog import Backlog
-from proxy.http.h2.flow import Flow
+from proxy.core.failure.errors import ProtocolError
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.reactor import Clock
+from proxy.http.h2.stream.backlog import Backlog
+from proxy.http.h2.stream.flow import Flow
 
 _RESET_COST: Final = 3
 """One of them comes back at once, since the stream has ended."""

@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.core import limits
-from proxy.core.errors import ProtocolError
-from proxy.core.reason import Reason
+from proxy.core.failure.errors import ProtocolError
+from proxy.core.failure.reason import Reason
 from proxy.http import orig_proto
+from proxy.http.fields.upgrades import names_http
 from proxy.http.head import HTTP_2, UNKNOWN, RequestHead, ResponseHead
 from proxy.http.headers import (
     CONNECTION,
@@ -30,7 +31,6 @@ from proxy.http.headers import (
     Field,
     field,
 )
-from proxy.http.upgrades import names_http
 
 _SLOTS: Final = {b":method": 0, b":scheme": 1, b":authority": 2, b":path": 3, b":protocol": 4}
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sized
 from typing import Final
 
 from proxy.core.codec import Wire
-from proxy.core.timers import Timer, Wheel
-from proxy.http.h2 import frame
-from proxy.http.h2.settings import H2Settings
+from proxy.core.loop.timers import Timer, Wheel
+from proxy.http.h2.frames import frame
+from proxy.http.h2.frames.settings import H2Settings
 
 _OPAQUE_DATA: Final = b"sponson?"
 """The payload of our PINGs; any frame at all counts as an answer."""

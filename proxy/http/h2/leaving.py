@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from proxy.core import limits
-from proxy.core.timers import Timer, Wheel
+from proxy.core.loop.timers import Timer, Wheel
 
 SERVING: Final = 0
 ANNOUNCED: Final = 1

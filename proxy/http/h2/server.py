@@ -13,26 +13,26 @@ from typing import Final
 
 from proxy.core import limits
 from proxy.core.codec import Wire
-from proxy.core.errors import ProtocolError, report_fault
-from proxy.core.reason import Reason
-from proxy.core.timers import Wheel
+from proxy.core.failure.errors import ProtocolError, report_fault
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.timers import Wheel
 from proxy.http import orig_proto
-from proxy.http.dates import date_field, needs_date
-from proxy.http.endings import code_of
+from proxy.http.ending.endings import code_of
+from proxy.http.ending.refusal import note_refusal
+from proxy.http.ending.replies import answer, grpc_trailers, is_grpc
 from proxy.http.exchange import Clock, Exchange, Stage
-from proxy.http.h2 import frame
-from proxy.http.h2.codes import NO_ERROR, REFUSED_STREAM
+from proxy.http.fields.dates import date_field, needs_date
 from proxy.http.h2.connection import SELF_DEPENDENT, H2Connection
-from proxy.http.h2.frame import END_STREAM, LAST_ID
+from proxy.http.h2.frames import frame
+from proxy.http.h2.frames.codes import NO_ERROR, REFUSED_STREAM
+from proxy.http.h2.frames.frame import END_STREAM, LAST_ID
+from proxy.http.h2.frames.settings import DEFAULT, UNLIMITED, H2Settings
 from proxy.http.h2.heads import is_answered, request_of, travelling
 from proxy.http.h2.leaving import ANNOUNCED, LAST_STREAMS
-from proxy.http.h2.settings import DEFAULT, UNLIMITED, H2Settings
-from proxy.http.h2.state import BEGIN, CLOSED, HALF_CLOSED_REMOTE, IGNORE, NEVER_OPENED, ON_HEADERS, RESET_STREAM
-from proxy.http.h2.stream import H2Stream
+from proxy.http.h2.stream.state import BEGIN, CLOSED, HALF_CLOSED_REMOTE, IGNORE, NEVER_OPENED, ON_HEADERS, RESET_STREAM
+from proxy.http.h2.stream.stream import H2Stream
 from proxy.http.head import HTTP_2, TUNNEL, Renderings, RequestHead, ResponseHead
 from proxy.http.headers import Field, field
-from proxy.http.refusal import note_refusal
-from proxy.http.replies import answer, grpc_trailers, is_grpc
 from proxy.http.stream import ServerStream, keep
 
 _DRAIN: Final = b"draining"

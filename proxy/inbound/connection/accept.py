@@ -18,7 +18,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from proxy.core.addr import Addr, addr
+from proxy.core.address.addr import Addr, addr
 from proxy.core.log import logger
 from proxy.inbound.connection.arrival import Arrival, Service
 from proxy.inbound.runtime import UNEXPECTED, Runtime

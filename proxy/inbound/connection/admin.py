@@ -10,16 +10,16 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from proxy.core.addr import Addr, addr
+from proxy.core.address.addr import Addr, addr
 from proxy.core.codec import Codec, Wire
-from proxy.core.drain import Drain
+from proxy.core.connection.drain import Drain
 from proxy.http.exchange import Stage
 from proxy.inbound import labels
 from proxy.inbound.connection.arrival import Arrival, Early
 from proxy.inbound.connection.detect import Detecting
 from proxy.inbound.http.requests import serve_http1, serve_http2
 from proxy.inbound.runtime import IO, UNEXPECTED, Runtime
-from proxy.transport.detect import Detection
+from proxy.transport.detection.detect import Detection
 
 _DETECT_TIMEOUT_S: Final = 1.0
 

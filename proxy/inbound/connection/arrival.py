@@ -14,25 +14,25 @@ from random import random
 from typing import Final, Protocol
 
 from proxy.core import limits
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.codec import CLOSED, HANDSHAKE, Codec, Connection, Wire
-from proxy.core.dial import has_unread
-from proxy.core.drain import Drain
-from proxy.core.idle import end_if_idle
-from proxy.core.meter import Meter
-from proxy.core.reason import Reason
-from proxy.core.timers import Timer
+from proxy.core.connection.dial import has_unread
+from proxy.core.connection.drain import Drain
+from proxy.core.connection.idle import end_if_idle
+from proxy.core.connection.meter import Meter
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.timers import Timer
 from proxy.inbound import labels
 from proxy.inbound.arrived import Arrived
 from proxy.inbound.labels import ESTABLISHED, NO_TLS_FROM_REMOTE, NONE, PASSED_THROUGH, PORT_SKIPPED, Tls
 from proxy.inbound.policies import PortPolicy
 from proxy.inbound.runtime import IO, TLS_TIMEOUT, UNEXPECTED, Runtime
+from proxy.tls.certificate.revoked import Revoked, key_of
 from proxy.tls.connection import TlsConnection
 from proxy.tls.handshake import serve_tls
 from proxy.tls.hello import Hello, judge_hello
 from proxy.tls.peer import TlsPeer, TlsServing
-from proxy.tls.revoked import Revoked, key_of
-from proxy.transport.peek import Outcome, Peek, Peeked, peek
+from proxy.transport.detection.peek import Outcome, Peek, Peeked, peek
 from proxy.transport.plain import serve_plain
 
 _LOOKED_AT_BYTES: Final = 65536
@@ -47,7 +47,7 @@ _HANDSHAKE_FAULTS: Final = {
 
 
 class Early(Protocol):
-    """A connection that was dialled while the client said nothing (transport/early.py)."""
+    """A connection that was dialled while the client said nothing (transport/detection/early.py)."""
 
     on_spoke: Callable[[], None]
     """Called when the app has spoken first, and must call `settle`. Set by the code that waits for the client at the moment."""
@@ -110,7 +110,7 @@ class Arrival:
         self.tls = Tls(NONE, reason=PORT_SKIPPED)
         self.alpn = ""
         self.is_local = False
-        """Whether, at the admin port, the client is on this machine and is not this proxy (core/here.py)."""
+        """Whether, at the admin port, the client is on this machine and is not this proxy (core/address/here.py)."""
         self.early: Early | None = None
         self._silence: Timer | None = None
         self._service: Final = service

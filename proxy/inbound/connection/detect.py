@@ -11,10 +11,10 @@ from typing import Final
 
 from proxy.core import limits
 from proxy.core.codec import Codec, Wire
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.inbound.connection.arrival import Arrival
-from proxy.transport.detect import DETECT_HTTP, Detection
-from proxy.transport.first_bytes import FirstBytes, Opened
+from proxy.transport.detection.detect import DETECT_HTTP, Detection
+from proxy.transport.detection.first_bytes import FirstBytes, Opened
 
 Detected = Callable[[Arrival, Wire, Detection], "Codec | None"]
 """Returns the codec that the connection goes to, or None if it is over, which was counted."""

@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.codec import CLOSED, Codec, Wire
-from proxy.core.dial import ALPN
-from proxy.core.drain import Drain
-from proxy.core.reason import Reason
+from proxy.core.connection.dial import ALPN
+from proxy.core.connection.drain import Drain
+from proxy.core.failure.reason import Reason
 from proxy.http.exchange import Stage
 from proxy.inbound.connection.arrival import Arrival, Early
 from proxy.inbound.connection.opaque import forward
 from proxy.inbound.gateway.server import Gateway
 from proxy.inbound.http.requests import serve_http1, serve_http2
 from proxy.inbound.runtime import IO, UNEXPECTED, Runtime
-from proxy.transport.first_bytes import FirstBytes, Opened, Unreadable
-from proxy.transport.header import HEADER, TransportHeader
+from proxy.transport.detection.first_bytes import FirstBytes, Opened, Unreadable
+from proxy.transport.detection.header import HEADER, TransportHeader
 
 
 class DirectServer:

@@ -1,4 +1,4 @@
-"""Early: dials the app for a client that sends nothing, because the app may be the one to speak first (transport/early.py).
+"""Early: dials the app for a client that sends nothing, because the app may be the one to speak first (transport/detection/early.py).
 
 It does so only if this client may have its bytes forwarded, as far as is known then; that is decided again, and counted,
 once either side has spoken.
@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import Final
 
 from proxy.core.codec import Codec, Wire
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.inbound.connection.arrival import Arrival
 from proxy.inbound.connection.authorize import may_forward
 from proxy.inbound.connection.detect import Detections
 from proxy.inbound.connection.opaque import Forwarding, dial_app
 from proxy.policy.server import DETECT
-from proxy.transport.detect import Detection
-from proxy.transport.early import EarlyCodec, EarlyDials
+from proxy.transport.detection.detect import Detection
+from proxy.transport.detection.early import EarlyCodec, EarlyDials
 
 
 class EarlyApp:

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Final
 
 from proxy.core.codec import CLOSED, Codec, Wire
-from proxy.core.dial import DialOptions
-from proxy.core.reason import Reason
+from proxy.core.connection.dial import DialOptions
+from proxy.core.failure.reason import Reason
 from proxy.inbound import labels
 from proxy.inbound.connection.arrival import Arrival
 from proxy.inbound.connection.authorize import ConnectionGuard
 from proxy.inbound.runtime import IO, UNEXPECTED
-from proxy.transport.early import EarlyCodec
+from proxy.transport.detection.early import EarlyCodec
 from proxy.transport.plain import dial_plain
 from proxy.transport.relay import Relay, RelayEnd
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from proxy.core.codec import Codec, Wire
-from proxy.core.drain import Drain
+from proxy.core.connection.drain import Drain
 from proxy.core.log import logger
 from proxy.http.exchange import Stage
 from proxy.inbound import labels
@@ -21,7 +21,7 @@ from proxy.inbound.connection.opaque import forward
 from proxy.inbound.http.requests import serve_http1, serve_http2
 from proxy.inbound.runtime import IO, Runtime
 from proxy.policy.server import GRPC, HTTP_1, HTTP_2, OPAQUE, TLS, ServerPolicy
-from proxy.transport.detect import Detection
+from proxy.transport.detection.detect import Detection
 
 _log: Final = logger(__name__)
 

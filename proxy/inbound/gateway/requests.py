@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.core import limits
-from proxy.core.timers import Timer, Wheel
+from proxy.core.loop.timers import Timer, Wheel
 from proxy.http import grpc
 from proxy.http.exchange import Exchange
 from proxy.inbound.gateway.forwarded import has_passed, passed_on

@@ -6,14 +6,14 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.core.codec import Codec, Wire
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.inbound.connection.arrival import Arrival
 from proxy.inbound.connection.authorize import ConnectionGuard
 from proxy.inbound.gateway.onward import FindOnward, Onward
 from proxy.inbound.gateway.requests import GatewayStage
 from proxy.inbound.http.requests import serve_http1, serve_http2
 from proxy.inbound.runtime import GATEWAY_DOMAIN, GATEWAY_LOOP, Runtime
-from proxy.transport.header import TransportHeader
+from proxy.transport.detection.header import TransportHeader
 
 
 class Gateway:

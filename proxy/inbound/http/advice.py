@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 
 _APP: Final = "does the app run, and does it listen on that address and port? The server's sidecar logs each failure"
 _OF_STATUS: Final = {

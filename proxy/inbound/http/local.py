@@ -13,11 +13,11 @@ from typing import Final
 
 from proxy.balance.queue import WaitQueue
 from proxy.balance.reconnect import Reconnect
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.codec import Wire
-from proxy.core.dial import DialOptions
+from proxy.core.connection.dial import DialOptions
+from proxy.core.failure.reason import Reason
 from proxy.core.log import logger
-from proxy.core.reason import Reason
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.h1.client import H1Client

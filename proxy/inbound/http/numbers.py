@@ -14,7 +14,7 @@ from proxy.metrics.cells import Counter, Labels
 from proxy.metrics.registry import Registry
 from proxy.metrics.statuses import NO_STATUS, Statuses
 from proxy.policy.meta import Meta
-from proxy.policy.outcome import RouteOutcomes
+from proxy.policy.routes.outcome import RouteOutcomes
 from proxy.policy.server import ServerRoute
 
 

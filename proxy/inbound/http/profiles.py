@@ -12,19 +12,19 @@ from typing import Final
 
 from proxy.config import Config
 from proxy.core import limits
-from proxy.core.addr import port_number
-from proxy.core.errors import report_fault
-from proxy.core.names import dns_name
-from proxy.core.reactor import Reactor
-from proxy.core.reason import Reason
-from proxy.core.timers import Timer
+from proxy.core.address.addr import port_number
+from proxy.core.address.names import dns_name
+from proxy.core.failure.errors import report_fault
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.reactor import Reactor
+from proxy.core.loop.timers import Timer
 from proxy.core.watch import Absent, Watch
 from proxy.http.exchange import Exchange, Stage
 from proxy.http.head import RequestHead
 from proxy.metrics import Registry, RequestScope
-from proxy.policy.classify import ClassifyingRoute, classify
-from proxy.policy.profile import Profile, ProfileRoute, default_route
-from proxy.policy.profile_table import ProfileTable
+from proxy.policy.profiles.classify import ClassifyingRoute, classify
+from proxy.policy.profiles.profile import Profile, ProfileRoute, default_route
+from proxy.policy.profiles.profile_table import ProfileTable
 
 FindProfile = Callable[[str], Watch[Profile | Absent | None]]
 """Finds the profile of a `name:port`; closing the Watch ends the lookup."""

@@ -11,7 +11,7 @@ from typing import Final
 
 from proxy.core import limits
 from proxy.core.codec import Codec, Wire
-from proxy.core.in_flight import InFlight
+from proxy.core.connection.in_flight import InFlight
 from proxy.http.exchange import Exchange, Stage
 from proxy.http.h1.server import H1Server
 from proxy.http.h2.server import H2Server
@@ -26,9 +26,9 @@ from proxy.inbound.http.numbers import RouteNumbers
 from proxy.inbound.http.rescue import DENIED, NO_ROUTE, RATE_LIMITED, InboundRescue
 from proxy.inbound.router import Router
 from proxy.metrics import RequestScope
-from proxy.policy.classify import classify
-from proxy.policy.reading import has_readings, other_readings
-from proxy.policy.table import Found
+from proxy.policy.profiles.classify import classify
+from proxy.policy.routes.reading import has_readings, other_readings
+from proxy.policy.routes.table import Found
 
 
 class HttpConnection:

@@ -10,19 +10,19 @@ from __future__ import annotations
 
 from typing import Final
 
+from proxy.core.failure.reason import Reason
 from proxy.core.log import event, logger
-from proxy.core.reason import Reason
 from proxy.http import grpc
-from proxy.http.endings import FAILFAST as FAILFAST
-from proxy.http.endings import LOAD_SHED as LOAD_SHED
-from proxy.http.endings import NO_ROUTE as NO_ROUTE
-from proxy.http.endings import UNEXPECTED as UNEXPECTED
-from proxy.http.endings import Failure as Failure
-from proxy.http.endings import overridden
+from proxy.http.ending.endings import FAILFAST as FAILFAST
+from proxy.http.ending.endings import LOAD_SHED as LOAD_SHED
+from proxy.http.ending.endings import NO_ROUTE as NO_ROUTE
+from proxy.http.ending.endings import UNEXPECTED as UNEXPECTED
+from proxy.http.ending.endings import Failure as Failure
+from proxy.http.ending.endings import overridden
+from proxy.http.ending.explanation import Explanation, explain
+from proxy.http.ending.replies import answer, redirect
 from proxy.http.exchange import Exchange
-from proxy.http.explanation import Explanation, explain
 from proxy.http.head import HTTP_2
-from proxy.http.replies import answer, redirect
 from proxy.inbound import labels
 from proxy.inbound.arrived import Arrived
 from proxy.inbound.http.advice import advice_for

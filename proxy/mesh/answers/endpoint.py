@@ -7,7 +7,7 @@ from operator import is_
 from typing import Any, Final
 
 from proxy.api import destination_pb2 as pb
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.mesh.answers.workload import config_of, is_opaque_at, owner_label, owner_of, surroundings
 from proxy.mesh.kinds.workloads.pod import Pod, metric_labels
 from proxy.mesh.kinds.workloads.workload import Workload

@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 
 from proxy.api import destination_pb2 as pb
 from proxy.api import meta_pb2
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.mesh.answers.authority import read_destination, read_service
 from proxy.mesh.answers.context import read_context
 from proxy.mesh.answers.endpoint import Endpoint, weighted

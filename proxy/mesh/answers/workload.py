@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final, NamedTuple
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.mesh.kinds.annotation import PortNames
 from proxy.mesh.kinds.namespace import NAMESPACE
 from proxy.mesh.kinds.policy.server import SERVERS, Server

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import serialization
 
 from proxy.mesh.identity.certificates import SKEW, Signer, certificate_pem, make_leaf
 from proxy.mesh.identity.csr import CsrError, read_csr
-from proxy.mesh.identity.issuers import Brought, BroughtIssuer, IssuerSource, MadeIssuer
+from proxy.mesh.identity.root.issuers import Brought, BroughtIssuer, IssuerSource, MadeIssuer
 from proxy.mesh.state import State, StateError
 
 LEAF_LIFE: Final = timedelta(hours=24)

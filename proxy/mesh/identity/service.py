@@ -21,13 +21,13 @@ from proxy.mesh.answers.question import (
     UNAVAILABLE,
     Refusal,
 )
-from proxy.mesh.callers import Caller, RefusalLog, shown
 from proxy.mesh.identity.authority import IssuerError, Signed
 from proxy.mesh.identity.csr import CsrError, MalformedCsrError, UnsupportedKeyError
 from proxy.mesh.identity.issued import Certificate
-from proxy.mesh.identity.keys import Keys
+from proxy.mesh.identity.root.keys import Keys
 from proxy.mesh.identity.tokens import Proof, TokenError, canonical_address
 from proxy.mesh.model import identity_of
+from proxy.mesh.server.callers import Caller, RefusalLog, shown
 
 _log: Final = logging.getLogger("sponson.mesh")
 

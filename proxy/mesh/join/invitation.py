@@ -10,7 +10,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from typing import Final, NamedTuple
 
-from proxy.core.addr import Addr, parse_addr
+from proxy.core.address.addr import Addr, parse_addr
 
 _MARK: Final = "sponson-invitation-1."
 _MAX_CHARACTERS: Final = 200_000

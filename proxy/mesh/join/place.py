@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from proxy.core.addr import Addr, parse_addr
+from proxy.core.address.addr import Addr, parse_addr
 from proxy.mesh.environment import Files, Ports, Workload, as_env_file, environment_of, own_address
 from proxy.mesh.identity.tokens import Account
 from proxy.mesh.state import StateError, make_private, read_secret, write_file

@@ -7,8 +7,8 @@ from typing import Final
 
 from proxy.api import join_pb2 as pb
 from proxy.mesh.answers.question import INVALID_ARGUMENT, Refusal
-from proxy.mesh.callers import Caller, RefusalLog, shown
 from proxy.mesh.identity.service import Identity
+from proxy.mesh.server.callers import Caller, RefusalLog, shown
 
 _log: Final = logging.getLogger("sponson.mesh")
 

@@ -12,10 +12,10 @@ from proxy.mesh.kinds.annotation_names import judge_names
 from proxy.mesh.kinds.checks import CHECKS
 from proxy.mesh.kinds.namespace import NAMESPACE
 from proxy.mesh.kinds.node import NODE
+from proxy.mesh.kinds.policy.authentication.mesh_tls_authentication import MESH_TLS_AUTHENTICATION
+from proxy.mesh.kinds.policy.authentication.network_authentication import NETWORK_AUTHENTICATION
 from proxy.mesh.kinds.policy.authorization_policy import AUTHORIZATION_POLICY
 from proxy.mesh.kinds.policy.egress_network import EGRESS_NETWORK
-from proxy.mesh.kinds.policy.mesh_tls_authentication import MESH_TLS_AUTHENTICATION
-from proxy.mesh.kinds.policy.network_authentication import NETWORK_AUTHENTICATION
 from proxy.mesh.kinds.policy.rate_limit import RATE_LIMIT
 from proxy.mesh.kinds.policy.server import SERVER
 from proxy.mesh.kinds.policy.server_authorization import SERVER_AUTHORIZATION

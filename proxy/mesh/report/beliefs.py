@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from proxy.mesh.answers.topics import Topics
 from proxy.mesh.apps import apps
-from proxy.mesh.callers import Callers, Stream, shown
-from proxy.mesh.identity.keys import Keys
+from proxy.mesh.identity.root.keys import Keys
 from proxy.mesh.manifests.kind import Key
 from proxy.mesh.report import rows
 from proxy.mesh.report.plain import plain
+from proxy.mesh.server.callers import Callers, Stream, shown
 
 GROUPS: Final = ("services", "endpoints", "workloads", "policies", "routes")
 

@@ -7,7 +7,7 @@ import re
 import ssl
 from typing import Final
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.mesh.kinds.workloads.probe import Probe
 
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([0-9]{3})(?: |\r?\n)")

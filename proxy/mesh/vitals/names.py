@@ -13,11 +13,11 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from proxy.mesh.errands import Errands
 from proxy.mesh.kinds.services.resolved import RESOLVED, Resolved
 from proxy.mesh.kinds.services.service import SERVICE
 from proxy.mesh.manifests.kind import Key, ObjectId
 from proxy.mesh.model import CLUSTER_DOMAIN
+from proxy.mesh.server.errands import Errands
 from proxy.mesh.store.snapshot import Entry, Source
 from proxy.mesh.store.store import Update
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from typing import Final
 
-from proxy.core.meter import Meter
+from proxy.core.connection.meter import Meter
 from proxy.metrics.cells import Cell, Counter, Histogram, Labels
 from proxy.metrics.page.names import COUNTER, TRANSPORT, Family, of_requests
 from proxy.metrics.scope import LATENCY_BOUNDS_MS, RequestScope, StatusScope

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from proxy.core.control_addr import ControlAddr
+from proxy.core.address.control_addr import ControlAddr
 from proxy.metrics.cells import Labels
 from proxy.metrics.registry import Registry
 from proxy.metrics.scraped.balancer import BalancerNumbers

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from proxy.core.meter import Meter
+from proxy.core.connection.meter import Meter
 from proxy.metrics.cells import Labels
 
 _TO_ENDPOINTS: Final = (("direction", "outbound"), ("peer", "dst"))

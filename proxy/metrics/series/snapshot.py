@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from proxy.core.meter import Meter
+from proxy.core.connection.meter import Meter
 from proxy.metrics.cells import Cell, Counter, Histogram, Labels
 from proxy.metrics.scope import RequestScope
 

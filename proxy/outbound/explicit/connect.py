@@ -12,18 +12,18 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.codec import Connection, hand_over
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.http.exchange import Exchange
 from proxy.http.head import HTTP_2, TUNNEL, RequestHead, ResponseHead
 from proxy.http.headers import Field
 from proxy.http.stream import ClientEnd
-from proxy.outbound.discover import Destination
+from proxy.outbound.discovery.discover import Destination
+from proxy.outbound.discovery.unknown import no_way_to, not_served
 from proxy.outbound.explicit.stream_wire import StreamWire
 from proxy.outbound.http.rescue import Failure
 from proxy.outbound.protocol import Protocols
-from proxy.outbound.unknown import no_way_to, not_served
 from proxy.policy.client import ClientPolicy
 
 _log: Final = logging.getLogger(__name__)

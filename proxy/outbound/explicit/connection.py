@@ -13,29 +13,29 @@ import logging
 import socket
 from typing import Final
 
-from proxy.core.addr import Addr, addr
+from proxy.core.address.addr import Addr, addr
+from proxy.core.address.names import dns_name, searched
 from proxy.core.codec import Codec, Wire
-from proxy.core.names import dns_name, searched
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.core.watch import Absent, Watch
 from proxy.http.exchange import Exchange
+from proxy.http.fields.normalize import split_authority
 from proxy.http.h1.refusal import BAD_TARGET
 from proxy.http.h1.server import H1Server
 from proxy.http.head import HTTP_2, RequestHead
-from proxy.http.normalize import split_authority
 from proxy.outbound import labels
 from proxy.outbound.connection import OutboundConnection
-from proxy.outbound.discover import OUTSIDE, SIDECAR, Destination, Discovery, Kind
-from proxy.outbound.effective import Target
+from proxy.outbound.discovery.discover import OUTSIDE, SIDECAR, Destination, Discovery, Kind
+from proxy.outbound.discovery.effective import Target
+from proxy.outbound.discovery.held import HeldDestinations
+from proxy.outbound.discovery.unknown import Parked, no_way_to, not_served
 from proxy.outbound.explicit.connect import RefusedError, Tunnels
 from proxy.outbound.explicit.first_bytes import EXPLICIT, Beginning
-from proxy.outbound.held import HeldDestinations
 from proxy.outbound.http.logical import HttpRouter
 from proxy.outbound.http.rescue import BAD_REQUEST, FORBIDDEN, LOOP, NOT_HTTP
 from proxy.outbound.protocol import Protocols
-from proxy.outbound.unknown import Parked, no_way_to, not_served
 from proxy.policy.client import OPAQUE, TLS, ClientPolicy
-from proxy.transport.first_bytes import FirstBytes, Opened
+from proxy.transport.detection.first_bytes import FirstBytes, Opened
 
 _log: Final = logging.getLogger(__name__)
 

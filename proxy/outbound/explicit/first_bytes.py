@@ -7,8 +7,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from proxy.core.reason import Reason
-from proxy.transport.first_bytes import Came, Rule
+from proxy.core.failure.reason import Reason
+from proxy.transport.detection.first_bytes import Came, Rule
 
 _TLS_HANDSHAKE: Final = b"\x16"
 """The type of a ClientHello's record (RFC 8446, section 5.1); no method begins with it."""
@@ -24,7 +24,7 @@ class Beginning(Enum):
 
 
 class ExplicitRule:
-    """The rule for an explicit client's first bytes; see transport/first_bytes.py."""
+    """The rule for an explicit client's first bytes; see transport/detection/first_bytes.py."""
 
     __slots__ = ()
 

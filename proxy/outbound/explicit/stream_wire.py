@@ -12,11 +12,11 @@ from typing import Final
 
 from proxy.core import limits
 from proxy.core.codec import CLOSED, Codec, Wire
-from proxy.core.errors import report_fault
-from proxy.core.reactor import Reactor
-from proxy.core.reason import Reason
-from proxy.core.step_queue import Guarded, Steps
-from proxy.core.timers import Timer
+from proxy.core.failure.errors import report_fault
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.reactor import Reactor
+from proxy.core.loop.step_queue import Guarded, Steps
+from proxy.core.loop.timers import Timer
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead
 from proxy.http.headers import Field

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 
 _ENDPOINT: Final = (
     "does the endpoint's sidecar, or the app, run and listen there, and may this machine reach it? "

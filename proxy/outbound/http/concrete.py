@@ -12,18 +12,18 @@ from typing import Final, NamedTuple, Protocol
 
 from proxy.balance.balancer import Balancer
 from proxy.balance.endpoints import ABSENT, PENDING, Resolution, reset
-from proxy.core.errors import report_fault
-from proxy.core.reason import Reason
-from proxy.core.troubles import Troubles, lasting
+from proxy.core.failure.errors import report_fault
+from proxy.core.failure.reason import Reason
+from proxy.core.failure.troubles import Troubles, lasting
 from proxy.core.watch import Watch
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
-from proxy.http.place import Place
+from proxy.http.repeat.place import Place
 from proxy.metrics.scraped.balancers import BalancerView
 from proxy.outbound import labels
+from proxy.outbound.backend.loads import Balancing, balancing
 from proxy.outbound.http.endpoint import EndpointKind, HttpEndpoint
 from proxy.outbound.http.rescue import FAILFAST, LOAD_SHED, NO_DISPATCHER, UNEXPECTED, Rescue
-from proxy.outbound.loads import Balancing, balancing
 from proxy.outbound.runtime import Endpoints, Runtime
 from proxy.policy.client import Backend, Balance, FailureAccrual, Forward, PeakEwmaLoad
 from proxy.policy.endpoint import EndpointMeta

@@ -15,31 +15,31 @@ from typing import Final
 
 from proxy.balance.breaker import Breaker
 from proxy.balance.gate import Gate
-from proxy.balance.load import ANSWERED, BROKEN, FAILED, GIVEN_UP, Load
+from proxy.balance.load.load import ANSWERED, BROKEN, FAILED, GIVEN_UP, Load
 from proxy.balance.reconnect import Reconnect
 from proxy.config import Config
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.codec import Codec, Wire
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.http import orig_proto
 from proxy.http.attempt import Attempt
 from proxy.http.h1.client import H1Client
 from proxy.http.h1.pool import H1Pool
 from proxy.http.h2.client import H2Client
-from proxy.http.h2.frame import DEFAULT_WINDOW, WINDOW_LIMIT
-from proxy.http.h2.settings import H2Settings
+from proxy.http.h2.frames.frame import DEFAULT_WINDOW, WINDOW_LIMIT
+from proxy.http.h2.frames.settings import H2Settings
 from proxy.http.head import HTTP_2, RequestHead, ResponseHead
 from proxy.http.pool import Pool
-from proxy.outbound.connect import Dialler, SessionProtocol, as_reached
-from proxy.outbound.http.breaker import breaker_of, outcome_of
-from proxy.outbound.http.penalty import penalties_of
+from proxy.outbound.backend.connect import Dialler, SessionProtocol, as_reached
+from proxy.outbound.backend.loads import Balancing
+from proxy.outbound.backend.reach import Reach
+from proxy.outbound.http.accrual.breaker import breaker_of, outcome_of
+from proxy.outbound.http.accrual.penalty import penalties_of
 from proxy.outbound.http.rescue import IDENTITY_REQUIRED, Rescue
-from proxy.outbound.loads import Balancing
-from proxy.outbound.reach import Reach
 from proxy.outbound.runtime import Runtime
-from proxy.policy.classify import classify
 from proxy.policy.client import FailureAccrual
 from proxy.policy.endpoint import HINT_H2, EndpointMeta, Http2Params
+from proxy.policy.profiles.classify import classify
 
 _log: Final = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from typing import assert_never
 
 from proxy.http.exchange import Exchange
 from proxy.outbound.http.rescue import UNEXPECTED, Failure, Rescue
-from proxy.policy.filter import FilterAnswer, InjectedFailure, InvalidRedirection, Redirection
-from proxy.policy.route import Unusable
+from proxy.policy.routes.filter import FilterAnswer, InjectedFailure, InvalidRedirection, Redirection
+from proxy.policy.routes.route import Unusable
 
 
 def answer(rescue: Rescue, exchange: Exchange, given: FilterAnswer) -> None:

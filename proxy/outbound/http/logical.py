@@ -14,7 +14,8 @@ from typing import Final
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead, ResponseHead
-from proxy.outbound.discover import GATEWAY, Destination
+from proxy.outbound.backend.split import service_meta
+from proxy.outbound.discovery.discover import GATEWAY, Destination
 from proxy.outbound.http.concrete import Concrete, Terms, concrete, shed
 from proxy.outbound.http.filters import answer
 from proxy.outbound.http.numbers import BackendNumbers, RouteNumbers, RouteOf
@@ -23,7 +24,6 @@ from proxy.outbound.http.rescue import LOAD_SHED, NO_ROUTE, Rescue
 from proxy.outbound.http.retry.stage import with_tries
 from proxy.outbound.http.rule import BackendPlace, RuleStage
 from proxy.outbound.runtime import Runtime
-from proxy.outbound.split import service_meta
 from proxy.policy.client import (
     GRPC,
     HTTP_1,
@@ -39,11 +39,11 @@ from proxy.policy.client import (
     RouteBackend,
 )
 from proxy.policy.distribution import Chooser, compile_distribution
-from proxy.policy.filter import RequestFilter, ResponseFilter, compile_filters, response_chain
 from proxy.policy.meta import default_meta
-from proxy.policy.profile import Profile
-from proxy.policy.redirect import Match
-from proxy.policy.table import RouteTable
+from proxy.policy.profiles.profile import Profile
+from proxy.policy.routes.filter import RequestFilter, ResponseFilter, compile_filters, response_chain
+from proxy.policy.routes.redirect import Match
+from proxy.policy.routes.table import RouteTable
 
 
 class Named:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from proxy.core import limits
+from proxy.core.failure.reason import Reason
 from proxy.core.histogram import Histogram
-from proxy.core.reason import Reason
 from proxy.http import grpc
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
@@ -20,9 +20,9 @@ from proxy.metrics.registry import Registry
 from proxy.metrics.statuses import NO_STATUS, Statuses
 from proxy.outbound import labels
 from proxy.policy.meta import Meta
-from proxy.policy.outcome import RouteOutcomes, counted_status
+from proxy.policy.routes.outcome import RouteOutcomes, counted_status
 
-# Values of the label `error`. Those of failures that stages answer are defined with the failures (http/endings.py, rescue.py).
+# Values of the label `error`. Those of failures that stages answer are defined with the failures (http/ending/endings.py, rescue.py).
 UNKNOWN: Final = "UNKNOWN"
 IO: Final = "IO"
 _OF_CODE: Final = {7: "REFUSED", 8: "CANCEL", 11: "ENHANCE_YOUR_CALM"}

@@ -10,16 +10,17 @@ from __future__ import annotations
 import logging
 from typing import Final, NamedTuple
 
-from proxy.core.reason import Reason
-from proxy.core.troubles import Troubles
-from proxy.http import endings, grpc, orig_proto, replies
-from proxy.http.endings import FAILFAST as FAILFAST
-from proxy.http.endings import LOAD_SHED as LOAD_SHED
-from proxy.http.endings import UNEXPECTED as UNEXPECTED
-from proxy.http.endings import Failure as Failure
-from proxy.http.endings import overridden
+from proxy.core.failure.reason import Reason
+from proxy.core.failure.troubles import Troubles
+from proxy.http import grpc, orig_proto
+from proxy.http.ending import endings, replies
+from proxy.http.ending.endings import FAILFAST as FAILFAST
+from proxy.http.ending.endings import LOAD_SHED as LOAD_SHED
+from proxy.http.ending.endings import UNEXPECTED as UNEXPECTED
+from proxy.http.ending.endings import Failure as Failure
+from proxy.http.ending.endings import overridden
+from proxy.http.ending.explanation import Explanation, explain
 from proxy.http.exchange import Exchange
-from proxy.http.explanation import Explanation, explain
 from proxy.http.head import HTTP_2, ResponseHead
 from proxy.metrics.registry import Registry
 from proxy.outbound.http.advice import advice_for

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead
-from proxy.policy.redirect import Match
+from proxy.policy.routes.redirect import Match
 
 
 class BackendPlace:

@@ -10,24 +10,24 @@ from __future__ import annotations
 import socket
 from typing import Final
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
+from proxy.core.address.names import dns_name
 from proxy.core.codec import Codec, Wire
-from proxy.core.names import dns_name
 from proxy.core.watch import Absent, Watch
 from proxy.http.exchange import Exchange
+from proxy.http.fields.normalize import split_authority
 from proxy.http.head import HTTP_2, RequestHead
 from proxy.http.headers import L5D
-from proxy.http.normalize import split_authority
 from proxy.outbound.connection import OutboundConnection
-from proxy.outbound.discover import INGRESS, Destination, Discovery
-from proxy.outbound.effective import Target
-from proxy.outbound.held import HeldDestinations
+from proxy.outbound.discovery.discover import INGRESS, Destination, Discovery
+from proxy.outbound.discovery.effective import Target
+from proxy.outbound.discovery.held import HeldDestinations
+from proxy.outbound.discovery.unknown import Opening, Parked, no_way_to, not_served
 from proxy.outbound.http.logical import HttpRouter
 from proxy.outbound.http.rescue import BAD_REQUEST, NOT_HTTP
 from proxy.outbound.numbers import ParentNumbers, TargetNumbers
 from proxy.outbound.opaque.tunnel import Tunnel
 from proxy.outbound.protocol import Detecting, Protocols
-from proxy.outbound.unknown import Opening, Parked, no_way_to, not_served
 from proxy.policy.client import DETECT, OPAQUE, TLS, ClientPolicy
 from proxy.policy.meta import default_meta
 

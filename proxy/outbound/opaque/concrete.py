@@ -6,18 +6,18 @@ import logging
 from typing import Final, NamedTuple, Protocol
 
 from proxy.balance.balancer import Balancer
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.outbound import labels
-from proxy.outbound.connect import as_reached
-from proxy.outbound.discover import Destination
-from proxy.outbound.loads import Balancing, opaque
+from proxy.outbound.backend.connect import as_reached
+from proxy.outbound.backend.loads import Balancing, opaque
+from proxy.outbound.discovery.discover import Destination
 from proxy.outbound.opaque.endpoint import OpaqueEndpoint
 from proxy.outbound.opaque.tunnel import Tunnel
 from proxy.outbound.runtime import Runtime
 from proxy.policy.client import Backend, Balance, Fail, Forward, PeakEwmaLoad, PenaltyLoad
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import Meta
-from proxy.policy.profile import Profile
+from proxy.policy.profiles.profile import Profile
 
 _log: Final = logging.getLogger(__name__)
 

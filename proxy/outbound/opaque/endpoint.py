@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from proxy.balance.gate import Gate
-from proxy.balance.load import Load
-from proxy.core.addr import Addr
-from proxy.outbound.connect import Dialler
-from proxy.outbound.loads import Balancing
+from proxy.balance.load.load import Load
+from proxy.core.address.addr import Addr
+from proxy.outbound.backend.connect import Dialler
+from proxy.outbound.backend.loads import Balancing
+from proxy.outbound.backend.reach import Reach
 from proxy.outbound.opaque.tunnel import Connecting, Tunnel
-from proxy.outbound.reach import Reach
 from proxy.outbound.runtime import Runtime
 from proxy.policy.endpoint import EndpointMeta
 

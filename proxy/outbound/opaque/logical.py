@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from proxy.core.addr import Addr, port_number
-from proxy.outbound.discover import Destination
+from proxy.core.address.addr import Addr, port_number
+from proxy.outbound.backend.split import service_meta, split_of
+from proxy.outbound.discovery.discover import Destination
 from proxy.outbound.opaque.concrete import OpaqueBackend, concrete
 from proxy.outbound.opaque.numbers import OpaqueRouteNumbers, TlsRouteNumbers
 from proxy.outbound.opaque.tunnel import Tunnel
 from proxy.outbound.runtime import Runtime
-from proxy.outbound.split import service_meta, split_of
 from proxy.policy.client import OPAQUE, TLS, Backend, ClientPolicy, RouteBackend, StreamRoute
 from proxy.policy.distribution import Chooser, compile_distribution
-from proxy.policy.match import HostMatcher, Score
 from proxy.policy.meta import Meta, default_meta
-from proxy.policy.profile import Profile
+from proxy.policy.profiles.profile import Profile
+from proxy.policy.routes.match import HostMatcher, Score
 
 _BY_PROFILE: Final = default_meta("serviceprofile")
 _ANY_NAME: Final[Score] = (0, 0)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.tls.hello import Hello, judge_hello
-from proxy.transport.first_bytes import Came, Rule, Unreadable
+from proxy.transport.detection.first_bytes import Came, Rule, Unreadable
 
 _NO_SNI: Final = Unreadable("Could not find SNI", Reason.PROTOCOL_ERROR)
 _TOO_SLOW: Final = Unreadable("SNI detection timed out", Reason.PROTOCOL_ERROR)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from proxy.core.codec import Codec, Wire
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.transport.relay import Relay, Side
 
 

@@ -11,15 +11,15 @@ import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from proxy.balance.load import ANSWERED, BROKEN, GIVEN_UP, Load
+from proxy.balance.load.load import ANSWERED, BROKEN, GIVEN_UP, Load
 from proxy.core import limits
 from proxy.core.codec import Codec, Wire
-from proxy.core.reason import Reason
-from proxy.core.timers import Wheel
-from proxy.outbound.connect import Dialler
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.timers import Wheel
+from proxy.outbound.backend.connect import Dialler
 from proxy.outbound.opaque.numbers import UNEXPECTED, StreamNumbers
 from proxy.outbound.opaque.trial import Trial
-from proxy.transport.early import EarlyCodec, EarlyDials
+from proxy.transport.detection.early import EarlyCodec, EarlyDials
 from proxy.transport.relay import Relay, RelayEnd
 
 _log: Final = logging.getLogger(__name__)

@@ -101,7 +101,7 @@ def test_colours_are_for_terminals_that_want_them(stream: io.StringIO, env: dict
 
 
 def warning(text: str, level: int = logging.WARNING, line: int = 1) -> logging.LogRecord:
-    return logging.LogRecord("proxy.control.member", level, "member.py", line, text, (), None)
+    return logging.LogRecord("proxy.control.rpc.member", level, "member.py", line, text, (), None)
 
 
 def test_a_warning_that_repeats_itself_is_said_once_and_then_counted() -> None:
@@ -132,7 +132,7 @@ def test_a_flood_of_different_warnings_takes_no_memory_and_is_said() -> None:
 
 
 def test_people_get_the_count_and_collectors_every_line(terminal: Terminal) -> None:
-    log = logger("proxy.control.member")
+    log = logger("proxy.control.rpc.member")
     for _ in range(3):
         log.warning("refused")
     assert terminal.getvalue().count("refused") == 1

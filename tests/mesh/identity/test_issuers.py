@@ -16,7 +16,7 @@ from cryptography import x509
 from proxy.mesh.identity.authority import CertificateAuthority, open_ca
 from proxy.mesh.identity.certificates import Signer, certificate_pem, make_authority, private_pem
 from proxy.mesh.identity.csr import CsrError
-from proxy.mesh.identity.issuers import Brought
+from proxy.mesh.identity.root.issuers import Brought
 from proxy.mesh.state import State, StateError
 from tests.mesh.identity.test_authority import csr
 from tests.mesh.kit import WEB

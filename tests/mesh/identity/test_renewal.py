@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.mesh.environment import Ports, Workload, workload_environment
 from proxy.mesh.identity.issued import Issued
 from proxy.mesh.identity.renewal import renew_tokens

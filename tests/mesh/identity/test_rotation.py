@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
 from proxy.mesh.identity.authority import Signed, open_ca
-from proxy.mesh.identity.rotation import HEARD_OF_BEGIN, HEARD_OF_SWITCH, Rotation, Step, rotation_of, take
+from proxy.mesh.identity.root.rotation import HEARD_OF_BEGIN, HEARD_OF_SWITCH, Rotation, Step, rotation_of, take
 from proxy.mesh.state import State, StateError
 from tests.mesh.identity.test_authority import csr
 from tests.mesh.kit import WEB

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli.mesh import join as command
-from proxy.cli.mesh.joining import JoinError, join
+from proxy.cli.mesh.identity import join as command
+from proxy.cli.mesh.identity.joining import JoinError, join
 from proxy.config import parse
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.mesh.environment import Ports
 from proxy.mesh.identity.revoked import revoke
 from proxy.mesh.identity.tokens import Account, Binding, open_tokens

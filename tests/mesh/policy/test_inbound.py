@@ -19,10 +19,10 @@ from proxy.mesh.kinds.catalog import CATALOG
 from proxy.mesh.store.manifests import Rules, load
 from proxy.mesh.store.snapshot import Snapshot, View
 from proxy.policy.authz import Client, find_authorization
+from proxy.policy.routes.table import RouteTable
 from proxy.policy.server import ServerPolicy
-from proxy.policy.table import RouteTable
 from tests.mesh.kit import readable
-from tests.policy.test_match import request
+from tests.policy.routes.test_match import request
 
 DATA = Path(__file__).parents[2] / "data" / "control-plane"
 RECORDED = json.loads((DATA / "policies.json").read_text())["inbound"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from proxy.api import http_types_pb2
 from proxy.control.convert import route as convert
 from proxy.control.convert.client import client_policy_of
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.backoff import Backoff
 from proxy.mesh.answers.policy import route_messages as write
 from proxy.mesh.answers.policy.outbound import OutboundTo
@@ -32,8 +32,8 @@ from proxy.policy.client import (
     Tuning,
     Unified,
 )
-from proxy.policy.pattern import Pattern
-from proxy.policy.route import (
+from proxy.policy.routes.pattern import Pattern
+from proxy.policy.routes.route import (
     FailureInjector,
     GrpcMatch,
     HeaderModifier,

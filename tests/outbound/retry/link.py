@@ -9,13 +9,12 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from proxy.core.backoff import Backoff
-from proxy.core.flusher import Flusher
-from proxy.core.in_flight import InFlight
-from proxy.core.reactor import Reactor
-from proxy.core.reason import Reason
-from proxy.core.timers import Wheel
-from proxy.core.troubles import Troubles
-from proxy.http.aside import Aside
+from proxy.core.connection.in_flight import InFlight
+from proxy.core.failure.reason import Reason
+from proxy.core.failure.troubles import Troubles
+from proxy.core.loop.flusher import Flusher
+from proxy.core.loop.reactor import Reactor
+from proxy.core.loop.timers import Wheel
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.h1.client import H1Client
@@ -25,7 +24,8 @@ from proxy.http.h2.client import H2Client
 from proxy.http.h2.server import H2Server
 from proxy.http.head import RequestHead, ResponseHead
 from proxy.http.pool import Pool
-from proxy.http.replay import Replay
+from proxy.http.repeat.aside import Aside
+from proxy.http.repeat.replay import Replay
 from proxy.metrics.registry import Registry
 from proxy.outbound.http.numbers import RetryNumbers, RouteOf
 from proxy.outbound.http.rescue import Rescue
@@ -36,7 +36,7 @@ from proxy.outbound.http.retry.stage import TryingStage
 from proxy.outbound.http.retry.tries import Tries
 from proxy.policy.client import EMPTY, ClientRule, Distribution, Retry, Timeouts
 from proxy.policy.meta import default_meta
-from proxy.policy.redirect import Match
+from proxy.policy.routes.redirect import Match
 from tests.http.link import ENDS
 from tests.http.peers import Cut
 from tests.kit import Clock, ListWire

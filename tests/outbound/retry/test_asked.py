@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.balance.endpoints import reset
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.backoff import Backoff
 from proxy.core.watch import Watch
 from proxy.http.headers import field

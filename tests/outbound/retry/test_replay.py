@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.core import limits
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead
 from proxy.http.headers import Field, field
-from proxy.http.replay import Replay, Room
+from proxy.http.repeat.replay import Replay, Room
 from tests.kit.streams import FakeClient, FakeServer, FakeStage, request_head
 from tests.outbound.retry.link import WAYS, RetryLink, retry
 

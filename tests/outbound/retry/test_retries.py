@@ -7,12 +7,12 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.backoff import Backoff
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
-from proxy.http.h2.codes import REFUSED_STREAM
+from proxy.http.h2.frames.codes import REFUSED_STREAM
 from proxy.http.head import RequestHead
-from proxy.policy.redirect import Match
+from proxy.policy.routes.redirect import Match
 from tests.outbound.retry.link import SERVER_ERRORS, WAYS, RetryLink, retry
 
 EACH = pytest.mark.parametrize("way", WAYS, ids="-".join)

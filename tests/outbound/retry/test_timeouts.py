@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.backoff import Backoff
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.policy.client import Timeouts
 from tests.outbound.retry.link import WAYS, RetryLink, retry
 

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 
 from proxy.api import inbound_pb2 as pb
 from proxy.api import meta_pb2
+from proxy.mesh.kinds.policy.authentication.identity import ANY_IDENTITY
+from proxy.mesh.kinds.policy.authentication.mesh_tls_authentication import MESH_TLS_AUTHENTICATION
+from proxy.mesh.kinds.policy.authentication.network import Cidr, Network
+from proxy.mesh.kinds.policy.authentication.network_authentication import NETWORK_AUTHENTICATION
 from proxy.mesh.kinds.policy.authorization_policy import POLICIES_BY_TARGET, AuthorizationPolicy
-from proxy.mesh.kinds.policy.identity import ANY_IDENTITY
-from proxy.mesh.kinds.policy.mesh_tls_authentication import MESH_TLS_AUTHENTICATION
-from proxy.mesh.kinds.policy.network import Cidr, Network
-from proxy.mesh.kinds.policy.network_authentication import NETWORK_AUTHENTICATION
 from proxy.mesh.kinds.policy.reference import POLICY, Reference
 from proxy.mesh.kinds.policy.server import Server
 from proxy.mesh.kinds.policy.server_authorization import SERVER_AUTHORIZATIONS, ServerAuthorization

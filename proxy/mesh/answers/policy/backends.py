@@ -11,7 +11,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from proxy.api import balancing_pb2, destination_pb2, meta_pb2
 from proxy.api import outbound_pb2 as pb
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.core.backoff import Backoff
 from proxy.mesh.kinds.policy.egress_network import EGRESS_NETWORK, EgressNetwork
 from proxy.mesh.kinds.policy.reference import POLICY

@@ -14,7 +14,7 @@ from proxy.api import inbound_pb2 as pb
 from proxy.mesh.answers.policy.inbound_server import WorkloadPort, server_of
 from proxy.mesh.answers.question import INVALID_ARGUMENT, NOT_FOUND, Finished, Question, Refusal
 from proxy.mesh.answers.workload import WorkloadName, config_of, is_opaque_at, read_workload_name, workload_named
-from proxy.mesh.kinds.policy.network import Cidr
+from proxy.mesh.kinds.policy.authentication.network import Cidr
 from proxy.mesh.kinds.workloads.pod import Pod
 from proxy.mesh.kinds.workloads.workload import Workload
 from proxy.mesh.store.snapshot import View

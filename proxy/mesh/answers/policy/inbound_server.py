@@ -27,7 +27,7 @@ from proxy.mesh.answers.policy.route_messages import (
     redirect_message,
     request_modifier_message,
 )
-from proxy.mesh.kinds.policy.network import Cidr
+from proxy.mesh.kinds.policy.authentication.network import Cidr
 from proxy.mesh.kinds.policy.rate_limit import LIMITS_BY_SERVER, RateLimit
 from proxy.mesh.kinds.policy.reference import POLICY, Reference
 from proxy.mesh.kinds.policy.server import SERVERS, Server
@@ -37,7 +37,7 @@ from proxy.mesh.kinds.routes.http_route import GATEWAY_HTTP_ROUTES, POLICY_HTTP_
 from proxy.mesh.kinds.routes.parent import SERVER
 from proxy.mesh.kinds.routes.rule import Route, Rule
 from proxy.mesh.store.snapshot import View
-from proxy.policy.route import Filter, GrpcMatch, HeaderModifier, HttpMatch, PathMatch, Redirect
+from proxy.policy.routes.route import Filter, GrpcMatch, HeaderModifier, HttpMatch, PathMatch, Redirect
 
 DETECT_TIMEOUT_S: Final = 10
 

@@ -16,7 +16,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from proxy.api import http_route_pb2, meta_pb2, opaque_route_pb2
 from proxy.api import outbound_pb2 as pb
-from proxy.core.addr import Addr
+from proxy.core.address.addr import Addr
 from proxy.mesh.answers.policy.backends import Target, accrual_message, default_backend, forward_backend
 from proxy.mesh.answers.policy.inbound_server import by_age
 from proxy.mesh.answers.policy.outbound_routes import (

@@ -23,7 +23,7 @@ from proxy.mesh.kinds.routes.rule import Route, Rule
 from proxy.mesh.kinds.routes.stream_route import StreamRoute
 from proxy.mesh.store.snapshot import View
 from proxy.policy.client import Retry, Timeouts
-from proxy.policy.route import Filter, GrpcMatch, HeaderModifier, HttpMatch, Redirect
+from proxy.policy.routes.route import Filter, GrpcMatch, HeaderModifier, HttpMatch, Redirect
 
 _CODES: Final = {
     grpc.CANCELLED: "cancelled",

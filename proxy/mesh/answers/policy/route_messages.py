@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from proxy.api import grpc_route_pb2, http_route_pb2, http_types_pb2, tls_route_pb2
-from proxy.policy.route import (
+from proxy.policy.routes.route import (
     GrpcMatch,
     HeaderModifier,
     HostMatch,

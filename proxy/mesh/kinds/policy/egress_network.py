@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from proxy.mesh.kinds import annotation
-from proxy.mesh.kinds.policy.network import NETWORK, Network, network
+from proxy.mesh.kinds.policy.authentication.network import NETWORK, Network, network
 from proxy.mesh.kinds.policy.reference import POLICY
 from proxy.mesh.kinds.policy.server import created_at
 from proxy.mesh.kinds.routes.rule import grpc_retry, http_retry, timeouts

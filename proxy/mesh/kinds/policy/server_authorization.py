@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from proxy.mesh.kinds.policy.identity import identity
-from proxy.mesh.kinds.policy.network import NETWORK, Network, network
+from proxy.mesh.kinds.policy.authentication.identity import identity
+from proxy.mesh.kinds.policy.authentication.network import NETWORK, Network, network
 from proxy.mesh.kinds.policy.selector import SELECTOR, Selector, selector
 from proxy.mesh.manifests.kind import Document, Kind, Resource, Table
 from proxy.mesh.manifests.schema import FLAG, NAME, TEXT, ListOf, Record

@@ -8,7 +8,7 @@ from typing import Final
 from proxy.mesh.kinds.routes.matching import FIELD_NAME
 from proxy.mesh.manifests.schema import ANYTHING, NAME, PORT, TEXT, ListOf, Number, Record, Text
 from proxy.mesh.manifests.value import Value
-from proxy.policy.route import Filter, HeaderModifier, Redirect
+from proxy.policy.routes.route import Filter, HeaderModifier, Redirect
 
 _FIELDS: Final = ListOf(Record({"name": FIELD_NAME, "value": Text(longest=4096)}, "name", "value"))
 _MODIFIER: Final = Record({"set": _FIELDS, "add": _FIELDS, "remove": ListOf(FIELD_NAME)})

@@ -10,7 +10,7 @@ from proxy.mesh.kinds.routes.matching import GRPC_MATCHES, grpc_match, hosts
 from proxy.mesh.kinds.routes.parent import parent_keys, parents
 from proxy.mesh.kinds.routes.rule import Route, grpc_retry, read_rule, route_fields
 from proxy.mesh.manifests.kind import Document, Kind, Table
-from proxy.policy.route import Redirect
+from proxy.policy.routes.route import Redirect
 
 
 def read(document: Document) -> Route:

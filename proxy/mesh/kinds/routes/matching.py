@@ -7,8 +7,8 @@ from typing import Final
 
 from proxy.mesh.manifests.schema import TEXT, ListOf, Record, Text, is_dns_name, shown
 from proxy.mesh.manifests.value import Value
-from proxy.policy.pattern import Pattern, PatternError
-from proxy.policy.route import GrpcMatch, HostMatch, HttpMatch, PathMatch, ValueMatch
+from proxy.policy.routes.pattern import Pattern, PatternError
+from proxy.policy.routes.route import GrpcMatch, HostMatch, HttpMatch, PathMatch, ValueMatch
 
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH")
 _EXACT: Final = "Exact"

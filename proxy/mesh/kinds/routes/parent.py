@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from proxy.mesh.kinds.policy.reference import GATEWAY, POLICY
 from proxy.mesh.manifests.schema import NAME, PORT, TEXT, Number, Record, Schema, shown
 from proxy.mesh.manifests.value import Value
-from proxy.policy.route import Filter
+from proxy.policy.routes.route import Filter
 
 SERVER: Final = "Server"
 SERVICE: Final = "Service"

@@ -20,7 +20,7 @@ from proxy.mesh.manifests.kind import Metadata, Resource
 from proxy.mesh.manifests.schema import ANYTHING, TEXT, ListOf, Record, Schema, Text, likely, shown
 from proxy.mesh.manifests.value import Value
 from proxy.policy.client import Retry, Timeouts
-from proxy.policy.route import Filter, GrpcMatch, HostMatch, HttpMatch
+from proxy.policy.routes.route import Filter, GrpcMatch, HostMatch, HttpMatch
 
 RETRY_BYTES: Final = 65536
 RETRY_BACKOFF: Final = Backoff(0.025, 0.250, 1.0)

@@ -9,7 +9,7 @@ from proxy.mesh.kinds.routes.matching import hosts
 from proxy.mesh.kinds.routes.parent import SERVER, BackendRef, Parent, backend_ref, parents
 from proxy.mesh.manifests.kind import Document, Resource
 from proxy.mesh.manifests.schema import TEXT, ListOf, Record
-from proxy.policy.route import HostMatch
+from proxy.policy.routes.route import HostMatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from proxy.core.names import dns_name
+from proxy.core.address.names import dns_name
 from proxy.mesh.kinds import annotation
 from proxy.mesh.manifests.kind import Document, Kind, Resource
 from proxy.mesh.manifests.schema import (
@@ -28,7 +28,7 @@ from proxy.mesh.manifests.schema import (
     shown,
 )
 from proxy.mesh.manifests.value import Value
-from proxy.policy.pattern import Pattern, PatternError, anchored
+from proxy.policy.routes.pattern import Pattern, PatternError, anchored
 
 _U32: Final = 0xFFFFFFFF
 _STATUS: Final = (100, 599)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from proxy.core.addr import parse_addr
+from proxy.core.address.addr import parse_addr
 from proxy.mesh.kinds import annotation
 from proxy.mesh.kinds.workloads.workload import Workload, config_of, label_keys
 from proxy.mesh.manifests.kind import Document, Kind, Table

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.core.reactor import Clock
+from proxy.core.loop.reactor import Clock
 from proxy.outbound.http.retry.budget import Budget
-from proxy.policy.profile import RetryBudget
+from proxy.policy.profiles.profile import RetryBudget
 
 
 class SharedBudget:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.http import grpc, orig_proto
+from proxy.http.ending.replies import is_grpc
 from proxy.http.exchange import Exchange
 from proxy.http.head import HTTP_2, RequestHead, ResponseHead
 from proxy.http.headers import Field
-from proxy.http.replies import is_grpc
 from proxy.metrics.cells import Labels
 from proxy.metrics.registry import Registry
 from proxy.outbound.http.profile.budget import SharedBudget
 from proxy.outbound.http.rescue import failure_of
 from proxy.outbound.http.retry.policy import PASS, RETRY, WAIT
-from proxy.policy.classify import ClassifyingRoute
+from proxy.policy.profiles.classify import ClassifyingRoute
 
 _REQUEST_BYTES: Final = 65536
 """The longest body that is kept for another attempt; Linkerd's, and as there not to be configured."""

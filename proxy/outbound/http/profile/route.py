@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.core.reason import Reason
+from proxy.core.failure.reason import Reason
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead, ResponseHead
@@ -22,10 +22,10 @@ from proxy.outbound.http.profile.timeout import RouteTimeout
 from proxy.outbound.http.rescue import Rescue
 from proxy.outbound.http.retry.tries import Tries
 from proxy.outbound.runtime import Runtime
-from proxy.policy.classify import Class, ClassifyingRoute, classify
 from proxy.policy.distribution import Chooser
-from proxy.policy.profile import ProfileRoute
-from proxy.policy.redirect import Match
+from proxy.policy.profiles.classify import Class, ClassifyingRoute, classify
+from proxy.policy.profiles.profile import ProfileRoute
+from proxy.policy.routes.redirect import Match
 
 _CANONICAL: Final = b"l5d-dst-canonical"
 _UNANSWERED: Final = Class(0, False, "", "unclassified")

@@ -14,18 +14,18 @@ from typing import Final
 
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead
-from proxy.outbound.discover import Destination
+from proxy.outbound.backend.split import split_of
+from proxy.outbound.discovery.discover import Destination
 from proxy.outbound.http.concrete import Concrete
 from proxy.outbound.http.profile.budget import SharedBudget
 from proxy.outbound.http.profile.route import ProfiledRoute, Shared, Target
 from proxy.outbound.http.rescue import Rescue
 from proxy.outbound.runtime import Runtime
-from proxy.outbound.split import split_of
 from proxy.policy.client import Backend
 from proxy.policy.distribution import compile_distribution
-from proxy.policy.profile import Profile, default_route
-from proxy.policy.profile_table import ProfileTable
-from proxy.policy.redirect import Match
+from proxy.policy.profiles.profile import Profile, default_route
+from proxy.policy.profiles.profile_table import ProfileTable
+from proxy.policy.routes.redirect import Match
 
 _DEFAULT: Final = default_route()
 

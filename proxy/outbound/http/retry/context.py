@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from proxy.core.errors import report_fault
-from proxy.core.in_flight import InFlight
-from proxy.core.reactor import Reactor
-from proxy.core.timers import Wheel
-from proxy.http.replay import Room
+from proxy.core.connection.in_flight import InFlight
+from proxy.core.failure.errors import report_fault
+from proxy.core.loop.reactor import Reactor
+from proxy.core.loop.timers import Wheel
+from proxy.http.repeat.replay import Room
 
 
 class Waits(Protocol):

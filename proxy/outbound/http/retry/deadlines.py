@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from proxy.core.reason import Reason
-from proxy.core.timers import Timer, Wheel
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.timers import Timer, Wheel
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.head import TUNNEL, ResponseHead

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from proxy.core.backoff import Backoff
-from proxy.core.reason import Reason
-from proxy.http import grpc, orig_proto, replies
+from proxy.core.failure.reason import Reason
+from proxy.http import grpc, orig_proto
+from proxy.http.ending import replies
 from proxy.http.exchange import Exchange
 from proxy.http.head import HTTP_2, RequestHead, ResponseHead
 from proxy.http.headers import Field

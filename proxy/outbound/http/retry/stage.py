@@ -14,7 +14,7 @@ from proxy.outbound.http.retry.tries import Tries
 from proxy.outbound.http.rule import RuleStage
 from proxy.outbound.runtime import Runtime
 from proxy.policy.client import ClientRule, Retry, Timeouts
-from proxy.policy.redirect import Match
+from proxy.policy.routes.redirect import Match
 
 _REMEMBERED: Final = 32
 """How many different sets of requests' own wishes a rule remembers; each is short."""

@@ -2,7 +2,7 @@
 
 The exchange asks it at the few points where something may be held back (http/running.py): the response of an attempt
 until it is known whether the client gets it, and a copy of the request's body until then. A response that is to be
-retried goes aside (http/aside.py), with the attempt that brought it; after the backoff the request takes the rule's way
+retried goes aside (http/repeat/aside.py), with the attempt that brought it; after the backoff the request takes the rule's way
 once more, filters and choice of the backend included. Whatever happens, the client gets one response.
 """
 
@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.core.errors import report_fault
-from proxy.core.reason import Reason
-from proxy.core.timers import Timer
-from proxy.http.aside import Aside, set_aside
+from proxy.core.failure.errors import report_fault
+from proxy.core.failure.reason import Reason
+from proxy.core.loop.timers import Timer
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.head import TUNNEL, RequestHead, ResponseHead
 from proxy.http.headers import Field
-from proxy.http.place import Place
-from proxy.http.replay import Replay
+from proxy.http.repeat.aside import Aside, set_aside
+from proxy.http.repeat.place import Place
+from proxy.http.repeat.replay import Replay
 from proxy.http.stream import ClientStream
 from proxy.outbound.http.rescue import FAILFAST, failure_of
 from proxy.outbound.http.retry.context import RetryContext
@@ -27,7 +27,7 @@ from proxy.outbound.http.retry.deadlines import Deadlines, give_up
 from proxy.outbound.http.retry.policy import PASS, RETRY, UNREPEATABLE, WAIT, RetryPolicy
 from proxy.outbound.http.rule import RuleStage
 from proxy.policy.client import Timeouts
-from proxy.policy.redirect import Match
+from proxy.policy.routes.redirect import Match
 
 
 class Peeked:

@@ -1,0 +1,1 @@
+"""Loads: how busy an endpoint looks to a picker."""

@@ -1,0 +1,1 @@
+"""What commands say of themselves: parsers, help, examples, the man page."""

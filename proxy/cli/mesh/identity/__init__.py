@@ -1,0 +1,1 @@
+"""Actions about who may join the mesh: invitations, tokens, revocations, the root."""

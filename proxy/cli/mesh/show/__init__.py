@@ -1,0 +1,1 @@
+"""Actions that show what the running control plane believes."""

@@ -1,0 +1,1 @@
+"""Commands as processes: children of one command, and how a command ends."""

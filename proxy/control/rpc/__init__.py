@@ -1,0 +1,1 @@
+"""The gRPC client: names to addresses, addresses to connections, connections to calls and streams."""

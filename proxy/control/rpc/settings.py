@@ -1,0 +1,35 @@
+"""The settings of a channel to a controller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from proxy.core.address.addr import Addr
+from proxy.core.address.control_addr import ControlAddr
+from proxy.core.backoff import Backoff
+from proxy.core.codec import Codec, Wire
+from proxy.core.connection.dial import DialOptions
+from proxy.http.h2.frames.settings import H2Settings
+
+QUEUE_CALLS: Final = 1000
+QUEUE_WAIT_S: Final = 30.0
+"""The length of a control client's queue, and how long a call may wait in it (docs/linkerd/configuration.md, section 4.6)."""
+
+
+class Dial(Protocol):
+    def __call__(self, addr: Addr, make_codec: Callable[[Wire], Codec], options: DialOptions, /) -> Codec:
+        """Begin a connection (plain or TLS) and return its codec; a failure is the codec's `lost`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSettings:
+    client: str
+    """The name of the client for logs and metrics: `destination`, `policy`, `identity`."""
+    target: ControlAddr
+    backoff: Backoff
+    """The waits between attempts to connect to one address, and to resolve the name."""
+    dial: DialOptions = DialOptions()
+    http2: H2Settings = H2Settings()
+    queue_wait_s: float = QUEUE_WAIT_S

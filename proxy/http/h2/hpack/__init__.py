@@ -1,0 +1,1 @@
+"""HPACK (RFC 7541): the decoder, the encoder, the static table and the Huffman code."""

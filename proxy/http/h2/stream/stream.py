@@ -1,0 +1,328 @@
+"""H2Stream: what both roles share of one stream: its state, its windows, its unsent data.
+
+Data leaves in order. What the windows or the socket do not let out waits in a
+queue. The exchange is paused when the queue begins and resumed when it is empty,
+so the queue is never longer than the other side's window, or than one read of
+its socket. The connection's Backlog bounds all of its queues together.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from proxy.core import limits
+from proxy.core.failure.errors import ProtocolError
+from proxy.core.failure.reason import Reason
+from proxy.http.ending.endings import code_of
+from proxy.http.h2.frames import frame
+from proxy.http.h2.frames.frame import END_STREAM, header_struct
+from proxy.http.h2.stream.backlog import STREAM_BYTES, Sender
+from proxy.http.h2.stream.carrier import Carrier
+from proxy.http.h2.stream.flow import Credit, overrun
+from proxy.http.h2.stream.state import (
+    AFTER_RECEIVED_END,
+    AFTER_SENT_END,
+    CLOSED,
+    HALF_CLOSED_REMOTE,
+    NAMES,
+    OPEN,
+)
+from proxy.http.head import UNKNOWN
+from proxy.http.headers import CONTENT_LENGTH, COOKIE, DROPPED, HEAD_ONLY, HOST, L5D, Field
+from proxy.http.stream import keep
+
+_SMALL: Final = 2048
+"""Up to here a frame's header and data are cheaper joined than written apart."""
+_NO_WINDOW: Final = -(1 << 40)
+"""The send window of a closed stream: nothing passes the fast path of `send_data`, which does not look at the state."""
+
+
+class H2Stream(Sender):
+    __slots__ = (
+        "id", "state", "connection", "is_tunnel", "has_head", "is_head_request", "early", "body_left",
+        "queue", "_queue_start", "_queue_ends", "_trailers", "_credit", "held", "_pauses",
+    )  # fmt: skip
+
+    def __init__(self, connection: Carrier, stream_id: int) -> None:
+        # Not by Sender's constructor: a call less per stream.
+        self.send_window = connection.flow.peer_window
+        self.is_stalled = False
+        self.id = stream_id
+        self.state = OPEN
+        """Only `sent_end`, `received_end` and `close` change it, by the tables of state.py."""
+        self.connection = connection
+        # Attributes of only one role are set here too, for the same reason.
+        self.is_tunnel = False
+        self.has_head = False
+        """The response's head came (clients)."""
+        self.is_head_request = False
+        """Its response has no body, whatever it says (clients)."""
+        self.early: list[bytes] | None = None
+        """Bytes for a tunnel that came before it was accepted, no more than the stream's window (servers)."""
+        self.queue: deque[bytes] | None = None
+        self._queue_start = 0
+        """How much of the queue's first piece has left."""
+        self._queue_ends = False
+        self._trailers: list[Field] | None = None
+        self._credit: Credit | None = None
+        """Made when a body turns out longer than one frame."""
+        self.held = 0
+        """Received while paused: credit not yet taken."""
+        self._pauses = 0
+        self.body_left = UNKNOWN
+        """What is left of the announced content-length; a mismatch must not reach an HTTP/1 peer (RFC 9113 section 8.1.1)."""
+
+    # ---- toward the peer
+
+    def send_data(self, data: bytes, end: bool) -> None:
+        connection = self.connection
+        flow = connection.flow
+        size = len(data)
+        if (
+            self.queue is None
+            and size <= self.send_window
+            and size <= flow.send_window
+            and size <= limits.FRAME_BYTES
+            and flow.is_writable
+        ):
+            if size or end:
+                connection.floods.sent_messages += 1
+                self._send_frame(data, size, end)
+        elif self.state != CLOSED:
+            self._enqueue(data, end)
+
+    def send_trailers(self, fields: list[Field]) -> None:
+        if self.queue is not None:
+            self._trailers = fields
+            return
+        if self.state == CLOSED:
+            return
+        connection = self.connection
+        try:
+            block = connection.encoder.encode(tuple([one for one in fields if not one.kind or one.kind == COOKIE]))
+        except ProtocolError:
+            self.refuse_trailers()
+            return
+        if block:
+            connection.wire.write(frame.header_frames(self.id, block, True))
+        else:
+            connection.wire.write(frame.header(0, frame.DATA, END_STREAM, self.id))
+        self.sent_end()
+
+    def reset(self, reason: Reason) -> None:
+        self.let_go()
+        if self.state != CLOSED:
+            self.reset_with(code_of(reason))
+
+    def reset_with(self, code: int) -> None:
+        self.close()
+        connection = self.connection
+        connection.wire.write(frame.rst_stream(self.id, code))
+        connection.note_reset(self.id)
+        connection.forget(self.id)
+
+    def fail(self, reason: Reason) -> None:
+        """Count the fault, reset the stream and end its exchange."""
+        self.connection.settings.count_fault(reason)
+        if self.state != CLOSED:
+            self.reset_with(code_of(reason))
+        self.deliver_reset(reason, code_of(reason))
+
+    def close(self) -> None:
+        """Send nothing more, whatever the caller was in the middle of."""
+        self.state = CLOSED
+        self.send_window = _NO_WINDOW
+
+    def pause_reading(self, cause: int) -> None:
+        self._pauses |= cause
+
+    def resume_reading(self, cause: int) -> None:
+        self._pauses &= ~cause
+        if self.held and not self._pauses:
+            held = self.held
+            self.held = 0
+            self._take(held)
+
+    def _send_frame(self, data: bytes, size: int, end: bool) -> None:
+        connection = self.connection
+        self.send_window -= size
+        connection.flow.send_window -= size
+        start = header_struct.pack(size << 8, END_STREAM if end else 0, self.id)
+        if size <= _SMALL:
+            connection.wire.write(start + data)
+        else:
+            connection.wire.write(start)
+            connection.wire.write(data)
+        if end:
+            self.sent_end()
+
+    def _enqueue(self, data: bytes, end: bool) -> None:
+        backlog = self.connection.backlog
+        queue = self.queue
+        is_new = queue is None
+        if queue is None:
+            queue = self.queue = deque()
+            self._queue_start = 0
+        keep(queue, data)
+        backlog.hold(len(data) + STREAM_BYTES if is_new else len(data))
+        self._queue_ends = end
+        if is_new:
+            self.pump()
+            if self.queue is not None:
+                backlog.wait(self)
+                self.tell_blocked()
+
+    def pump(self) -> bool:
+        queue = self.queue
+        flow = self.connection.flow
+        backlog = self.connection.backlog
+        while queue:
+            data = queue[0]
+            start = self._queue_start
+            size = len(data) - start
+            room = min(self.send_window, flow.send_window, limits.FRAME_BYTES)
+            if size and (room <= 0 or not flow.is_writable):
+                return False
+            self.is_stalled = False
+            backlog.frames += 1
+            if size > room:
+                # The rest is not moved, because the cost of one octet of window must not depend on how much waits behind it.
+                self._queue_start = start + room
+                self._send_frame(data[start : start + room], room, False)
+                backlog.let_go(room)
+                continue
+            queue.popleft()
+            self._queue_start = 0
+            ends = not queue and self._queue_ends
+            backlog.let_go(size if queue else size + STREAM_BYTES)
+            if not queue:
+                # Before the last frame, whose end forgets the stream: `discard` must not give the queue's room back again.
+                self.queue = None
+            if size or ends:
+                self._send_frame(data[start:] if start else data, size, ends)
+        trailers = self._trailers
+        if trailers is not None:
+            self._trailers = None
+            self.send_trailers(trailers)
+        return True
+
+    # ---- from the peer
+
+    def receive_data(self, data: bytes, size: int, end: bool) -> None:
+        """`size` is what flow control counts: the data and its padding."""
+        connection = self.connection
+        flow = connection.flow
+        credit = self._credit
+        # A body that comes whole in one frame, within the window, needs no Credit: a stream that has ended gives nothing back.
+        if credit is None and (not end or size > flow.stream_window):
+            credit = self._credit = Credit(flow.stream_window, connection.settings.stream_window_bytes)
+        if credit is not None:
+            credit.window -= size
+            if credit.window < 0:
+                raise overrun()
+        if self.body_left >= 0:
+            self.body_left -= len(data)
+            if self.body_left < 0 or (end and self.body_left):
+                flow.take(size)  # the stream fails, but the connection's window must not shrink with it
+                raise ProtocolError("body does not match content-length")
+        if end:
+            self.received_end()
+        self.deliver_data(data, end)
+        # If that closed the stream, what it held was given back already, and this is given back at once.
+        if self._pauses and self.state != CLOSED:
+            self.held += size
+        elif credit is None:
+            flow.take(size)
+        else:
+            self._take(size)
+
+    def receive_trailers(self, fields: list[Field]) -> None:
+        """Fields of framing, routing, trust and the mesh are dropped (RFC 9110 section 6.5.1); what no message may hold is refused."""
+        if self.body_left > 0:
+            raise ProtocolError("body does not match content-length")
+        if len(fields) > limits.HEAD_FIELDS or sum([one.size for one in fields]) > limits.HEAD_BYTES:
+            raise ProtocolError(Reason.TRAILERS_LIMIT.value, Reason.TRAILERS_LIMIT)
+        kept: list[Field] = []
+        for one in fields:
+            kind = one.kind
+            if not kind or kind == COOKIE:
+                if one.name not in HEAD_ONLY:
+                    kept.append(one)
+            elif kind not in (HOST, CONTENT_LENGTH, L5D, DROPPED):
+                raise ProtocolError("bad trailers")
+        self.received_end()
+        self.deliver_trailers(kept)
+
+    def received_end(self) -> None:
+        self.state = AFTER_RECEIVED_END[self.state]
+        if self.state == CLOSED:
+            self.send_window = _NO_WINDOW
+            self.connection.forget(self.id)
+
+    def sent_end(self) -> None:
+        self.state = AFTER_SENT_END[self.state]
+        if self.state == CLOSED:
+            self.send_window = _NO_WINDOW
+            self.connection.forget(self.id)
+
+    def has_unsent(self) -> bool:
+        return self.queue is not None
+
+    def has_more_to_come(self) -> bool:
+        return self.state == OPEN or self.state == HALF_CLOSED_REMOTE
+
+    def is_complete(self) -> bool:
+        return self.queue is not None and (self._queue_ends or self._trailers is not None)
+
+    def discard(self) -> int:
+        """The stream is gone; the credit that its connection is owed for it."""
+        held = self.held
+        queue = self.queue
+        if queue is not None:
+            self.connection.backlog.let_go(sum(map(len, queue)) - self._queue_start + STREAM_BYTES)
+        self.held = 0
+        self.queue = None
+        self._trailers = None
+        return held
+
+    def _take(self, size: int) -> None:
+        connection = self.connection
+        connection.flow.take(size)
+        credit = self._credit
+        # A peer that has ended its message needs no more credit for this stream; the connection always does.
+        if credit is not None and self.state < HALF_CLOSED_REMOTE:
+            credit.taken += size
+            if credit.taken >= credit.batch:
+                connection.wire.write(frame.window_update(self.id, credit.give_back()))
+
+    # ---- what the roles add
+
+    def let_go(self) -> None:
+        """Release the exchange, so that both can be freed."""
+        raise NotImplementedError
+
+    def is_unanswered(self) -> bool:
+        """Whether work was begun for its request, and nothing of the answer is there yet (servers)."""
+        raise NotImplementedError
+
+    def deliver_data(self, data: bytes, end: bool) -> None:
+        raise NotImplementedError
+
+    def deliver_trailers(self, fields: list[Field]) -> None:
+        raise NotImplementedError
+
+    def deliver_reset(self, reason: Reason, code: int) -> None:
+        """`code` is the peer's, or the one that stands for `reason`."""
+        raise NotImplementedError
+
+    def refuse_trailers(self) -> None:
+        """The peer does not take trailers of that length; without any the message would look whole."""
+        self.fail(Reason.PEER_TRAILERS_LIMIT)
+
+    def deliver_end(self, reason: Reason, code: int) -> None:
+        """The stream ended with its connection, or by the peer's GOAWAY."""
+        self.deliver_reset(reason, code)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}#{self.id} {NAMES[self.state]}"

@@ -1,0 +1,1 @@
+"""Who a client is, as policies say it: identities and networks."""

@@ -1,0 +1,1 @@
+"""Failure accrual: what failed responses do to the endpoint that gave them."""

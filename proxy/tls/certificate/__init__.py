@@ -1,0 +1,1 @@
+"""Certificates as files and octets: keys and requests, anchors, validity, revocation."""

@@ -1,0 +1,139 @@
+"""HTTP detection: what the first bytes of a connection are (docs/linkerd/inbound.md, section 2).
+
+`sniff` is Linkerd's rule on one read, fewer than 14 bytes included.
+DetectRule departs from it in three cases:
+
+- The rule takes a slow HTTP client for opaque TCP. As long as all bytes so far
+  are the beginning of an HTTP request, DetectRule waits for more, for
+  PATIENCE_S at most.
+- The rule takes any run of token characters for a method whose line has not
+  come yet, so that `hello-to-the-server` and a megabyte of `x` would wait for
+  the rest of a request. DetectRule waits for PATIENCE_S until the bytes say
+  more: a line, or a method and a target.
+- A request whose line cannot be read, `GET /a b HTTP/1.1` for one, would be
+  passed on without being seen when it is the first of its connection, and be
+  answered 400 when it is the second. It is HTTP both times.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Final, Literal
+
+from proxy.core.failure.reason import Reason
+from proxy.transport.detection.first_bytes import Came, Rule
+
+PATIENCE_S: Final = 0.2
+"""How long bytes that may become HTTP are waited on for more; not longer, because in some protocols the client waits for
+its server to speak."""
+
+_SHORTEST_BYTES: Final = 14
+"""The length of `GET / HTTP/1.1`, which is shorter than PREFACE."""
+_PREFACE: Final = b"PRI * HTTP/2.0"
+_LONGEST_BYTES: Final = 1024
+"""Linkerd looks at no more."""
+
+_TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
+_TARGET: Final = rb"[\x21-\x7e\x80-\xff]"
+_REQUEST_LINE: Final = re.compile(
+    rb"(?:\r?\n)*" + _TOKEN + rb"+ " + _TARGET + rb"+ HTTP/1\.[01]\r?\n",
+)
+_UNREADABLE_LINE: Final = re.compile(
+    rb"(?:\r?\n)*(?:(?:GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH|TRACE|CONNECT)(?=[ \t])[^\r\n]*[ \t]|"
+    + _TOKEN
+    + rb"+ "
+    + _TARGET
+    + rb"+ )HTTP/[0-9]{1,3}(?:\.[0-9]{1,3})*[ \t]*\r?\n"
+)
+"""A line that begins and ends as a request's does, whatever is between, in whatever version: there are servers that answer
+HTTP/1.2 as they answer HTTP/1.1, and what is passed on as bytes meets no route. The first line of no other protocol does
+both; one end alone may be the text of a log that is shipped.
+"""
+_METHOD_AND_TARGET: Final = re.compile(
+    rb"(?:\r?\n)*(?:CONNECT .|" + _TOKEN + rb"{1,32} (?:/|\*|[A-Za-z][A-Za-z0-9+.\-]*:))"
+)
+"""Whether a request has begun, though its line has not ended."""
+_BEGINNING: Final = re.compile(
+    rb"(?:\r?\n)*\r?(?:"
+    + _TOKEN
+    + rb"+(?: (?:"
+    + _TARGET
+    + rb"+(?: (HTTP/1\.[01]\r?|H|HT|HTT|HTTP|HTTP/|HTTP/1|HTTP/1\.)?)?)?)?)?"
+)
+
+Sniffed = Literal["http1", "http2", "opaque"]
+
+
+def sniff(first: bytes) -> Sniffed:
+    """What the first read of a connection shows. HTTP/1 is a request line, whole or begun (RFC 9112, section 3, with
+    the leniency of the parser that Linkerd uses: empty lines before it, a bare LF at its end).
+    """
+    if len(first) < _SHORTEST_BYTES:
+        return "opaque"
+    if first.startswith(_PREFACE):
+        return "http2"
+    return "http1" if _is_request(first[:_LONGEST_BYTES]) else "opaque"
+
+
+def _is_request(first: bytes) -> bool:
+    return _REQUEST_LINE.match(first) is not None or _BEGINNING.fullmatch(first) is not None
+
+
+def may_become_http(first: bytes) -> bool:
+    """Whether more bytes may make this HTTP: it is too short to decide, and every byte fits."""
+    return len(first) < _SHORTEST_BYTES and (_PREFACE.startswith(first) or _is_request(first))
+
+
+class Detection(Enum):
+    HTTP1 = "http/1"
+    HTTP2 = "http/2"
+    NOT_HTTP = "not_http"
+    READ_TIMEOUT = "read_timeout"
+    ERROR = "error"
+    """EOF before the first byte (`socket closed before protocol detection`), or the connection is gone."""
+
+
+_DETECTIONS: Final[dict[str, Detection]] = {
+    "http1": Detection.HTTP1,
+    "http2": Detection.HTTP2,
+    "opaque": Detection.NOT_HTTP,
+}
+
+
+class DetectRule:
+    """HTTP by its first bytes, for `first_bytes.FirstBytes`."""
+
+    __slots__ = ()
+
+    @property
+    def patience_s(self) -> float:
+        return PATIENCE_S
+
+    def judge(self, first: bytes, came: Came | Reason) -> Detection | None:
+        if came is Came.BYTES:
+            if may_become_http(first) or (len(first) < _LONGEST_BYTES and _is_vague(first)):
+                return None
+            return _detection(first)
+        if came is Came.TIMEOUT:
+            return Detection.NOT_HTTP if first else Detection.READ_TIMEOUT
+        if came is Came.END and first:
+            return _detection(first)
+        return Detection.ERROR
+
+
+def _detection(first: bytes) -> Detection:
+    sniffed = sniff(first)
+    if sniffed == "opaque":
+        return Detection.HTTP1 if _UNREADABLE_LINE.match(first[:_LONGEST_BYTES]) is not None else Detection.NOT_HTTP
+    if sniffed == "http1" and _is_vague(first):
+        return Detection.NOT_HTTP
+    return _DETECTIONS[sniffed]
+
+
+def _is_vague(first: bytes) -> bool:
+    """Whether this could begin a request only in the way any word could: it may as well be another protocol's."""
+    return _METHOD_AND_TARGET.match(first) is None and _BEGINNING.fullmatch(first[:_LONGEST_BYTES]) is not None
+
+
+DETECT_HTTP: Final[Rule[Detection]] = DetectRule()

@@ -1,0 +1,1 @@
+"""From protobuf to the models."""

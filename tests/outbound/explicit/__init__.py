@@ -1,0 +1,1 @@
+"""Explicit clients: CONNECT and absolute targets."""

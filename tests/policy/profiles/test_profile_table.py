@@ -1,0 +1,106 @@
+"""Which route of a ServiceProfile a request takes, and how many conditions are tried for that."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from proxy.policy.profiles.condition import AllOf, AnyOf, MethodIs, NotThat, PathIs, RequestCondition, beginning_of
+from proxy.policy.profiles.profile_table import NONE, ProfileTable
+from proxy.policy.routes.pattern import Pattern, anchored
+
+
+def path(expression: str) -> PathIs:
+    return PathIs(Pattern(anchored(expression)))
+
+
+def one_by_one(conditions: Sequence[RequestCondition], method: bytes, asked: bytes) -> int:
+    for place, condition in enumerate(conditions):
+        if condition.fits(method, asked):
+            return place
+    return NONE
+
+
+def test_conditions() -> None:
+    get, books = MethodIs(b"GET"), path(r"/books/\d+")
+    assert books.fits(b"PUT", b"/books/12") and not books.fits(b"PUT", b"/books/12/") and not books.fits(b"GET", b"/x")
+    assert AllOf((get, books)).fits(b"GET", b"/books/1") and not AllOf((get, books)).fits(b"PUT", b"/books/1")
+    assert AllOf(()).fits(b"GET", b"/") and not AnyOf(()).fits(b"GET", b"/")
+    assert AnyOf((get, books)).fits(b"GET", b"/") and not AnyOf((get, books)).fits(b"PUT", b"/")
+    assert NotThat(get).fits(b"PUT", b"/") and not NotThat(get).fits(b"GET", b"/")
+
+
+def test_anchors_that_were_added_as_text_bind_to_one_alternative_each() -> None:
+    either = path("/a|/b")
+    assert either.fits(b"GET", b"/ax") and either.fits(b"GET", b"x/b") and not either.fits(b"GET", b"x/a")
+
+
+def test_the_first_in_the_list_is_taken_and_the_query_is_not_looked_at() -> None:
+    table = ProfileTable([path("/b.*"), path("/books"), AllOf(())])
+    assert table.find(b"GET", b"/books") == 0
+    assert table.find(b"GET", b"/a") == 2
+    assert ProfileTable([path("/books")]).find(b"GET", b"/books?x=/y") == 0
+    assert ProfileTable([path("/books")]).find(b"GET", b"/book?s") == NONE
+    assert ProfileTable([]).find(b"GET", b"/") == NONE
+
+
+@pytest.mark.parametrize(
+    ("expression", "beginning"),
+    [
+        ("^/books/[^/]*$", b"/books/"),
+        (r"^/books\.json$", b"/books.json"),
+        ("^/books?$", b"/book"),
+        (r"^/a\.?$", b"/a"),
+        ("^/books*$", b"/book"),
+        ("^/books{0,3}$", b"/book"),
+        ("^/books+$", b"/books"),
+        ("^/a(b|c)$", b"/a"),
+        ("^/a[|]b$", b"/a"),
+        (r"^/a\|b$", b"/a"),
+        ("^/a|/b$", b""),
+        ("^/a(b)|c$", b""),
+        ("^(?i)/a$", b""),
+        ("^.*$", b""),
+        ("^é$", b""),
+        ("/a", b""),
+    ],
+)
+def test_how_an_expression_begins(expression: str, beginning: bytes) -> None:
+    assert beginning_of(expression) == beginning
+
+
+def test_a_table_finds_what_asking_one_by_one_does() -> None:
+    chosen = random.Random(7)
+    pieces = ["/", "a", "b", "ab", r"\d+", "[^/]*", ".*", "b?", "a*", "(a|b)", r"\.", "|", "{2}", "$", "(?i)"]
+    for _ in range(300):
+        conditions: list[RequestCondition] = []
+        while len(conditions) < chosen.randrange(5, 12):
+            try:
+                one: RequestCondition = path("/" + "".join(chosen.choices(pieces, k=chosen.randrange(5))))
+            except ValueError:
+                continue
+            wrapped = chosen.randrange(5)
+            if wrapped == 0:
+                one = AllOf((MethodIs(chosen.choice((b"GET", b"PUT"))), one))
+            elif wrapped == 1:
+                one = AnyOf((one, MethodIs(b"PUT")))
+            elif wrapped == 2:
+                one = NotThat(one)
+            conditions.append(one)
+        table = ProfileTable(conditions)
+        for _ in range(20):
+            asked = b"/" + "".join(chosen.choices(["a", "b", "/", "1", ".", "B"], k=chosen.randrange(6))).encode()
+            for method in (b"GET", b"PUT"):
+                assert table.find(method, asked) == one_by_one(conditions, method, asked), (conditions, asked)
+
+
+def test_of_a_thousand_routes_only_those_are_asked_that_a_path_may_belong_to() -> None:
+    conditions: list[RequestCondition] = [path(rf"/api/v1/kind{number}/[^/]+/items/\d+") for number in range(1000)]
+    table = ProfileTable([*conditions, MethodIs(b"BREW")])
+    assert table._anywhere == [1000] and len(table._beginnings) == 1000
+    assert table._beginnings[b"/api/v1/kind999/"] == [999], "all that is asked for such a path, but for the last route"
+    assert len(table._lengths) == 3, "as many are looked up for a path as there are different lengths"
+    assert table.find(b"GET", b"/api/v1/kind999/x/items/5") == 999
+    assert table.find(b"GET", b"/api/v1/other") == NONE and table.find(b"BREW", b"/api/v1/other") == 1000

@@ -1,0 +1,1 @@
+"""From a socket to its codec."""
