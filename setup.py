@@ -68,6 +68,11 @@ HOT = (
 FLAGS = ["-fvisibility=hidden", "-fno-plt", "-fno-semantic-interposition"]
 """Calls between functions of the group are direct, not through a table that another library could change."""
 
+QUIET = ["-Wno-misleading-indentation"]
+"""mypyc makes one C file of half a million lines, and indents some of them by hundreds of columns: 140 MB. Python's own flags have
+-Wall, and this one of its warnings makes gcc look up the text of a line at each `if`, each time from a place far before it: minutes
+in which nothing else is done, whatever the level of optimisation."""
+
 
 def hot_modules() -> list[str]:
     """`proxy/core/log` is a folder of its own, because it is not hot and goes against mypyc's grain."""
@@ -87,7 +92,8 @@ def extensions() -> list[object]:
 
     made = mypycify(["--ignore-missing-imports", *hot_modules()], opt_level="3", debug_level="0")
     for extension in made:
-        extension.extra_compile_args += FLAGS
+        # Not added in place: all extensions of mypycify have the same list.
+        extension.extra_compile_args = [*extension.extra_compile_args, *FLAGS, *QUIET]
     return list(made)
 
 
