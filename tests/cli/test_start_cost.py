@@ -54,6 +54,30 @@ def test_they_import_nothing_that_a_sidecar_needs(module: str) -> None:
     }
 
 
+MOST_MODULES = 100
+"""That a small command imports beside what Python itself has at its start. They import 60 to 85, a sidecar more than five hundred."""
+
+
+@pytest.mark.parametrize(("command", "status"), [
+    ("--help", 0), ("--version", 0), ("help", 0), ("await --help", 0), ("validate-network --help", 0), ("redirect --help", 0),
+    ("await --timeout 1ms", 69), ("validate-network --timeout 1ms", 95), ("redirect install --dry-run", 0),
+])  # fmt: skip
+def test_the_small_commands_import_little_from_their_start_to_their_end(command: str, status: int) -> None:
+    code = (
+        "import atexit, sys; had = set(sys.modules)\n"
+        f"sys.path.insert(0, {str(Path(proxy.__file__).parents[1])!r}); sys.argv = ['sponson', *{command.split()!r}]\n"
+        "atexit.register(lambda: print('imported', *sorted(set(sys.modules) - had), file=sys.stderr))\n"
+        "from proxy.cli import main; main()"
+    )
+    # Isolated, as the programs of the image are.
+    done = subprocess.run([sys.executable, "-ISB", "-c", code], capture_output=True, text=True)
+    assert done.returncode == status, done.stderr
+    imported = set(done.stderr.splitlines()[-1].split()[1:])
+    assert "proxy.cli" in imported
+    assert not imported & HEAVY
+    assert len(imported) <= MOST_MODULES, sorted(imported)
+
+
 def test_a_command_is_imported_with_the_collector_off_and_it_is_on_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
