@@ -23,14 +23,14 @@ _REQUESTS: Final = 20
 """So many at least make one point of the picture: of fewer the shares are noise."""
 
 
-def svg(found: Mapping[float, Mapping[str, Outcome]], scene: Scene) -> str:
+def svg(found: Mapping[float, Mapping[str, Outcome]], scene: Scene, how: str = "simulated") -> str:
     names = list(next(iter(found.values())))
     width = _LEFT + len(names) * (_WIDTH + _ACROSS)
     height = _TOP + len(found) * (_HEIGHT + _BELOW)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" font-size="12">',
         '<rect width="100%" height="100%" fill="white"/>',
-        f'<text x="8" y="18" font-size="14">Share of the requests that each endpoint gets, over {scene.duration_s:.0f} s (simulated)</text>',
+        f'<text x="8" y="18" font-size="14">Share of the requests that each endpoint gets, over {scene.duration_s:.0f} s ({how})</text>',
     ]
     x = 8
     for place, name in enumerate(NAMES):

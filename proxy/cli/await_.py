@@ -64,8 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"Linkerd readiness check skipped: {reason}", file=sys.stderr)
     else:
         if not _await_ready(arguments.port, arguments.backoff, arguments.timeout):
-            told = as_span(arguments.timeout)
-            print(f"linkerd-proxy failed to become ready within {told} timeout", file=sys.stderr)
+            span = as_span(arguments.timeout)
+            print(f"linkerd-proxy failed to become ready within {span} timeout", file=sys.stderr)
             if is_fatal is not False:
                 return EX_UNAVAILABLE
         if arguments.shutdown:

@@ -230,12 +230,12 @@ def change(before: Resolution[EndpointMeta], now: Resolution[EndpointMeta]) -> s
     came, went = now.endpoints.keys() - before.endpoints.keys(), before.endpoints.keys() - now.endpoints.keys()
     if before.state in (KNOWN, FAILED) and not came and not went:
         return ""
-    told = [f"{len(now.endpoints)} now"]
+    parts = [f"{len(now.endpoints)} now"]
     if came:
-        told.append(f"{_some(came)} came")
+        parts.append(f"{_some(came)} came")
     if went:
-        told.append(f"{_some(went)} went")
-    return ", ".join(told)
+        parts.append(f"{_some(went)} went")
+    return ", ".join(parts)
 
 
 def _some(addrs: Collection[Addr]) -> str:

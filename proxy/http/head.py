@@ -48,7 +48,7 @@ class RequestHead:
 
     __slots__ = (
         "method", "scheme", "authority", "path", "fields", "body_size", "target", "upgrade", "takes_trailers", "version",
-        "is_absolute", "has_host", "has_l5d", "has_crumbs", "wants_tunnel", "is_lonely", "renderings",
+        "is_absolute", "has_host", "has_l5d", "has_crumbs", "wants_tunnel", "needs_own_connection", "renderings",
     )  # fmt: skip
 
     def __init__(
@@ -78,7 +78,7 @@ class RequestHead:
         """Whether HTTP/2 brought its cookie in pieces, which HTTP/1 needs as one field."""
         self.wants_tunnel = False
         """Whether it is CONNECT or an upgrade, so that the answer may turn both sides into a byte tunnel."""
-        self.is_lonely = False
+        self.needs_own_connection = False
         """Whether it is HTTP/1.0 or has no name in Host. It goes over an HTTP/1 connection of its own
         (docs/linkerd/outbound.md, section 9.3).
         """
@@ -147,7 +147,7 @@ class RequestHead:
         head.has_l5d = self.has_l5d
         head.has_crumbs = self.has_crumbs
         head.wants_tunnel = self.wants_tunnel
-        head.is_lonely = self.is_lonely
+        head.needs_own_connection = self.needs_own_connection
         return head
 
     def __repr__(self) -> str:

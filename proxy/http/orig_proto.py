@@ -103,7 +103,7 @@ def _believe(request: RequestHead, mark: bytes) -> None:
     if is_absolute and request.authority:
         request.is_absolute = True
         request.target = request.absolute_form()
-    request.is_lonely = version == HTTP_1_0 or not request.authority
+    request.needs_own_connection = version == HTTP_1_0 or not request.authority
 
 
 def mark_response(head: ResponseHead) -> Field | None:

@@ -32,13 +32,13 @@ class Arrived:
 
     def event(self, route: Meta | None = None, authz: Meta | None = None) -> dict[str, object]:
         """The fields of a log line about a decision."""
-        told: dict[str, object] = _named("server", self.port.policy.meta)
+        fields: dict[str, object] = _named("server", self.port.policy.meta)
         if route is not None:
-            told |= _named("route", route)
-        told |= {"client.tls": self.tls, "client.ip": self.peer.ip}
+            fields |= _named("route", route)
+        fields |= {"client.tls": self.tls, "client.ip": self.peer.ip}
         if authz is not None:
-            told |= _named("authz", authz)
-        return event("inbound", f"server{{port={self.port.port}}}", **told)
+            fields |= _named("authz", authz)
+        return event("inbound", f"server{{port={self.port.port}}}", **fields)
 
 
 def _named(what: str, meta: Meta) -> dict[str, object]:

@@ -14,7 +14,7 @@ The way of a manifest, from left to right:
 - **A table** is an index of one kind: it says under which keys an object is found. `View.one(KIND, key)` and
   `View.found(TABLE, key)` are the only ways in which an answer may look at the state.
 - **A question** (answers/question.py) is what a client asked, as a frozen dataclass. `answer(view)` is its answer in one
-  state, a value; `messages(told, now)` are the messages that lead a client from one answer to another. The view notes
+  state, a value; `messages(previous, now)` are the messages that lead a client from one answer to another. The view notes
   what an answer read, so that after a change only the questions that it concerns are answered again, and a stream is sent
   something only if its answer has changed.
 - **An error** is a `Fault` with line and path. It affects only its own object, whose last good state stays. A kind that

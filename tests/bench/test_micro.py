@@ -48,7 +48,7 @@ from proxy.metrics.scope import RequestScope
 from proxy.outbound.http.endpoint import HttpEndpoint
 from proxy.outbound.http.numbers import RouteNumbers, RouteOf
 from proxy.outbound.http.retry.context import RetryContext
-from proxy.outbound.http.retry.stage import TryingStage
+from proxy.outbound.http.retry.stage import RetryStage
 from proxy.policy.client import (
     EMPTY,
     ClientRoute,
@@ -173,7 +173,7 @@ def _never_called(callback: Callable[[], None]) -> None:
     raise AssertionError("nothing waits for the loop")
 
 
-class Trying:
+class Retrying:
     """A rule with retries, timeouts or both, in front of the stage that opens: it measures their cost for a request
     that succeeds at once.
     """
@@ -185,10 +185,10 @@ class Trying:
         rule = ClientRule((), (), Distribution(EMPTY), timeouts, retry)
         reactor = Reactor(None, Flusher(_never_called), pair.wheel, pair.clock)
         runtime: Any = SimpleNamespace(registry=Registry(pair.clock), retries=RetryContext(reactor, InFlight(100)))
-        self._trying = TryingStage(self, runtime, rule, RouteOf(default_meta("a"), default_meta("b"), False))
+        self._stage = RetryStage(self, runtime, rule, RouteOf(default_meta("a"), default_meta("b"), False))
 
     def dispatch(self, exchange: Exchange) -> None:
-        self._trying.route(exchange, exchange.request, None)
+        self._stage.route(exchange, exchange.request, None)
 
     def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
         self._opens.dispatch(exchange)
@@ -197,10 +197,10 @@ class Trying:
 RETRY = Retry(1, 65536, ((500, 599),), timeout_s=1.0)
 TRYING = {
     "none": None,
-    "retries": lambda pair: Trying(pair, replace(RETRY, timeout_s=None), Timeouts()),
-    "retries_in_time": lambda pair: Trying(pair, RETRY, Timeouts()),
-    "timeouts": lambda pair: Trying(pair, None, Timeouts(1.0, 1.0, 1.0)),
-    "all": lambda pair: Trying(pair, RETRY, Timeouts(1.0, 1.0, 1.0)),
+    "retries": lambda pair: Retrying(pair, replace(RETRY, timeout_s=None), Timeouts()),
+    "retries_in_time": lambda pair: Retrying(pair, RETRY, Timeouts()),
+    "timeouts": lambda pair: Retrying(pair, None, Timeouts(1.0, 1.0, 1.0)),
+    "all": lambda pair: Retrying(pair, RETRY, Timeouts(1.0, 1.0, 1.0)),
 }
 
 

@@ -42,7 +42,7 @@ def test_there_and_back(version: int, is_absolute: bool, mark: bytes) -> None:
     head.is_absolute = False
     head = orig_proto.without_marks(head, is_meshed=True)
     assert (head.version, head.is_absolute, marks(head), head.has_l5d) == (version, is_absolute, [], False)
-    assert head.is_lonely is (version == HTTP_1_0)
+    assert head.needs_own_connection is (version == HTTP_1_0)
     if is_absolute:
         assert head.target == b"http://svc/x"
 

@@ -82,7 +82,7 @@ def test_idle_connections_are_closed_in_time_and_not_before() -> None:
     dials.wheel.advance(3.5)
     assert dials.wires[0].is_over and not dials.wires[1].is_over and len(dials.pool) == 1
     dials.wheel.advance(5.5)
-    assert dials.wires[1].is_over and not len(dials.pool) and not dials.pool._lines
+    assert dials.wires[1].is_over and not len(dials.pool) and not dials.pool._groups
 
 
 def test_a_connection_in_use_is_not_swept() -> None:
@@ -141,4 +141,4 @@ def test_a_used_connection_that_is_lost_leaves_no_trace() -> None:
     dials.answer(0)
     dials.clients[0].eof()
     dials.clients[0].lost(Reason.PEER_CLOSED)
-    assert not len(dials.pool) and not dials.pool._lines and not dials.pool._idle
+    assert not len(dials.pool) and not dials.pool._groups and not dials.pool._idle

@@ -26,7 +26,7 @@ _RETRIES = 'retry.linkerd.io/http: 5xx, retry.linkerd.io/limit: "2", retry.linke
 FAILED = ok(b"failed", status=b"503 Service Unavailable")
 
 
-class Trying(Mesh):
+class Retrying(Mesh):
     """A mesh in which services 0 have retries, and services 1 a timeout."""
 
     def _manifests(self) -> list[str]:
@@ -40,8 +40,8 @@ class Trying(Mesh):
 
 
 @pytest.fixture(scope="module")
-def trying() -> Iterator[Trying]:
-    with Trying() as made:
+def retrying() -> Iterator[Retrying]:
+    with Retrying() as made:
         yield made
         assert made.complaints() == []
 
@@ -80,17 +80,17 @@ class App:
 
 
 @pytest.fixture(scope="module")
-def failing(trying: Trying) -> Iterator[App]:
+def failing(retrying: Retrying) -> Iterator[App]:
     """The app of the services 0."""
-    app = App(trying.take_port())
+    app = App(retrying.take_port())
     yield app
     app.close()
 
 
 @pytest.fixture(scope="module")
-def slow(trying: Trying, failing: App) -> Iterator[App]:
+def slow(retrying: Retrying, failing: App) -> Iterator[App]:
     """The app of the services 1."""
-    app = App(trying.take_port())
+    app = App(retrying.take_port())
     yield app
     app.close()
 
@@ -107,47 +107,47 @@ def begin(app: App, *script: bytes | None) -> None:
 
 @WAYS
 @pytest.mark.parametrize("body", [b"hello", BODY])
-def test_failures_are_retried_with_the_whole_body(trying: Trying, failing: App, way: str, body: bytes) -> None:
+def test_failures_are_retried_with_the_whole_body(retrying: Retrying, failing: App, way: str, body: bytes) -> None:
     begin(failing, FAILED, FAILED, ok(b"at last"))
-    with Peer.connect(trying.way(way, failing.port)) as client:
+    with Peer.connect(retrying.way(way, failing.port)) as client:
         got = client.ask(post(body))
         assert (got.status, got.body) == (200, b"at last")
         assert [one.body for one in failing.requests] == [body] * 3
         assert client.is_quiet()
     route = f'route_name="{"meshed" if way == BOTH else "plain"}-r"'
-    successes = trying.metric(OUTBOUND, "outbound_http_route_retry_successes_total", route)
+    successes = retrying.metric(OUTBOUND, "outbound_http_route_retry_successes_total", route)
     assert successes >= 1
-    assert trying.metric(OUTBOUND, "outbound_http_route_retry_requests_total", route) >= 2 * successes
+    assert retrying.metric(OUTBOUND, "outbound_http_route_retry_requests_total", route) >= 2 * successes
 
 
 @WAYS
-def test_the_last_failure_is_the_clients(trying: Trying, failing: App, way: str) -> None:
+def test_the_last_failure_is_the_clients(retrying: Retrying, failing: App, way: str) -> None:
     begin(failing, FAILED, FAILED, ok(b"the last", status=b"502 Bad Gateway"), ok(b"never asked"))
-    with Peer.connect(trying.way(way, failing.port)) as client:
+    with Peer.connect(retrying.way(way, failing.port)) as client:
         got = client.ask(post(b"hello"))
         assert (got.status, got.body) == (502, b"the last") and len(failing.requests) == 3
 
 
 @WAYS
-def test_an_attempt_that_is_not_answered_is_followed_by_another(trying: Trying, failing: App, way: str) -> None:
+def test_an_attempt_that_is_not_answered_is_followed_by_another(retrying: Retrying, failing: App, way: str) -> None:
     begin(failing, None, ok(b"fine"))
-    with Peer.connect(trying.way(way, failing.port)) as client:
+    with Peer.connect(retrying.way(way, failing.port)) as client:
         got = client.ask(post(b"hello"))
         assert (got.status, got.body) == (200, b"fine") and len(failing.requests) == 2
 
 
 @WAYS
-def test_a_body_that_is_too_long_to_be_kept_is_sent_once(trying: Trying, failing: App, way: str) -> None:
+def test_a_body_that_is_too_long_to_be_kept_is_sent_once(retrying: Retrying, failing: App, way: str) -> None:
     begin(failing, FAILED, ok(b"never asked"))
-    with Peer.connect(trying.way(way, failing.port)) as client:
+    with Peer.connect(retrying.way(way, failing.port)) as client:
         got = client.ask(post(bytes(65537)))
         assert (got.status, got.body) == (503, b"failed") and len(failing.requests) == 1
 
 
 @WAYS
-def test_a_request_that_takes_too_long_is_answered_504(trying: Trying, slow: App, way: str) -> None:
+def test_a_request_that_takes_too_long_is_answered_504(retrying: Retrying, slow: App, way: str) -> None:
     begin(slow, None, ok(b"in time"))
-    with Peer.connect(trying.way(way, slow.port)) as client:
+    with Peer.connect(retrying.way(way, slow.port)) as client:
         got = client.ask(post(b"hello"))
         assert got.status == 504 and b"request timeout: 700ms" in (got.one(b"l5d-proxy-error") or b"")
         again = client.ask(post(b"hello"))

@@ -154,7 +154,7 @@ class Attempt(ServerEnd):
         try:
             self._member.pool.open(HttpAttempt(exchange, head))
         except OSError:
-            self._let_go(BROKEN)
+            self._release_member(BROKEN)
             raise
         exchange.request_data(body, True)
 
@@ -240,7 +240,7 @@ class Attempt(ServerEnd):
             return
         if reason in _NOT_BEGUN:
             self._call = None
-            self._let_go(BROKEN)
+            self._release_member(BROKEN)
             self._member.failed()
             call.try_again()
         else:
@@ -258,13 +258,13 @@ class Attempt(ServerEnd):
     def response_began(self, exchange: Exchange) -> None:
         if self._call is not None:
             self._count_began()
-        self._let_go(ANSWERED)
+        self._release_member(ANSWERED)
 
     def exchange_ended(self, exchange: Exchange) -> None:
-        self._let_go(GIVEN_UP if exchange.reason is Reason.CANCELLED else BROKEN)
+        self._release_member(GIVEN_UP if exchange.reason is Reason.CANCELLED else BROKEN)
         self._exchange = None  # it points back here; without the cycle both are freed at once
 
-    def _let_go(self, outcome: int) -> None:
+    def _release_member(self, outcome: int) -> None:
         if self._counts:
             self._counts = False
             self._member.answered(self._sent_at, outcome)

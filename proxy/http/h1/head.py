@@ -148,11 +148,11 @@ def read_request(text: bytes) -> tuple[RequestHead, bool, bool]:
     head.takes_trailers = block.takes_trailers
     head.has_l5d = block.has_l5d
     is_good = method != b"CONNECT" if target[0] == 0x2F else _read_target(head, target)
-    head.is_lonely = not head.authority or not is_http_1_1 or (head.is_absolute and not authority)
+    head.needs_own_connection = not head.authority or not is_http_1_1 or (head.is_absolute and not authority)
     found = (head, block.closes, is_good)
     if not block.has_come_before:
         block.has_come_before = True
-    elif is_line_known and is_good and not head.wants_tunnel and not head.is_lonely:
+    elif is_line_known and is_good and not head.wants_tunnel and not head.needs_own_connection:
         head.renderings = Renderings()
         _requests.keep(text, found, len(text))
     return found

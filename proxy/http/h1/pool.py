@@ -1,8 +1,8 @@
 """H1Pool: the HTTP/1 connections to one endpoint, each kept for one authority and one form of target.
 
 It works like Pool, with two differences: a request gets only connections that
-carried its own authority before (docs/linkerd/outbound.md, section 9.3), and a
-lonely request gets a connection that is closed after it. Opening, releasing and retiring are O(1)
+carried its own authority before (docs/linkerd/outbound.md, section 9.3), and one
+that must not share a connection gets a new one, which is closed after it. Opening, releasing and retiring are O(1)
 in the number of connections and of authorities; the sweep, one slot in the
 wheel for all, looks at each authority once in an idle timeout.
 """
@@ -26,7 +26,7 @@ IDLE_TIMEOUT_S: Final = 3.0
 MAX_IDLE: Final = 1 << 30
 
 
-class Line:
+class AuthorityGroup:
     """The connections that serve one authority."""
 
     __slots__ = ("key", "ready", "count")
@@ -40,7 +40,7 @@ class Line:
 
 
 class H1Pool(Pool):
-    __slots__ = ("_wheel", "_idle_timeout_s", "_max_idle", "_lines", "_homes", "_idle", "_timer")
+    __slots__ = ("_wheel", "_idle_timeout_s", "_max_idle", "_groups", "_connections", "_idle", "_timer")
 
     def __init__(
         self,
@@ -53,27 +53,27 @@ class H1Pool(Pool):
         self._wheel = wheel
         self._idle_timeout_s = idle_timeout_s
         self._max_idle = max_idle
-        self._lines: dict[bytes, Line] = {}
-        self._homes: dict[ClientConnection, Line | None] = {}
-        """Each connection's line; None for one that is not to be used again."""
+        self._groups: dict[bytes, AuthorityGroup] = {}
+        self._connections: dict[ClientConnection, AuthorityGroup | None] = {}
+        """Each connection's group; None for one that is not to be used again."""
         self._idle = 0
         self._timer: Timer | None = None
         """Armed for the next sweep while a connection is idle."""
 
     def __len__(self) -> int:
-        return len(self._homes)
+        return len(self._connections)
 
     def open(self, attempt: Attempt) -> None:
         request = attempt.head
         exchange = attempt.exchange
         if exchange.reason is not None:
             return
-        if request.is_lonely:
+        if request.needs_own_connection:
             self._open_new(attempt, None)
             return
-        line = self._lines.get(b"//" + request.authority if request.is_absolute else request.authority)
-        if line is not None and not attempt.is_fresh:
-            ready = line.ready
+        group = self._groups.get(b"//" + request.authority if request.is_absolute else request.authority)
+        if group is not None and not attempt.is_fresh:
+            ready = group.ready
             while ready:
                 connection, since = ready.popitem()
                 self._idle -= 1
@@ -84,7 +84,7 @@ class H1Pool(Pool):
                     connection.open(attempt)
                     return
                 connection.close()
-        self._open_new(attempt, self._line_of(request))
+        self._open_new(attempt, self._group_of(request))
 
     def _is_usable(self, connection: ClientConnection, since: float, exchange: Exchange) -> bool:
         keep_alive_s = connection.keep_alive_s
@@ -96,39 +96,39 @@ class H1Pool(Pool):
         """Does nothing: HTTP/1 connections are made for requests, because each is kept for one authority."""
 
     def release(self, connection: ClientConnection) -> None:
-        line = self._homes.get(connection)
-        if line is None or self._idle >= self._max_idle:
+        group = self._connections.get(connection)
+        if group is None or self._idle >= self._max_idle:
             connection.close()
             return
-        line.ready[connection] = self._wheel.now()
+        group.ready[connection] = self._wheel.now()
         self._idle += 1
         if self._timer is None:
             self._timer = self._wheel.after(self._idle_timeout_s, self._sweep)
 
     def retire(self, connection: ClientConnection) -> None:
-        if connection not in self._homes:
+        if connection not in self._connections:
             return
-        line = self._homes.pop(connection)
-        if line is not None:
-            if line.ready.pop(connection, None) is not None:
+        group = self._connections.pop(connection)
+        if group is not None:
+            if group.ready.pop(connection, None) is not None:
                 self._idle -= 1
-            line.count -= 1
-            if not line.count:
-                self._lines.pop(line.key, None)
-        if not self._homes and self.on_empty is not None:
+            group.count -= 1
+            if not group.count:
+                self._groups.pop(group.key, None)
+        if not self._connections and self.on_empty is not None:
             self.on_empty()
 
     def close(self, reason: Reason) -> None:
-        for connection in list(self._homes):
+        for connection in list(self._connections):
             connection.close()
 
     def _sweep(self) -> None:
         """Close connections that have been idle for too long, and arm the timer for the next."""
         now = self._wheel.now()
         next_s = self._idle_timeout_s
-        for line in list(self._lines.values()):
-            while line.ready:
-                connection, since = next(iter(line.ready.items()))
+        for group in list(self._groups.values()):
+            while group.ready:
+                connection, since = next(iter(group.ready.items()))
                 left_s = since + self._idle_timeout_s - now
                 if left_s > 0:
                     next_s = min(next_s, left_s)
@@ -136,21 +136,21 @@ class H1Pool(Pool):
                 connection.close()
         self._timer = self._wheel.after(next_s, self._sweep) if self._idle else None
 
-    def _line_of(self, request: RequestHead) -> Line | None:
+    def _group_of(self, request: RequestHead) -> AuthorityGroup | None:
         """The connections for this request's authority; None if it is too long to be a key: the request's connection
         is used once.
         """
         if len(request.authority) > limits.REMEMBERED_TEXT_BYTES:
             return None
         key = b"//" + request.authority if request.is_absolute else request.authority
-        line = self._lines.get(key)
-        if line is None:
-            line = self._lines[key] = Line(key)
-        return line
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = AuthorityGroup(key)
+        return group
 
-    def _open_new(self, attempt: Attempt, line: Line | None) -> None:
+    def _open_new(self, attempt: Attempt, group: AuthorityGroup | None) -> None:
         connection = self._dial(self)
-        self._homes[connection] = line
-        if line is not None:
-            line.count += 1
+        self._connections[connection] = group
+        if group is not None:
+            group.count += 1
         connection.open(attempt)

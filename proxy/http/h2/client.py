@@ -177,7 +177,7 @@ class H2ClientStream(H2Stream, ClientStream):
     attempt: Attempt | None
     """Set by the connection when it makes the stream."""
 
-    def let_go(self) -> None:
+    def detach(self) -> None:
         self.attempt = None
 
     def is_unanswered(self) -> bool:

@@ -181,7 +181,7 @@ class H2ServerStream(H2Stream, ServerStream):
     exchange: Exchange | None
     """Set by the connection when it makes the stream."""
 
-    def let_go(self) -> None:
+    def detach(self) -> None:
         self.exchange = None
 
     def is_unanswered(self) -> bool:

@@ -74,7 +74,7 @@ class Aside(ServerStream):
             exchange.failure = word
             exchange.cancel(reason)
 
-    def let_go(self) -> None:
+    def discard(self) -> None:
         """Another attempt begins, so the client will not get this response: drop it."""
         self._keeps = False
         self._pieces = []

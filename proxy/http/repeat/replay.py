@@ -44,7 +44,7 @@ class Replay(ClientStream):
         self._trailers: list[Field] | None = None
         self._has_ended = False
 
-    def let_go(self) -> None:
+    def discard(self) -> None:
         """The request will not be sent again: drop the copy."""
         self.is_capped = True
         self._room.held_bytes -= self._size
@@ -110,7 +110,7 @@ class Replay(ClientStream):
         size = len(data)
         room = self._room
         if self._size + size > self._most_bytes or room.held_bytes + size > room.most_bytes:
-            self.let_go()
+            self.discard()
         elif size:
             self._size += size
             room.held_bytes += size

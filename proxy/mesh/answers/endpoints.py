@@ -78,13 +78,13 @@ class EndpointsOf(Question[Found]):
         chosen = self._chosen(service, endpoints(view, service, self.port), zone)
         return Found({one.addr: _described(view, one, zone) for one in chosen})
 
-    def messages(self, told: Found | None, now: Found | Refusal) -> Iterable[Message]:
+    def messages(self, previous: Found | None, now: Found | Refusal) -> Iterable[Message]:
         """What was added and removed since; nothing if there are no endpoints yet. A stream outlives its service."""
         assert isinstance(now, Found)
         namespace, name = self.service
-        if told is None and now.refusal is not None:
+        if previous is None and now.refusal is not None:
             raise now.refusal
-        before = {} if told is None else told.by_addr
+        before = {} if previous is None else previous.by_addr
         new = [message for addr, message in now.by_addr.items() if is_other(before.get(addr), message)]
         labels = {"service": name, "namespace": namespace}
         for some in _parts(new):

@@ -68,12 +68,14 @@ class ProfileAt(Question[pb.DestinationProfile]):
             return _profile(view, services[0], self.target.port, self.namespace)
         return _endpoint_profile(view, Endpoint(self.target, workload_at(view, self.target)))
 
-    def messages(self, told: pb.DestinationProfile | None, now: pb.DestinationProfile | Refusal) -> Iterable[Message]:
+    def messages(
+        self, previous: pb.DestinationProfile | None, now: pb.DestinationProfile | Refusal
+    ) -> Iterable[Message]:
         """The profile of a removed service stays until another object has its address."""
-        if told is not None and told.HasField("parent_ref") and not isinstance(now, Refusal):
+        if previous is not None and previous.HasField("parent_ref") and not isinstance(now, Refusal):
             if now.HasField("endpoint") and not now.endpoint.metric_labels:
                 return ()
-        return super(ProfileAt, self).messages(told, now)
+        return super(ProfileAt, self).messages(previous, now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,14 +60,14 @@ class Question(Generic[V]):
         """
         raise NotImplementedError
 
-    def messages(self, told: V | None, now: V | Refusal) -> Iterable[Message]:
-        """The messages for a client that last got the answer `told` (None: none yet). Refusal or Finished ends the stream.
+    def messages(self, previous: V | None, now: V | Refusal) -> Iterable[Message]:
+        """The messages for a client that last got the answer `previous` (None: none yet). Refusal or Finished ends the stream.
 
-        A client that is sent nothing still has the answer `told`, unless that was none.
+        A client that is sent nothing still has the answer `previous`, unless that was none.
         """
         if isinstance(now, Refusal):
-            if told is None:
+            if previous is None:
                 raise now
             return ()
         message: Any = now
-        return () if now == told else (message,)
+        return () if now == previous else (message,)

@@ -64,11 +64,11 @@ class Topic:
         """What `messages_since` returned for this version, if it was called before."""
         return self._encoded.get(version)
 
-    def messages_since(self, version: int, told: Any) -> tuple[bytes, ...]:
-        """The encoded messages for a client that got `told`, the value of that version (0 and None if it got nothing)."""
+    def messages_since(self, version: int, previous: Any) -> tuple[bytes, ...]:
+        """The encoded messages for a client that got `previous`, the value of that version (0 and None if it got nothing)."""
         found = self._encoded.get(version)
         if found is None:
-            found = self.note_messages(version, self.version, encoded(self.question, told, self.value))
+            found = self.note_messages(version, self.version, encoded(self.question, previous, self.value))
         return found
 
     def note_messages(self, since: int, until: int, messages: tuple[bytes, ...]) -> tuple[bytes, ...]:
@@ -88,9 +88,9 @@ class Topic:
         return True
 
 
-def encoded(question: Question[Any], told: Any, now: Any) -> tuple[bytes, ...]:
-    """The encoded messages for a client that last got `told`; Refusal or Finished ends the stream."""
-    return tuple(message.SerializeToString() for message in question.messages(told, now))
+def encoded(question: Question[Any], previous: Any, now: Any) -> tuple[bytes, ...]:
+    """The encoded messages for a client that last got `previous`; Refusal or Finished ends the stream."""
+    return tuple(message.SerializeToString() for message in question.messages(previous, now))
 
 
 class Followed(NamedTuple):

@@ -48,15 +48,15 @@ class Feed:
         changed = asyncio.Event()
         topic = self.topics.follow(question, changed.set)
         self.streams.add(changed)
-        version, told = 0, None
+        version, previous = 0, None
         try:
             while not self._has_ended:
                 changed.clear()
                 if topic.version:
                     newest, value = topic.version, topic.value
-                    messages = await self._messages(topic, version, told)
-                    if (messages or told is None) and not isinstance(value, Refusal):
-                        version, told = newest, value
+                    messages = await self._messages(topic, version, previous)
+                    if (messages or previous is None) and not isinstance(value, Refusal):
+                        version, previous = newest, value
                     for message in messages:
                         yield message
                 await changed.wait()
@@ -65,18 +65,18 @@ class Feed:
             self.streams.discard(changed)
             self.topics.leave(topic, changed.set)
 
-    async def _messages(self, topic: Topic, version: int, told: Any) -> tuple[bytes, ...]:
-        """`topic.messages_since(version, told)`; if the answer takes long, the messages are encoded by a thread, once
+    async def _messages(self, topic: Topic, version: int, previous: Any) -> tuple[bytes, ...]:
+        """`topic.messages_since(version, previous)`; if the answer takes long, the messages are encoded by a thread, once
         for all clients.
         """
         if not topic.is_slow or topic.known_messages(version) is not None:
-            return topic.messages_since(version, told)
+            return topic.messages_since(version, previous)
         key = (topic, version, topic.version)
         encoding = self._encoding.get(key)
         if encoding is None:
             question, value = topic.question, topic.value
             encoding = self._encoding[key] = asyncio.ensure_future(
-                self._encoder.run(lambda: encoded(question, told, value))
+                self._encoder.run(lambda: encoded(question, previous, value))
             )
             encoding.add_done_callback(lambda done: self._is_encoded(key, done))
         return await asyncio.shield(encoding)

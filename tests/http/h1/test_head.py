@@ -144,14 +144,14 @@ def test_hosts_that_are_none(host: bytes) -> None:
 )
 def test_hosts_that_are_some(host: bytes) -> None:
     head = request(b"GET / HTTP/1.1\r\nHost: " + host)
-    assert head.authority == host and head.has_host and head.is_lonely == (not host)
+    assert head.authority == host and head.has_host and head.needs_own_connection == (not host)
 
 
 def test_one_host_exactly() -> None:
     for bad in (b"X: y", b"Host: a\r\nHost: a"):
         with pytest.raises(ProtocolError):
             request(b"GET / HTTP/1.1\r\n" + bad)
-    assert request(b"GET / HTTP/1.0\r\nX: y").is_lonely
+    assert request(b"GET / HTTP/1.0\r\nX: y").needs_own_connection
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_a_head_that_is_renamed_addresses_another() -> None:
     assert h1.write_request(head) == b"GET http://c:81/x HTTP/1.1\r\nHost: c:81\r\nX: y\r\n\r\n"
     copy = head.copy()
     names = [name for name in dir(head) if not name.startswith("_") and not callable(getattr(head, name))]
-    assert "is_lonely" in names and all(getattr(copy, name) == getattr(head, name) for name in names)
+    assert "needs_own_connection" in names and all(getattr(copy, name) == getattr(head, name) for name in names)
     assert copy.fields is not head.fields
 
 

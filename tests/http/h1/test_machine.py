@@ -203,7 +203,7 @@ class Machine(RuleBasedStateMachine):
         )
         running = [one for one in self.pair.stage.exchanges if one.reason is None]
         assert len(running) <= 1, "HTTP/1 carries one exchange at a time"
-        idle = [client for line in self.pair.pool._lines.values() for client in line.ready]
+        idle = [client for line in self.pair.pool._groups.values() for client in line.ready]
         assert len(idle) == self.pair.pool._idle
         for client in idle:
             assert isinstance(client, H1Client) and client._attempt is None and client._state == 1
@@ -219,7 +219,7 @@ class Machine(RuleBasedStateMachine):
         self.pair.advance(100.0)
         self.the_books_are_right()
         assert all(exchange.reason is not None for exchange in self.pair.stage.exchanges)
-        assert not len(self.pair.pool) and not self.pair.pool._lines and not self.pair.pool._idle
+        assert not len(self.pair.pool) and not self.pair.pool._groups and not self.pair.pool._idle
         assert not any(self.pair.wheel._buckets.values()), "somebody still waits"
 
 

@@ -32,7 +32,7 @@ from proxy.outbound.http.rescue import Rescue
 from proxy.outbound.http.retry.context import RetryContext
 from proxy.outbound.http.retry.deadlines import Deadlines
 from proxy.outbound.http.retry.policy import RetryPolicy, RouteRetries
-from proxy.outbound.http.retry.stage import TryingStage
+from proxy.outbound.http.retry.stage import RetryStage
 from proxy.outbound.http.retry.tries import Tries
 from proxy.policy.client import EMPTY, ClientRule, Distribution, Retry, Timeouts
 from proxy.policy.meta import default_meta
@@ -114,10 +114,10 @@ class RetryLink:
         self.registry = Registry(self.clock)
         self.retries = self.context
         """Stands for the parts of a runtime that a stage uses, beside `registry`."""
-        self._stage: TryingStage | None = None
+        self._stage: RetryStage | None = None
         self.policy: RetryPolicy | None = None
         if isinstance(policy, ClientRule):
-            self._stage = TryingStage(self, cast(Any, self), policy, ROUTE)
+            self._stage = RetryStage(self, cast(Any, self), policy, ROUTE)
         elif isinstance(policy, Retry):
             self.policy = RouteRetries(policy, RetryNumbers(self.registry, ROUTE))
         else:

@@ -15,7 +15,7 @@ from proxy.policy.endpoint import EndpointMeta
 from tests.kit.http1 import http1_app
 from tests.kit.network import Network, balance_policy
 from tests.kit.sockets import Ticking, run, until
-from tests.outbound.retry.test_asked import DST, WEB, App, answer, ask, policy
+from tests.outbound.retry.test_overrides import DST, WEB, App, answer, ask, policy
 
 RETRY = Retry(3, 65536, ((500, 599),), backoff=Backoff(1.0, 1.0, 0.0))
 

@@ -170,7 +170,7 @@ def test_what_all_copies_hold_together_is_bounded() -> None:
     one.send_data(b"01234567", True)
     other.send_data(b"012", True)
     assert other.is_capped and not one.is_capped and room.held_bytes == 8
-    one.let_go()
+    one.discard()
     assert room.held_bytes == 0
     assert Room().most_bytes == limits.REPLAY_BYTES
 

@@ -98,7 +98,7 @@ class Backlog:
             self.silenced[stream] = None
             stream.tell_blocked()
 
-    def let_go(self, size: int) -> None:
+    def release(self, size: int) -> None:
         """`size` octets were sent, or thrown away."""
         held = self.held_bytes = self.held_bytes - size
         silenced = self.silenced

@@ -111,7 +111,7 @@ class H2Stream(Sender):
         self.sent_end()
 
     def reset(self, reason: Reason) -> None:
-        self.let_go()
+        self.detach()
         if self.state != CLOSED:
             self.reset_with(code_of(reason))
 
@@ -190,12 +190,12 @@ class H2Stream(Sender):
                 # The rest is not moved, because the cost of one octet of window must not depend on how much waits behind it.
                 self._queue_start = start + room
                 self._send_frame(data[start : start + room], room, False)
-                backlog.let_go(room)
+                backlog.release(room)
                 continue
             queue.popleft()
             self._queue_start = 0
             ends = not queue and self._queue_ends
-            backlog.let_go(size if queue else size + STREAM_BYTES)
+            backlog.release(size if queue else size + STREAM_BYTES)
             if not queue:
                 # Before the last frame, whose end forgets the stream: `discard` must not give the queue's room back again.
                 self.queue = None
@@ -280,7 +280,7 @@ class H2Stream(Sender):
         held = self.held
         queue = self.queue
         if queue is not None:
-            self.connection.backlog.let_go(sum(map(len, queue)) - self._queue_start + STREAM_BYTES)
+            self.connection.backlog.release(sum(map(len, queue)) - self._queue_start + STREAM_BYTES)
         self.held = 0
         self.queue = None
         self._trailers = None
@@ -298,7 +298,7 @@ class H2Stream(Sender):
 
     # ---- what the roles add
 
-    def let_go(self) -> None:
+    def detach(self) -> None:
         """Release the exchange, so that both can be freed."""
         raise NotImplementedError
 

@@ -71,13 +71,13 @@ class InboundPort(Question[pb.Server]):
             ),
         )
 
-    def messages(self, told: pb.Server | None, now: pb.Server | Refusal) -> Iterable[Message]:
+    def messages(self, previous: pb.Server | None, now: pb.Server | Refusal) -> Iterable[Message]:
         """A stream ends when its workload is removed; its proxy asks again, and is refused because the workload is not
         there.
         """
-        if isinstance(now, Refusal) and told is not None:
+        if isinstance(now, Refusal) and previous is not None:
             raise Finished
-        return super(InboundPort, self).messages(told, now)
+        return super(InboundPort, self).messages(previous, now)
 
 
 def _probe_paths(workload: Workload, port: int) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""TryingStage: a rule whose requests may be sent again, or may take only so long. Rules without either have none."""
+"""RetryStage: a rule whose requests may be sent again, or may take only so long. Rules without either have none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead
 from proxy.http.headers import Field
 from proxy.outbound.http.numbers import RetryNumbers, RouteOf
-from proxy.outbound.http.retry.asked import NAMES, asked_for
+from proxy.outbound.http.retry.overrides import NAMES, overridden
 from proxy.outbound.http.retry.policy import RetryPolicy, RouteRetries
 from proxy.outbound.http.retry.tries import Tries
 from proxy.outbound.http.rule import RuleStage
@@ -17,12 +17,12 @@ from proxy.policy.client import ClientRule, Retry, Timeouts
 from proxy.policy.routes.redirect import Match
 
 _REMEMBERED: Final = 32
-"""How many different sets of requests' own wishes a rule remembers; each is short."""
+"""How many different sets of overriding fields a rule remembers; each is short."""
 _REMEMBERED_BYTES: Final = 256
 
 
-class Trying:
-    """The retries and timeouts of one rule, or of all requests of it with the same wishes."""
+class RetryPlan:
+    """The retries and timeouts of one rule, or of those of its requests that override them with the same fields."""
 
     __slots__ = ("policy", "timeouts")
 
@@ -31,8 +31,8 @@ class Trying:
         self.timeouts: Final = timeouts
 
 
-class TryingStage:
-    __slots__ = ("_inner", "_runtime", "_rule", "_of", "_numbers", "_usual", "_wishes")
+class RetryStage:
+    __slots__ = ("_inner", "_runtime", "_rule", "_of", "_numbers", "_usual", "_overrides")
 
     def __init__(self, inner: RuleStage, runtime: Runtime, rule: ClientRule, of: RouteOf) -> None:
         self._inner: Final = inner
@@ -41,23 +41,23 @@ class TryingStage:
         self._of = of
         self._numbers: RetryNumbers | None = None
         """Made with the first request that may be retried."""
-        self._usual: Trying | None = None
-        self._wishes: dict[tuple[Field, ...], Trying] = {}
+        self._usual: RetryPlan | None = None
+        self._overrides: dict[tuple[Field, ...], RetryPlan] = {}
 
     @property
     def is_ready(self) -> bool:
         return self._inner.is_ready
 
     def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
-        trying = self._usual
-        if trying is None:
-            trying = self._usual = self._made(self._rule.retry, self._rule.timeouts)
+        plan = self._usual
+        if plan is None:
+            plan = self._usual = self._made(self._rule.retry, self._rule.timeouts)
         if head.has_l5d and self._rule.allows_l5d_headers:
-            wishes = tuple([one for one in head.fields if one.name in NAMES])
-            if wishes:
+            overrides = tuple([one for one in head.fields if one.name in NAMES])
+            if overrides:
                 head = head.with_fields([one for one in head.fields if one.name not in NAMES])
-                trying = self._wishes.get(wishes) or self._asked(wishes)
-        policy, timeouts = trying.policy, trying.timeouts
+                plan = self._overrides.get(overrides) or self._overridden(overrides)
+        policy, timeouts = plan.policy, plan.timeouts
         if policy is not None and head.body_size > policy.max_request_bytes:
             policy = None  # never more than one attempt
         if policy is None and timeouts is None:
@@ -65,23 +65,23 @@ class TryingStage:
         else:
             Tries(self._runtime.retries, exchange, policy, timeouts).begin(self._inner, head, match)
 
-    def _made(self, retry: Retry | None, timeouts: Timeouts) -> Trying:
+    def _made(self, retry: Retry | None, timeouts: Timeouts) -> RetryPlan:
         policy: RetryPolicy | None = None
         if retry is not None:
             numbers = self._numbers
             if numbers is None:
                 numbers = self._numbers = RetryNumbers(self._runtime.registry, self._of)
             policy = RouteRetries(retry, numbers)
-        return Trying(policy, timeouts if timeouts != Timeouts() else None)
+        return RetryPlan(policy, timeouts if timeouts != Timeouts() else None)
 
-    def _asked(self, wishes: tuple[Field, ...]) -> Trying:
+    def _overridden(self, overrides: tuple[Field, ...]) -> RetryPlan:
         rule = self._rule
-        trying = self._made(*asked_for(wishes, rule.retry, rule.timeouts))
-        if sum([one.size for one in wishes]) <= _REMEMBERED_BYTES + 32 * len(wishes):
-            if len(self._wishes) >= _REMEMBERED:
-                self._wishes.clear()
-            self._wishes[wishes] = trying
-        return trying
+        plan = self._made(*overridden(overrides, rule.retry, rule.timeouts))
+        if sum([one.size for one in overrides]) <= _REMEMBERED_BYTES + 32 * len(overrides):
+            if len(self._overrides) >= _REMEMBERED:
+                self._overrides.clear()
+            self._overrides[overrides] = plan
+        return plan
 
 
 def with_tries(inner: RuleStage, runtime: Runtime, rule: ClientRule, of: RouteOf) -> RuleStage:
@@ -90,4 +90,4 @@ def with_tries(inner: RuleStage, runtime: Runtime, rule: ClientRule, of: RouteOf
     """
     if rule.retry is None and rule.timeouts == Timeouts() and not rule.allows_l5d_headers:
         return inner
-    return TryingStage(inner, runtime, rule, of)
+    return RetryStage(inner, runtime, rule, of)

@@ -175,7 +175,7 @@ class Tries:
         if deadlines is not None:
             deadlines.ended()
         self._policy = self._stage = self._peeked = self._last = None
-        self._let_go()
+        self._discard_replay()
         self._stop_waiting()
 
     # ---- called when a wait ends
@@ -228,13 +228,13 @@ class Tries:
             verdict = UNREPEATABLE
         policy.settled(self._retries, verdict)
         if self._replay is not None:
-            self._let_go()
+            self._discard_replay()
 
-    def _let_go(self) -> None:
+    def _discard_replay(self) -> None:
         replay = self._replay
         if replay is not None:
             self._replay = None
-            replay.let_go()
+            replay.discard()
             exchange = self.exchange
             if exchange.client is replay:
                 exchange.client = replay.client
@@ -309,7 +309,7 @@ class Tries:
             last.give(exchange)
             return
         if last is not None:
-            last.let_go()
+            last.discard()
         policy.began()
         self.previous = exchange.endpoint
         exchange.backend = exchange.endpoint = None

@@ -39,12 +39,12 @@ _GRPC: Final = {
 }
 
 
-class Asked(NamedTuple):
+class Overridden(NamedTuple):
     retry: Retry | None
     timeouts: Timeouts
 
 
-def asked_for(fields: tuple[Field, ...], retry: Retry | None, timeouts: Timeouts) -> Asked:
+def overridden(fields: tuple[Field, ...], retry: Retry | None, timeouts: Timeouts) -> Overridden:
     """The retries and timeouts of a request with these fields, all of them in NAMES; the first of repeated fields
     counts. `retry` and `timeouts` are the route's.
     """
@@ -58,7 +58,7 @@ def asked_for(fields: tuple[Field, ...], retry: Retry | None, timeouts: Timeouts
     response_s = duration_of(said.get(_RESPONSE_TIMEOUT))
     if response_s is None:
         response_s = timeouts.response_s
-    return Asked(_retry(said, retry), Timeouts(request_s, response_s, timeouts.idle_s))
+    return Overridden(_retry(said, retry), Timeouts(request_s, response_s, timeouts.idle_s))
 
 
 def _retry(said: dict[bytes, bytes], retry: Retry | None) -> Retry | None:

@@ -13,7 +13,7 @@ from proxy.core.address.addr import Addr
 from proxy.core.backoff import Backoff
 from proxy.core.watch import Watch
 from proxy.http.headers import field
-from proxy.outbound.http.retry.asked import asked_for, codes_of, duration_of, statuses_of
+from proxy.outbound.http.retry.overrides import codes_of, duration_of, overridden, statuses_of
 from proxy.policy.client import GRPC, HTTP_1, ClientPolicy, Retry, Timeouts
 from proxy.policy.endpoint import EndpointMeta
 from tests.kit.http1 import Message, http1_app, ok
@@ -28,7 +28,7 @@ NONE = Timeouts()
 
 def asked(retry: Retry | None = None, timeouts: Timeouts = NONE, **said: str) -> Any:
     fields = tuple(field(b"l5d-" + name.replace("_", "-").encode(), value.encode()) for name, value in said.items())
-    return asked_for(fields, retry, timeouts)
+    return overridden(fields, retry, timeouts)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_timeouts_of_a_request() -> None:
 
 def test_of_a_field_that_comes_twice_the_first_counts() -> None:
     fields = field(b"l5d-retry-limit", b"2"), field(b"l5d-retry-limit", b"7")
-    made = asked_for(fields, None, NONE).retry
+    made = overridden(fields, None, NONE).retry
     assert made is not None and made.max_retries == 2
 
 
@@ -251,5 +251,5 @@ def test_what_requests_ask_for_is_remembered_within_bounds() -> None:
     link.advance(0.3)
     assert len(link.asked) == 102
     link.answer(200)
-    assert link._stage is not None and len(link._stage._wishes) <= 32
+    assert link._stage is not None and len(link._stage._overrides) <= 32
     link.check()
