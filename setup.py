@@ -35,6 +35,7 @@ HOT = (
     "proxy/policy/authz.py",
     "proxy/policy/profiles/classify.py",
     "proxy/policy/distribution.py",
+    "proxy/policy/routes/choices.py",
     "proxy/policy/routes/filter.py",
     "proxy/policy/routes/match.py",
     "proxy/policy/routes/outcome.py",

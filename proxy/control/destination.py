@@ -17,13 +17,13 @@ from proxy.balance.endpoints import ABSENT, ADD, FAILED, KNOWN, REMOVE, RESET, R
 from proxy.control.convert.endpoint import addresses_of, endpoints_of
 from proxy.control.convert.fields import InvalidMessageError
 from proxy.control.convert.profile import read_profile
-from proxy.control.convert.shares import Reading
 from proxy.control.latest import Latest
 from proxy.control.rpc.channel import Channel
 from proxy.control.rpc.subscription import StreamSettings, Subscription
 from proxy.core import limits
 from proxy.core.address.addr import Addr
 from proxy.core.log import logger
+from proxy.core.shares import Reading
 from proxy.core.watch import Absent, Watch
 from proxy.http.grpc import Status
 from proxy.policy.endpoint import EndpointMeta

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from proxy.control.convert.fields import InvalidMessageError
-from proxy.control.convert.shares import Reading
 from proxy.core import limits
 from proxy.core.loop.step_queue import StepQueue
+from proxy.core.shares import Reading
 
 M = TypeVar("M")
 T = TypeVar("T")
@@ -53,8 +53,9 @@ class Latest(Generic[M, T]):
         if reading is None:
             return
         try:
-            for _ in range(limits.TURN_PARTS):
-                next(reading)
+            left = limits.TURN_PARTS
+            while left > 0:
+                left -= next(reading)
         except StopIteration as end:
             self._go_on()
             self._on_value(end.value)

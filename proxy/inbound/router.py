@@ -11,8 +11,9 @@ from typing import Final
 from proxy.http.head import RequestHead
 from proxy.inbound.http.numbers import RouteNumbers
 from proxy.policy.ratelimit import RateLimiter
+from proxy.policy.routes.choices import Found
 from proxy.policy.routes.filter import compile_filters
-from proxy.policy.routes.table import Found, RouteTable
+from proxy.policy.routes.table import table_of
 from proxy.policy.server import ServerPolicy, ServerRoute
 
 
@@ -23,7 +24,7 @@ class Router:
         self.policy: Final = policy
         self.limiter: Final = RateLimiter(policy.rate_limit) if policy.rate_limit is not None else None
         """Its state lives as long as the policy does: an update begins anew (docs/linkerd/inbound.md, section 7)."""
-        self._table: Final = RouteTable(policy.routes)
+        self._table: Final = policy.table or table_of(policy.routes)
         self.only: Final = self._table.only
         """The rule that every request takes; None if it depends on the request."""
         self.filters: Final = [[compile_filters(rule.filters) for rule in route.rules] for route in policy.routes]

@@ -6,7 +6,7 @@ becomes `invalid_policy`, never a half-understood one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from proxy.core.address.addr import Addr
@@ -20,6 +20,7 @@ from proxy.policy.protocol import HTTP_2 as HTTP_2
 from proxy.policy.protocol import OPAQUE as OPAQUE
 from proxy.policy.protocol import TLS as TLS
 from proxy.policy.routes.route import Filter, GrpcMatch, HostMatch, HttpMatch, Unusable
+from proxy.policy.routes.table import RouteTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +195,9 @@ class ClientPolicy:
     tls_routes: tuple[StreamRoute, ...] = ()
     http1_accrual: FailureAccrual | None = None
     http2_accrual: FailureAccrual | None = None
+    http1_table: RouteTable | None = field(default=None, compare=False, repr=False)
+    """The index of `http1_routes`, if it was made with the policy because there may be thousands."""
+    http2_table: RouteTable | None = field(default=None, compare=False, repr=False)
 
 
 def forward_policy(meta: Meta, addr: Addr, endpoint: EndpointMeta) -> ClientPolicy:

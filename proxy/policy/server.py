@@ -5,7 +5,7 @@ A value; replaced whole by each message. `defaults.py` makes the built-in ones.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 
 from proxy.policy.meta import Meta
@@ -16,6 +16,7 @@ from proxy.policy.protocol import HTTP_2 as HTTP_2
 from proxy.policy.protocol import OPAQUE as OPAQUE
 from proxy.policy.protocol import TLS as TLS
 from proxy.policy.routes.route import Filter, GrpcMatch, HostMatch, HttpMatch
+from proxy.policy.routes.table import RouteTable
 
 Network = IPv4Network | IPv6Network
 
@@ -82,3 +83,5 @@ class ServerPolicy:
     routes: tuple[ServerRoute, ...] = ()
     detect_timeout_s: float = 10.0
     rate_limit: RateLimit | None = None
+    table: RouteTable | None = field(default=None, compare=False, repr=False)
+    """The index of `routes`, if it was made with the policy because there may be thousands."""

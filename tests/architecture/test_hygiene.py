@@ -48,7 +48,7 @@ def test_hot_packages_make_no_task_queue_or_timer(trees: dict[Path, ast.Module])
     assert not found
 
 
-def test_expressions_of_others_are_compiled_by_policy_pattern_only(trees: dict[Path, ast.Module]) -> None:
+def test_expressions_of_others_are_compiled_by_policy_program_only(trees: dict[Path, ast.Module]) -> None:
     """Python's regex engine backtracks, so it may only get expressions that a module compiles when it is imported."""
     found = []
     for path, tree in trees.items():
@@ -57,7 +57,7 @@ def test_expressions_of_others_are_compiled_by_policy_pattern_only(trees: dict[P
                 if is_call_of_re(node) and not isinstance(node.args[0], ast.Constant):
                     found.append(f"{name_of(path)}:{node.lineno}: {ast.unparse(node)}")
         if any(isinstance(node, ast.Import) and node.names[0].name == "re2" for node in ast.walk(tree)):
-            assert name_of(path) == "proxy/policy/routes/pattern.py"
+            assert name_of(path) == "proxy/policy/routes/program.py"
     assert not found
 
 

@@ -65,7 +65,7 @@ from proxy.policy.meta import default_meta
 from proxy.policy.routes.pattern import Pattern
 from proxy.policy.routes.redirect import Match
 from proxy.policy.routes.route import HttpMatch, PathMatch
-from proxy.policy.routes.table import RouteTable
+from proxy.policy.routes.table import table_of
 from tests.kit import Clock, ListWire
 from tests.kit.service import Service
 from tests.kit.streams import FakeServer
@@ -465,7 +465,7 @@ PATHS: dict[str, Callable[[int], PathMatch]] = {
 def test_route(benchmark: Measure, kind: str, count: int) -> None:
     """Finding a route costs the same among a thousand as with one."""
     rules = [ClientRule((HttpMatch(PATHS[kind](number)),), (), Distribution(EMPTY)) for number in range(count)]
-    table = RouteTable([ClientRoute(default_meta("r"), (), (one,)) for one in rules])
+    table = table_of([ClientRoute(default_meta("r"), (), (one,)) for one in rules])
     request = RequestHead(b"GET", b"http", b"web", b"/service-%d/users/7?page=2" % (count // 2), [], 0)
     found = benchmark(table.find, request)
     assert found is not None and found.route == count // 2

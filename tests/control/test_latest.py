@@ -148,9 +148,9 @@ def test_a_fault_in_reading_one_message_does_not_stop_the_next() -> None:
     turns = Turns()
     values: list[int] = []
 
-    def read(message: int) -> Generator[None, None, int]:
+    def read(message: int) -> Generator[int, None, int]:
         for _ in range(limits.TURN_PARTS):
-            yield
+            yield 1
         if message < 2:
             raise RuntimeError("a fault of ours")
         return message
@@ -165,3 +165,68 @@ def test_a_fault_in_reading_one_message_does_not_stop_the_next() -> None:
         latest.receive(number)
     turns.take_all()
     assert values == [2]
+
+
+def test_expressions_are_compiled_a_few_in_a_turn_and_costly_ones_alone() -> None:
+    channel: Any = Stream()
+    watch = OutboundPolicies(channel, SETTINGS, "").watch("web.ns:80")
+    message = outbound(0)
+    match = message.protocol.http1.routes[0].rules[0].matches.add()
+    for number in range(40):
+        match.headers.add(name=f"x-{number}").regex = rf"{number}\p{{Lu}}{{10}}"
+    channel.say(message)
+    assert watch.value is None, "not even one match of many patterns is read at once"
+    assert channel.turns.take_all() >= 40 // STEPS_PER_TURN, "each of these takes a step of its own"
+    policy = watch.value
+    assert isinstance(policy, ClientPolicy)
+    costs = [one.regex.parts for one in policy.http1_routes[0].rules[0].matches[0].headers if one.regex]
+    assert len(costs) == 40 and min(costs) > limits.TURN_PARTS
+
+
+def test_lists_of_names_and_networks_are_read_in_turns() -> None:
+    channel: Any = Stream()
+    initial = default_policy("deny", (), 10.0)
+    watch = InboundPolicies(channel, SETTINGS, "", 10.0).watch(80, initial)
+    message = inbound(1)
+    authorization = message.authorizations.add(labels={"name": "a"})
+    for number in range(5000):
+        authorization.networks.add().net.prefix_len = 8
+        authorization.networks[-1].net.ip.ipv4 = 10 << 24
+        authorization.authentication.meshTLS.identities.identities.add(name=f"{number}.ns.serviceaccount")
+    channel.say(message)
+    assert watch.value is initial
+    assert channel.turns.take_all() >= (5000 // 16 + 5000 // 32) // limits.TURN_PARTS // STEPS_PER_TURN
+    assert len(watch.value.routes[0].authorizations[0].networks) == 5000
+
+
+def test_the_servers_authorizations_are_not_copied_for_every_route(caplog: pytest.LogCaptureFixture) -> None:
+    channel: Any = Stream()
+    watch = InboundPolicies(channel, SETTINGS, "", 10.0).watch(80, default_policy("deny", (), 10.0))
+    message = inbound(1100)
+    for _ in range(1000):
+        one = message.authorizations.add(labels={"name": "a"})
+        one.networks.add().net.ip.ipv4 = 0
+        one.authentication.unauthenticated.SetInParent()
+    channel.say(message)
+    channel.turns.take_all()
+    routes = watch.value.routes
+    assert len(routes) == 1100 and all(one.authorizations is routes[0].authorizations for one in routes)
+    for route in message.protocol.http1.routes:
+        route.authorizations.add().CopyFrom(message.authorizations[0])
+    channel.say(message)
+    channel.turns.take_all()
+    assert watch.value == invalid_policy(10.0)
+    assert "authorizations: 1001 of the server for each of too many routes" in caplog.text
+
+
+def test_a_header_modifier_has_no_more_fields_than_a_head(caplog: pytest.LogCaptureFixture) -> None:
+    channel: Any = Stream()
+    watch = OutboundPolicies(channel, SETTINGS, "").watch("web.ns:80")
+    message = outbound(1)
+    modifier = message.protocol.http1.routes[0].rules[0].filters.add().request_header_modifier
+    modifier.remove.extend(f"x-{number}" for number in range(limits.HEAD_FIELDS + 1))
+    channel.say(message)
+    assert "header modifier: 257 fields where 256 may be in a head" in caplog.text
+    del modifier.remove[0]
+    channel.say(message)
+    assert isinstance(watch.value, ClientPolicy) and watch.value.http1_routes[0].meta.name == "route"

@@ -15,13 +15,13 @@ from proxy.control.convert.endpoint import endpoint_of
 from proxy.control.convert.fields import InvalidMessageError, backoff_of, duration_s, kind_of, meta_of, required_s
 from proxy.control.convert.route import (
     filter_of,
-    grpc_match_of,
     host_of,
-    http_match_of,
+    read_grpc_match,
+    read_http_match,
     suffix_of,
 )
-from proxy.control.convert.shares import Reading, at_once
 from proxy.core.address.names import name_and_port
+from proxy.core.shares import Reading, at_once
 from proxy.http import grpc
 from proxy.policy import client
 from proxy.policy.client import (
@@ -43,6 +43,7 @@ from proxy.policy.client import (
 )
 from proxy.policy.meta import Meta
 from proxy.policy.routes.route import Filter, HostMatch, Unusable
+from proxy.policy.routes.table import read_table
 
 T = TypeVar("T")
 
@@ -50,6 +51,7 @@ _NO_TUNING: Final = Tuning()
 _MAX_SLOW_START_S: Final = 86_400.0
 _MAX_PROBE_SHARE: Final = 0.5
 _MAX_RETRIES: Final = 65535
+_STATUSES: Final = 599
 _RETRY_CODES: Final = {
     "cancelled": grpc.CANCELLED,
     "deadine_exceeded": grpc.DEADLINE_EXCEEDED,  # the contract's spelling
@@ -76,14 +78,17 @@ def read_client_policy(message: outbound_pb2.OutboundPolicy) -> Reading[ClientPo
     if kind == "http1":
         http1 = protocol.http1
         routes = yield from _http_routes(http1.routes)
-        return ClientPolicy(meta, client.HTTP_1, http1_routes=routes, http1_accrual=_accrual(http1))
+        table = yield from read_table(routes)
+        return ClientPolicy(meta, client.HTTP_1, routes, http1_accrual=_accrual(http1), http1_table=table)
     if kind == "http2":
         http2 = protocol.http2
         routes = yield from _http_routes(http2.routes)
-        return ClientPolicy(meta, client.HTTP_2, http2_routes=routes, http2_accrual=_accrual(http2))
+        table = yield from read_table(routes)
+        return ClientPolicy(meta, client.HTTP_2, (), routes, http2_accrual=_accrual(http2), http2_table=table)
     if kind == "grpc":
         routes = yield from _each_read("gRPC route", protocol.grpc.routes, _grpc_route)
-        return ClientPolicy(meta, client.GRPC, http2_routes=routes, http2_accrual=_accrual(protocol.grpc))
+        table = yield from read_table(routes)
+        return ClientPolicy(meta, client.GRPC, (), routes, http2_accrual=_accrual(protocol.grpc), http2_table=table)
     if kind == "tls":
         tls_routes = yield from _each_read("TLS route", protocol.tls.routes, _stream_route)
         return ClientPolicy(meta, client.TLS, tls_routes=tls_routes)
@@ -96,14 +101,18 @@ def _detect_of(meta: Meta, detect: outbound_pb2.ProxyProtocol.Detect) -> Reading
         if not detect.HasField(part):
             raise InvalidMessageError(f"detect: missing {part}")
     duration_s(detect, "timeout")
+    http1_routes = yield from _http_routes(detect.http1.routes)
+    http2_routes = yield from _http_routes(detect.http2.routes)
     return ClientPolicy(
         meta,
         client.DETECT,
-        http1_routes=(yield from _http_routes(detect.http1.routes)),
-        http2_routes=(yield from _http_routes(detect.http2.routes)),
+        http1_routes,
+        http2_routes,
         opaque_routes=(yield from _opaque_routes(detect.opaque)),
         http1_accrual=_accrual(detect.http1),
         http2_accrual=_accrual(detect.http2),
+        http1_table=(yield from read_table(http1_routes)),
+        http2_table=(yield from read_table(http2_routes)),
     )
 
 
@@ -115,7 +124,7 @@ def _each(what: str, messages: Iterable[Any], convert: Callable[[Any], T]) -> Re
             found.append(convert(message))
         except InvalidMessageError as error:
             raise InvalidMessageError(f"{what} {index}: {error}") from None
-        yield
+        yield 1
     return tuple(found)
 
 
@@ -127,7 +136,7 @@ def _each_read(what: str, messages: Iterable[Any], read: Callable[[Any], Reading
             found.append((yield from read(message)))
         except InvalidMessageError as error:
             raise InvalidMessageError(f"{what} {index}: {error}") from None
-        yield
+        yield 1
     return tuple(found)
 
 
@@ -163,7 +172,7 @@ def _grpc_route(route: outbound_pb2.GrpcRoute) -> Reading[ClientRoute]:
 
 def _http_rule(rule: outbound_pb2.HttpRoute.Rule) -> Reading[ClientRule]:
     return ClientRule(
-        matches=(yield from _each("match", rule.matches, http_match_of)),
+        matches=(yield from _each_read("match", rule.matches, read_http_match)),
         filters=(yield from _each("filter", rule.filters, _filter_of)),
         distribution=(yield from _distribution_of(rule, _filter_of)),
         timeouts=_timeouts_of(rule),
@@ -174,7 +183,7 @@ def _http_rule(rule: outbound_pb2.HttpRoute.Rule) -> Reading[ClientRule]:
 
 def _grpc_rule(rule: outbound_pb2.GrpcRoute.Rule) -> Reading[ClientRule]:
     return ClientRule(
-        matches=(yield from _each("match", rule.matches, grpc_match_of)),
+        matches=(yield from _each_read("match", rule.matches, read_grpc_match)),
         filters=(yield from _each("filter", rule.filters, _filter_of)),
         distribution=(yield from _distribution_of(rule, _filter_of)),
         timeouts=_timeouts_of(rule),
@@ -207,6 +216,8 @@ def _http_retry(message: outbound_pb2.HttpRoute.Retry) -> Retry:
         raise InvalidMessageError("retry: missing conditions")
     if message.max_retries > _MAX_RETRIES:
         raise InvalidMessageError(f"retry: {message.max_retries} retries")
+    if len(message.conditions.status_ranges) > _STATUSES:
+        raise InvalidMessageError(f"retry: {len(message.conditions.status_ranges)} ranges of statuses")
     statuses = tuple((one.start, one.end) for one in message.conditions.status_ranges)
     for start, end in statuses:
         if not 1 <= start <= end <= 599:

@@ -13,14 +13,15 @@ from proxy.api import destination_pb2
 from proxy.control.convert.endpoint import endpoint_of
 from proxy.control.convert.fields import InvalidMessageError, duration_s, kind_of, required_s
 from proxy.control.convert.route import method_of, regex_of
-from proxy.control.convert.shares import Reading, at_once
 from proxy.core.address.addr import Addr
 from proxy.core.address.names import dns_name, name_and_port
+from proxy.core.shares import Reading, at_once
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.profiles.condition import AllOf, AnyOf, MethodIs, NotThat, PathIs, RequestCondition
 from proxy.policy.profiles.profile import Profile, ProfileRoute, ResponseClasses, RetryBudget
 from proxy.policy.routes.pattern import anchored
 
+_OVERRIDES_PER_PART: Final = 16
 _STATUSES: Final = range(100, 1000)
 _BUDGET_TTL_S: Final = (1.0, 60.0)
 _MOST_RATIO: Final = 1000.0
@@ -44,14 +45,14 @@ def read_profile(message: destination_pb2.DestinationProfile, path: str, left_ou
             routes.append((yield from _route_of(route, f"route {index}", left_out)))
         except InvalidMessageError as error:
             left_out.append(f"route {index}: {error}")
-        yield
+        yield 1
     return Profile(
         name=_name_of(message.fully_qualified_name, path.rpartition(":")[2]),
         is_opaque=message.opaque_protocol,
         endpoint=_endpoint_of(message),
         routes=tuple(routes),
         budget=_budget_of(message, left_out),
-        overrides=_overrides_of(message, left_out),
+        overrides=(yield from _overrides_of(message, left_out)),
     )
 
 
@@ -71,10 +72,14 @@ def _endpoint_of(message: destination_pb2.DestinationProfile) -> tuple[Addr, End
         return None
 
 
-def _overrides_of(message: destination_pb2.DestinationProfile, notes: list[str]) -> tuple[tuple[str, int], ...]:
+def _overrides_of(
+    message: destination_pb2.DestinationProfile, notes: list[str]
+) -> Reading[tuple[tuple[str, int], ...]]:
     """The overrides that get a share of the traffic; a weight of 0 is not an error."""
     found: list[tuple[str, int]] = []
     for index, one in enumerate(message.dst_overrides):
+        if index % _OVERRIDES_PER_PART == _OVERRIDES_PER_PART - 1:
+            yield 1
         try:
             authority = name_and_port(one.authority)
         except ValueError as error:
@@ -122,7 +127,9 @@ def _request_of(message: destination_pb2.RequestMatch, where: str, notes: list[s
         return NotThat((yield from _request_of(getattr(message, "not"), where, notes)))
     if kind == "method":
         return MethodIs(method_of(message.method).encode())
-    return PathIs(regex_of(anchored(message.path.regex), "path"))
+    pattern = regex_of(anchored(message.path.regex), "path")
+    yield pattern.parts
+    return PathIs(pattern)
 
 
 def _parts_of(
@@ -135,7 +142,7 @@ def _parts_of(
             found.append((yield from _request_of(one, where, notes)))
         except InvalidMessageError as error:
             notes.append(f"{where}: a part of its condition: {error}")
-        yield
+        yield 1
     return tuple(found)
 
 
@@ -148,7 +155,7 @@ def _classes_of(route: destination_pb2.Route, where: str, notes: list[str]) -> R
     seen = successes = failures = 0
     has_classes = False
     for index, one in enumerate(route.response_classes):
-        yield
+        yield 1
         try:
             if not one.HasField("condition"):
                 raise InvalidMessageError("missing condition")
@@ -187,7 +194,7 @@ def _statuses_of(message: destination_pb2.ResponseMatch, where: str, notes: list
             parts.append((yield from _statuses_of(one, where, notes)))
         except InvalidMessageError as error:
             notes.append(f"{where}: a part of its condition: {error}")
-        yield
+        yield 1
     if not parts:
         raise InvalidMessageError(f"nothing is left of its `{kind}`")
     found = parts[0]

@@ -27,8 +27,8 @@ from proxy.inbound.http.rescue import DENIED, NO_ROUTE, RATE_LIMITED, InboundRes
 from proxy.inbound.router import Router
 from proxy.metrics import RequestScope
 from proxy.policy.profiles.classify import classify
+from proxy.policy.routes.choices import Found
 from proxy.policy.routes.reading import has_readings, other_readings
-from proxy.policy.routes.table import Found
 
 
 class HttpConnection:

@@ -43,7 +43,7 @@ from proxy.policy.meta import default_meta
 from proxy.policy.profiles.profile import Profile
 from proxy.policy.routes.filter import RequestFilter, ResponseFilter, compile_filters, response_chain
 from proxy.policy.routes.redirect import Match
-from proxy.policy.routes.table import RouteTable
+from proxy.policy.routes.table import RouteTable, table_of
 
 
 class Named:
@@ -81,7 +81,7 @@ class HttpRouter:
         self._is_http2 = is_http2
         self._place: Final = Named(f"logical service {destination.logical}")
         self._backends: dict[Backend, Concrete] = {}
-        self._table = RouteTable(())
+        self._table = table_of(())
         self._stages: list[list[RuleStage]] = []
         self._numbers: list[RouteNumbers] = []
         """The numbers of each route."""
@@ -147,7 +147,7 @@ class HttpRouter:
     def _apply_policy(self, policy: ClientPolicy, old: dict[Backend, Concrete]) -> None:
         routes = self._routes(policy)
         self._terms = Terms(policy.meta, self._accrual(policy))
-        self._table = RouteTable(routes)
+        self._table = self._table_of(policy)
         named = [self._named(policy, route) for route in routes]
         self._numbers = [one.numbers for one in named]
         self._stages = [
@@ -164,6 +164,10 @@ class HttpRouter:
         if policy.protocol in (HTTP_2, GRPC):
             return policy.http2_routes
         return policy.http2_routes if self._is_http2 else policy.http1_routes
+
+    def _table_of(self, policy: ClientPolicy) -> RouteTable:
+        is_http2 = policy.protocol in (HTTP_2, GRPC) or (policy.protocol != HTTP_1 and self._is_http2)
+        return (policy.http2_table if is_http2 else policy.http1_table) or table_of(self._routes(policy))
 
     def _accrual(self, policy: ClientPolicy) -> FailureAccrual | None:
         if policy.protocol == HTTP_1:

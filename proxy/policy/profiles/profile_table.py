@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from proxy.policy.profiles.condition import RequestCondition
+from proxy.policy.routes.pattern import TextTooLongError
 
 NONE: Final = -1
 _FEW: Final = 4
@@ -36,8 +37,15 @@ class ProfileTable:
         self._lengths: Final = sorted({len(beginning) for beginning in self._beginnings})
 
     def find(self, method: bytes, path: bytes) -> int:
-        """The position of the first condition that holds; NONE if none does. A query in `path` is not looked at."""
-        path = path.partition(b"?")[0]
+        """The position of the first condition that holds; NONE if none does, or if the path is too long for an expression. A
+        query in `path` is not looked at.
+        """
+        try:
+            return self._find(method, path.partition(b"?")[0])
+        except TextTooLongError:
+            return NONE
+
+    def _find(self, method: bytes, path: bytes) -> int:
         conditions = self._conditions
         best = len(conditions)
         for length in self._lengths:

@@ -19,7 +19,7 @@ from proxy.mesh.kinds.catalog import CATALOG
 from proxy.mesh.store.manifests import Rules, load
 from proxy.mesh.store.snapshot import Snapshot, View
 from proxy.policy.authz import Client, find_authorization
-from proxy.policy.routes.table import RouteTable
+from proxy.policy.routes.table import table_of
 from proxy.policy.server import ServerPolicy
 from tests.mesh.kit import readable
 from tests.policy.routes.test_match import request
@@ -56,7 +56,7 @@ def may(
     """Whether a client (an account, or a client without TLS) may request a path."""
     is_tls = bool(client) if is_tls is None else is_tls
     who = Client(ip, is_tls, f"{client}.default.{SUFFIX}" if client else "")
-    route = RouteTable(found.routes).find(request(path))
+    route = table_of(found.routes).find(request(path))
     return route is not None and find_authorization(found.routes[route.route].authorizations, who) is not None
 
 

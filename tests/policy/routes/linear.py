@@ -11,8 +11,9 @@ from urllib.parse import unquote_to_bytes
 
 from proxy.http.head import RequestHead
 from proxy.http.headers import Field
+from proxy.policy.routes.choices import Found
 from proxy.policy.routes.route import GrpcMatch, HostMatch, HttpMatch, PathMatch, ValueMatch
-from proxy.policy.routes.table import Found, Route
+from proxy.policy.routes.table import Route
 
 Score = tuple[int, ...]
 """Compared lexicographically. HTTP: path length, header matches, query matches, method match; gRPC: service length,

@@ -23,7 +23,7 @@ from proxy.policy.routes.match import (
 )
 from proxy.policy.routes.pattern import Pattern
 from proxy.policy.routes.route import GrpcMatch, HostMatch, HttpMatch, PathMatch, ValueMatch
-from proxy.policy.routes.table import RouteTable
+from proxy.policy.routes.table import table_of
 
 NOWHERE = Distribution("empty")
 
@@ -40,7 +40,7 @@ def route(*rules: tuple[HttpMatch | GrpcMatch, ...], hosts: tuple[HostMatch, ...
 
 
 def find(routes: list[Route], asked: RequestHead) -> tuple[int, int] | None:
-    found = RouteTable(routes).find(asked)
+    found = table_of(routes).find(asked)
     return (found.route, found.rule) if found is not None else None
 
 
@@ -218,7 +218,7 @@ def test_of_equals_the_first() -> None:
 def test_within_a_rule_the_best_match_counts() -> None:
     one = route((HttpMatch(), HttpMatch(PathMatch(exact="/foo/bar"))))
     other = route((HttpMatch(PathMatch(prefix="/foo")),))
-    found = RouteTable([other, one]).find(request("/foo/bar"))
+    found = table_of([other, one]).find(request("/foo/bar"))
     assert found is not None and found.route == 1 and found.match == HttpMatch(PathMatch(exact="/foo/bar"))
 
 
@@ -229,17 +229,17 @@ def test_a_rule_without_matches_is_a_prefix_of_length_one() -> None:
 
 def test_a_table_that_matches_everything_does_not_look() -> None:
     for matches in ((), (HttpMatch(),)):
-        table = RouteTable([route(matches)])
+        table = table_of([route(matches)])
         assert table.only is not None and table.find(request("/x")) is table.only
     for table in (
-        RouteTable([]),
-        RouteTable([route((HttpMatch(method="GET"),))]),
-        RouteTable([route((), hosts=(HostMatch("a"),))]),
-        RouteTable([route(()), route(())]),
-        RouteTable([route((GrpcMatch(),), is_grpc=True)]),
+        table_of([]),
+        table_of([route((HttpMatch(method="GET"),))]),
+        table_of([route((), hosts=(HostMatch("a"),))]),
+        table_of([route(()), route(())]),
+        table_of([route((GrpcMatch(),), is_grpc=True)]),
     ):
         assert table.only is None
-    assert RouteTable([]).find(request()) is None
+    assert table_of([]).find(request()) is None
 
 
 def grpc(path: str, method: str = "POST", headers: tuple[tuple[str, str], ...] = ()) -> RequestHead:

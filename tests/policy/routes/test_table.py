@@ -13,9 +13,10 @@ from proxy.http.head import RequestHead
 from proxy.http.headers import Field, field
 from proxy.policy.client import EMPTY, ClientRoute, ClientRule, Distribution
 from proxy.policy.meta import default_meta
+from proxy.policy.routes.choices import Found
 from proxy.policy.routes.pattern import Pattern
 from proxy.policy.routes.route import GrpcMatch, HostMatch, HttpMatch, PathMatch, ValueMatch
-from proxy.policy.routes.table import RouteTable
+from proxy.policy.routes.table import read_table, table_of
 from tests.policy.routes import linear
 
 
@@ -95,7 +96,7 @@ def test_what_is_found_is_what_a_search_finds() -> None:
     for seed in range(400):
         making = Making(seed)
         routes = making.table()
-        table = RouteTable(routes)
+        table = table_of(routes)
         for _ in range(25):
             asked = making.request()
             expected = linear.find(routes, asked)
@@ -106,7 +107,7 @@ def test_what_is_found_is_what_a_search_finds() -> None:
 
 def test_another_path_can_be_looked_up() -> None:
     asked = request("/a?x=1", "GET", "a", [])
-    table = RouteTable([route(HttpMatch(PathMatch(exact="/a"))), route(HttpMatch(PathMatch(exact="/b")))])
+    table = table_of([route(HttpMatch(PathMatch(exact="/a"))), route(HttpMatch(PathMatch(exact="/b")))])
     found = table.find_as(asked, b"/b?x=2")
     assert found is not None and found.route == 1 and asked.path == b"/a?x=1"
 
@@ -116,7 +117,7 @@ def test_odd_hosts(host: str) -> None:
     routes = [route(HttpMatch(), hosts=(HostMatch(text, True),)) for text in ("", "b.", "a", ".", "b", "a.b")]
     routes += [route(HttpMatch(), hosts=(HostMatch(text),)) for text in ("", "a", "a.", ".")]
     asked = request("/", "GET", host, [])
-    assert RouteTable(routes).find(asked) == linear.find(routes, asked)
+    assert table_of(routes).find(asked) == linear.find(routes, asked)
 
 
 COUNT = 100
@@ -159,7 +160,7 @@ class Looked(list[Field]):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_hundred_routes_are_not_searched(kind: str) -> None:
     """Whichever of a hundred routes is taken, a handful of matches is scored: as many for the first as for the last."""
-    table = RouteTable(KINDS[kind])
+    table = table_of(KINDS[kind])
     for number in (0, COUNT // 2, COUNT - 1):
         authority = {"host": f"service-{number}.test:80", "suffix": f"a.{number}.test"}.get(kind, "web")
         method = {"method": f"M{number}", "gRPC": "POST"}.get(kind, "GET")
@@ -174,11 +175,11 @@ def test_a_path_of_many_segments_costs_no_more_than_its_length() -> None:
     """How much is looked up is bounded by the prefixes that routes name, not by the number of segments that a client
     writes.
     """
-    table = RouteTable(KINDS["prefix"])
+    table = table_of(KINDS["prefix"])
     asked = request("/a" * 30_000, "GET", "a." * 30_000 + "a", [])
     began_s = time.thread_time()
     assert table.find(asked) is None
-    hosts = RouteTable(KINDS["suffix"])
+    hosts = table_of(KINDS["suffix"])
     assert hosts.find(asked) is None
     assert time.thread_time() - began_s < 0.5
 
@@ -192,7 +193,7 @@ def test_a_route_of_many_hosts_and_many_matches_costs_their_sum() -> None:
         route(HttpMatch(path=PathMatch(exact="/0")), hosts=(*hosts[:1], *hosts[:1])),
     ]
     tracemalloc.start()
-    table = RouteTable(routes)
+    table = table_of(routes)
     _, most_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most_bytes < 4_000_000, "an index for each host takes fifty times as much"
@@ -200,3 +201,66 @@ def test_a_route_of_many_hosts_and_many_matches_costs_their_sum() -> None:
         found = table.find(request(f"/{number}", "GET", f"{number}.example.com", []))
         assert found is not None and (found.route, found.rule) == (0, number)
     assert table.find(request("/0", "GET", "elsewhere.example.com", [])) is None
+
+
+def test_hosts_that_overlapping_routes_name_cost_the_sum_of_routes_and_hosts() -> None:
+    """A hundred routes of a hundred matches each, in which host n is named by routes n to n + 99."""
+    count = 100
+    routes = [
+        route(
+            *(HttpMatch(path=PathMatch(exact=f"/{place}/{number}")) for number in range(count)),
+            hosts=tuple(HostMatch(f"{number}.example.com") for number in range(place, place + count)),
+        )
+        for place in range(count)
+    ]
+    tracemalloc.start()
+    table = table_of(routes)
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most_bytes < 30_000_000, "a million matches, one index for each host, take 100 MB"
+    for place, host, is_there in ((0, 0, True), (99, 99, True), (50, 149, True), (50, 150, False), (99, 0, False)):
+        asked = request(f"/{place}/7", "GET", f"{host}.example.com", [])
+        assert table.find(asked) == linear.find(routes, asked)
+        assert (table.find(asked) is not None) == is_there
+
+
+def test_the_table_of_thousands_of_expressions_is_made_in_shares() -> None:
+    count = 3000
+    routes = [route(HttpMatch(path=PathMatch(regex=Pattern(f"/{number}/[a-z]+")))) for number in range(count)]
+    reading = read_table(routes)
+    pauses = parts = 0
+    longest_s = 0.0
+    while True:
+        began_s = time.thread_time()
+        try:
+            parts += next(reading)
+        except StopIteration as end:
+            table = end.value
+            break
+        finally:
+            longest_s = max(longest_s, time.thread_time() - began_s)
+        pauses += 1
+    assert pauses >= 2 * count // 16 and parts > pauses + 5 * 31
+    assert longest_s < 0.05, (
+        "one set of all patterns would be compiled in one piece, which takes longer than linear time"
+    )
+    for number in (0, 511, 512, count - 1):
+        found = table.find(request(f"/{number}/a", "GET", "a", []))
+        assert found == Found(number, 0, routes[number].rules[0].matches[0])
+    assert table.find(request("/x/a", "GET", "a", [])) is None
+
+
+def test_large_expressions_stand_beside_small_ones() -> None:
+    texts = ["/a/.{1,100}", *(f"/b/{number}" for number in range(10)), "/c/.{5,200}", "/c/.*"]
+    routes = [route(HttpMatch(path=PathMatch(regex=Pattern(text)))) for text in texts]
+    table = table_of(routes)
+    for path in ("/a/b", "/b/7", "/c/abcd", "/c/abcde", "/d"):
+        asked = request(path, "GET", "a", [])
+        assert table.find(asked) == linear.find(routes, asked)
+
+
+def test_no_route_takes_a_request_whose_path_is_too_long_for_an_expression() -> None:
+    routes = [route(HttpMatch(path=PathMatch(regex=Pattern("/.{1,1000}")))), route(HttpMatch())]
+    table = table_of(routes)
+    assert table.find(request("/a", "GET", "a", [])) is not None
+    assert table.find(request("/" + "a" * 5000, "GET", "a", [])) is None

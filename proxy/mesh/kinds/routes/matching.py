@@ -7,7 +7,8 @@ from typing import Final
 
 from proxy.mesh.manifests.schema import TEXT, ListOf, Record, Text, is_dns_name, shown
 from proxy.mesh.manifests.value import Value
-from proxy.policy.routes.pattern import Pattern, PatternError
+from proxy.policy.routes.pattern import Pattern
+from proxy.policy.routes.program import PatternError
 from proxy.policy.routes.route import GrpcMatch, HostMatch, HttpMatch, PathMatch, ValueMatch
 
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH")

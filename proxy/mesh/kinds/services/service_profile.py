@@ -28,7 +28,8 @@ from proxy.mesh.manifests.schema import (
     shown,
 )
 from proxy.mesh.manifests.value import Value
-from proxy.policy.routes.pattern import Pattern, PatternError, anchored
+from proxy.policy.routes.pattern import Pattern, anchored
+from proxy.policy.routes.program import PatternError
 
 _U32: Final = 0xFFFFFFFF
 _STATUS: Final = (100, 599)
