@@ -1,9 +1,9 @@
 """Wait until the proxy beside us is ready, then run a command if one is given.
 
-The flags, the texts and the exit statuses are those of linkerd-await, which
-this is in Sponson's image: 0, 69 if the proxy is not ready within --timeout,
+It takes the place of linkerd-await in Sponson's image, and has its flags,
+texts and exit statuses: 0, 69 if the proxy is not ready within --timeout,
 71 if the command cannot be run, else the command's own. With LINKERD_DISABLED
-or LINKERD_AWAIT_DISABLED set nothing is waited for.
+or LINKERD_AWAIT_DISABLED set it does not wait.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """CPU per request, latency and memory beside other proxies, in one run.
 
 The bench stands beside the sources and not in the package, so this works in
-a checkout of the project: from its directory, or with it on PYTHONPATH. It is
-what `make bench` runs; --help there tells of every option.
+a checkout of the project: from its directory, or with it on PYTHONPATH. `make bench`
+runs it; `python -m bench --help` lists every option.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Print what makes a shell complete `sponson`: commands, actions, options and their values.
 
-The shell then asks this very program, so that what it offers is always what the installed version takes.
+At each completion the shell asks the installed program, so it always offers what that version takes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Send an application's connections to its sidecar, or stop doing so.
 
-The flags of `install` are those of Linkerd's init container, which this is in
-Sponson's image. Installing again replaces the rules; a failure leaves them as
-they were. It takes root, or the capabilities NET_ADMIN and NET_RAW.
+`install` takes the place of Linkerd's init container in Sponson's image, and has
+its flags. Installing again replaces the rules; a failure leaves them as they
+were. It needs root, or the capabilities NET_ADMIN and NET_RAW.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Check that connections are redirected to the proxy's outbound port, before the proxy is there.
 
 It listens where the proxy will, connects to an address that should not be
-reachable, and expects its own secret back. That is what pods do whose rules a
-CNI plugin installs. Flags, log lines and exit statuses are those of Linkerd's
-linkerd2-network-validator, which this is in Sponson's image: 0, or 95 if
-connections are not redirected, or it was told to end.
+reachable, and expects its own secret back. Pods whose rules a CNI plugin
+installs run it first. It takes the place of linkerd2-network-validator in
+Sponson's image, and has its flags, log lines and exit statuses: 0, or 95 if
+connections are not redirected or a signal ended it.
 """
 
 from __future__ import annotations

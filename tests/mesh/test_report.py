@@ -124,7 +124,7 @@ def test_what_cannot_be_asked_is_said(tmp_path: Path) -> None:
     async def tell(served: Mesh) -> None:
         for request, text in (
             ({"ask": "secrets"}, "'secrets' cannot be asked for"),
-            ({"ask": "describe", "kind": "svc", "namespace": "x", "name": "y"}, "no svc y in namespace x is believed"),
+            ({"ask": "describe", "kind": "svc", "namespace": "x", "name": "y"}, "no svc y in namespace x is known"),
         ):
             with pytest.raises(StateError, match=text):
                 await question(served, **request)

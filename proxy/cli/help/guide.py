@@ -32,7 +32,7 @@ GUIDES: Final = {
             ("run --env-file /var/lib/sponson/web-0/sidecar.env", "of a workload that has joined"),
             ("run --log warn,linkerd_app_inbound=debug", "and say more of the inbound side"),
         ),
-        ((0, "drained, or told twice to end"), (1, "a port cannot be bound, or the proxy cannot start"), (64, "the configuration cannot be used")),
+        ((0, "drained, or a second signal came"), (1, "a port cannot be bound, or the proxy cannot start"), (64, "the configuration cannot be used")),
     ),
     "demo": Guide(
         (
@@ -47,7 +47,7 @@ GUIDES: Final = {
     "up": Guide(
         (
             ("up --name web --port 8080 -- ./web-server", "serves http://web.default.svc.cluster.local/"),
-            ("up --name web --port auto -- ./web-server", "finds a free port, which it is told as $PORT"),
+            ("up --name web --port auto -- ./web-server", "finds a free port, and passes it to the app as $PORT"),
             ("up --name client -- curl http://web.default.svc.cluster.local/", "a client"),
         ),
         ((1, "the app cannot be run in a mesh; else the app's own status"),),
@@ -80,7 +80,7 @@ GUIDES: Final = {
             ("validate-network", "while no sidecar runs"),
             ("validate-network --timeout 2s --log-format json", ""),
         ),
-        ((95, "connections are not redirected, or it was told to end"),),
+        ((95, "connections are not redirected, or a signal ended it"),),
     ),
     "bench": Guide((("bench --quick --json", "a few minutes, for a script"),), _FAILED),
     "completion": Guide(

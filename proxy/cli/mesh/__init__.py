@@ -16,11 +16,11 @@ ACTIONS: Final = {
     "invite": "print one line by which a workload on another machine joins",
     "join": "take an invitation, and write what this machine's sidecar needs",
     "status": "show whether a control plane runs, and what is up",
-    "get": "show services, endpoints, workloads, policies or routes as the control plane believes them",
-    "describe": "show all that is believed of one object, and who watches it",
-    "validate": "judge manifests, for CI: what is wrong, by file and line",
+    "get": "show services, endpoints, workloads, policies or routes as the control plane knows them",
+    "describe": "show what is known of one object, and which sidecars watch it",
+    "validate": "check manifests, for CI: what is wrong, by file and line",
     "schema": "print the manifests' JSON Schema, for editors",
-    "revoke": "make what was issued to an identity count no longer",
+    "revoke": "no longer accept what was issued to an identity",
     "rotate": "replace the root, step by step",
 }
 """Each is a file of this folder or of one of its rooms, imported when it is asked for: `add_arguments(parser)`, `run(arguments) -> int`, and

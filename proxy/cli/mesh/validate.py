@@ -1,7 +1,7 @@
-"""Judge a directory of manifests as `mesh serve` would, and say all that is wrong with it.
+"""Check a directory of manifests as `mesh serve` would, and list all that is wrong with it.
 
-What is only odd (a kind that nobody reads, a selector without workloads) is said, and is wrong with --strict. What Linkerd's
-proxies do and Sponson's do not yet is said, and is never wrong.
+What is merely suspicious (a kind that nothing reads, a selector without workloads) is a warning, and an error with --strict.
+What Linkerd's proxies do and Sponson's do not yet is a note, and never an error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Run one app in a mesh: its sidecar, its manifest, and a control plane if none runs yet. Ctrl-C ends all of it.
 
-The app is told of its sidecar by $http_proxy, which most HTTP clients follow. `sponson mesh status` shows what is up.
-The first app starts a control plane, the others use it, and the last takes it with it.
+The app finds its sidecar by $http_proxy, which most HTTP clients follow. `sponson mesh status` shows what is up.
+The first app starts a control plane, later ones use it, and it ends with the last of them.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Beliefs:
         if entry is None:
             known = sorted({of.kind.name for of in self._topics.snapshot.entries if rows.is_kind(of, kind)})
             what = known[0] if known else kind
-            raise ValueError(f"no {what} {name} in namespace {namespace} is believed")
+            raise ValueError(f"no {what} {name} in namespace {namespace} is known")
         faults = [str(fault) for fault in self._topics.faults if fault.of == entry.id]
         watchers = [_stream(stream) for stream in self._callers.streams() if name in stream.question]
         return {**rows.described(entry), "faults": faults, "watchers": watchers, "now": time.time()}

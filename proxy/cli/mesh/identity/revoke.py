@@ -1,8 +1,8 @@
-"""Revoke an identity, or one certificate: what was issued to it until now counts no longer.
+"""Revoke an identity, or one certificate: what was issued to it until now is no longer accepted.
 
 The control plane refuses its tokens and certificates within a second or two, ends its connections, and publishes
-crl.pem in the state directory. Proxies do not read that list: until the certificate expires (24 h) a policy keeps its
-holder out. A token that is made afterwards admits the identity again.
+crl.pem in the state directory, which the sidecars of this machine follow. Copy it to other machines for the sidecars there
+(SPONSON_IDENTITY_REVOCATIONS_FILE), or keep the holder out by a policy until the certificate expires (24 h). A token that is made afterwards admits the identity again.
 """
 
 from __future__ import annotations

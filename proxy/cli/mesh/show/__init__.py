@@ -1,1 +1,1 @@
-"""Actions that show what the running control plane believes."""
+"""Actions that show what the running control plane knows."""

@@ -1,4 +1,4 @@
-"""Show all that the running control plane believes of one object, from where, since when, and who watches it."""
+"""Show what the running control plane knows of one object: from which file, since when, and which sidecars watch it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Show what the running control plane believes: services, endpoints, workloads, policies or routes, each with its file and line."""
+"""Show what the running control plane knows: services, endpoints, workloads, policies or routes, each with its file and line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Show whether a control plane runs, what it holds, who asks it, and which apps `sponson up` has up."""
+"""Show whether a control plane runs, what it holds, which sidecars ask it, and which apps run by `sponson up`."""
 
 from __future__ import annotations
 
