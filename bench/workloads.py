@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from bench import load
 from bench.load import Run
-from bench.peers.candidate import GRPC_PAIR, HTTP_1, HTTP_2, PAIR, TCP, TCP_MTLS, Candidate
+from bench.peers.candidate import GRPC_PAIR, HTTP_1, HTTP_1_RETRIES, HTTP_2, PAIR, TCP, TCP_MTLS, Candidate
 
 BULK_BYTES = 200 << 20
 _GRPC_CALL = b"\x00\x00\x00\x00\x10sixteen  octets."
@@ -97,6 +97,7 @@ WORKLOADS = (
     Workload("h1_c16", HTTP_1, _wrk(16), is_quick=True),
     Workload("h1_c64", HTTP_1, _wrk(64)),
     Workload("h1_c16_varying", HTTP_1, _wrk(16, varying=True), is_quick=True),
+    Workload("h1_c16_retries", HTTP_1_RETRIES, _wrk(16)),
     Workload("h1_64k", HTTP_1, _wrk(16, "/64k")),
     Workload("h1_1m", HTTP_1, _wrk(4, "/1m")),
     Workload("h2_c10m10", HTTP_2, _h2load(10, 10), is_quick=True),

@@ -9,12 +9,14 @@ from bench.backend import Backend
 from bench.process import Process, Stable
 
 HTTP_1 = "http1"
+HTTP_1_RETRIES = "http1_retries"
+"""HTTP/1 over a route that may repeat what fails: what the readiness to do so costs requests that succeed at once."""
 HTTP_2 = "http2"
 PAIR = "pair"
 GRPC_PAIR = "grpc_pair"
 TCP = "tcp"
 TCP_MTLS = "tcp_mtls"
-SHAPES = (HTTP_1, HTTP_2, PAIR, GRPC_PAIR, TCP, TCP_MTLS)
+SHAPES = (HTTP_1, HTTP_1_RETRIES, HTTP_2, PAIR, GRPC_PAIR, TCP, TCP_MTLS)
 
 
 class Link(NamedTuple):

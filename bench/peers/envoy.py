@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.backend import Backend
-from bench.peers.candidate import GRPC_PAIR, HTTP_1, HTTP_2, PAIR, TCP, TCP_MTLS, Candidate, Link
+from bench.peers.candidate import GRPC_PAIR, HTTP_1, HTTP_1_RETRIES, HTTP_2, PAIR, TCP, TCP_MTLS, Candidate, Link
 from bench.process import BenchError, Process, Stable, free_port, wait_for_port
 
 _TYPES = "type.googleapis.com/envoy.extensions"
@@ -27,6 +27,8 @@ def program() -> str:
 
 
 def start(stable: Stable, backend: Backend, shape: str) -> Candidate | None:
+    if shape == HTTP_1_RETRIES:
+        return None
     port = free_port()
     if shape in (HTTP_1, HTTP_2, TCP):
         app = {HTTP_1: backend.http1, HTTP_2: backend.http2, TCP: backend.echo}[shape]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.backend import Backend
-from bench.peers.candidate import GRPC_PAIR, HTTP_1, HTTP_2, PAIR, TCP, Candidate, Link
+from bench.peers.candidate import GRPC_PAIR, HTTP_1, HTTP_1_RETRIES, HTTP_2, PAIR, TCP, Candidate, Link
 from bench.process import Stable, free_port, need, wait_for_port
 
 _COMMON = """
@@ -20,6 +20,8 @@ defaults
 
 
 def start(stable: Stable, backend: Backend, shape: str) -> Candidate | None:
+    if shape == HTTP_1_RETRIES:
+        return None
     folder = stable.folder
     to_peer = f"ssl crt {folder}/out.pem ca-file {folder}/ca.pem verify required verifyhost in.test"
     from_peer = f"ssl crt {folder}/in.pem ca-file {folder}/ca.pem verify required"

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from cryptography.hazmat.primitives import serialization
 
 from bench.backend import Backend
-from bench.peers.candidate import GRPC_PAIR, HTTP_2, PAIR, TCP, TCP_MTLS, Candidate, Link
+from bench.peers.candidate import GRPC_PAIR, HTTP_1_RETRIES, HTTP_2, PAIR, TCP, TCP_MTLS, Candidate, Link
 from bench.process import LOAD_CPU, BenchError, Process, Stable, free_port, wait_for_port
 from proxy.core.connection.dial import ALPN
 from proxy.mesh.identity.authority import open_ca
@@ -96,10 +96,11 @@ def start(build: Build, stable: Stable, backend: Backend, shape: str) -> Candida
 
 def _manifests(shape: str, app_port: int, inbound_port: int) -> str:
     opaque = '"config.linkerd.io/opaque-ports": "%d"' if shape in (TCP, TCP_MTLS) else "%.0s"
+    retries = "retry.linkerd.io/http: 5xx" if shape == HTTP_1_RETRIES else ""
     protocol = ", appProtocol: kubernetes.io/h2c" if shape in (HTTP_2, GRPC_PAIR) else ""
     port = f"{{name: main, port: 80, targetPort: {app_port}{protocol}}}"
     service = (
-        f"apiVersion: v1\nkind: Service\nmetadata: {{name: app, annotations: {{{opaque % 80}}}}}\n"
+        f"apiVersion: v1\nkind: Service\nmetadata: {{name: app, annotations: {{{opaque % 80}{retries}}}}}\n"
         f"spec:\n  clusterIP: 10.96.0.10\n  ports: [{port}]\n"
     )
     if not inbound_port:
