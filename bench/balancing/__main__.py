@@ -16,12 +16,14 @@ RESULTS = Path(__file__).parents[1] / "results"
 
 def figures(outcome: Outcome, scene: Scene) -> dict[str, Any]:
     begin_s, end_s = scene.hang
-    begun = int((begin_s + 15.0) / scene.window_s)
+    settled_s = scene.duration_s / 24
+    """10 s of a whole scene."""
+    in_its_middle = int((begin_s + end_s) / 2 / scene.window_s)
     return {
-        "p99_s": round(outcome.p99_s(10.0, begin_s), 4),
+        "p99_s": round(outcome.p99_s(settled_s, begin_s), 4),
         "p99_while_it_hangs_s": round(outcome.p99_s(begin_s, end_s), 4),
-        "p99_after_s": round(outcome.p99_s(end_s + 10.0), 4),
-        "share_of_the_hung_one": round(outcome.shares[begun][HANGS], 4),
+        "p99_after_s": round(outcome.p99_s(end_s + settled_s), 4),
+        "share_of_the_hung_one": round(outcome.shares[in_its_middle][HANGS], 4),
         "tenth_again_after_s": recovered_after_s(outcome, scene, 0.1),
         "third_again_after_s": recovered_after_s(outcome, scene, 0.3),
     }
