@@ -31,7 +31,7 @@ def rows(heading: str) -> dict[str, str]:
     text = DOCUMENT.read_text()
     part = text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
     return {
-        match[1]: match[2] for match in re.finditer(r"^\| `([^`]+)` \| (works|told|no effect) \|", part, re.MULTILINE)
+        match[1]: match[2] for match in re.finditer(r"^\| `([^`]+)` \| (works|announced|no effect) \|", part, re.MULTILINE)
     }
 
 
@@ -56,7 +56,7 @@ def status_of(before: dict[str, Any], after: dict[str, Any]) -> str:
         return "no effect"
     old, new = read(before), read(after)
     if told(new) - told(old) or (told(new) and "trace" in str(told(new)).lower()):
-        return "told"
+        return "announced"
     variables = [environment(proxy_of(made), FIELDS) for made in (before, after)]
     only_variables = [_without_environment(made) for made in (before, after)]
     if only_variables[0] == only_variables[1] and old == new and variables[0] != variables[1]:
