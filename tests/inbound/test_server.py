@@ -256,6 +256,28 @@ def test_a_few_bytes_and_the_end_reach_the_app_undetected() -> None:
     run(story)
 
 
+@pytest.mark.parametrize("is_meshed", [False, True])
+def test_a_request_that_pauses_after_its_first_octets_is_seen_by_routes(is_meshed: bool) -> None:
+    """As bytes it would pass by the route, which permits nobody."""
+
+    async def story(ticking: Ticking) -> None:
+        closed = ServerRoute(default_meta("closed"), (), (), (ServerRule(()),))
+        async with Workload(ticking, replace(policy(DETECT), routes=(closed,), detect_timeout_s=10.0)) as workload:
+            for first in (b"G", b"GET", b"GET / HTTP/1", b"\r\n"):
+                client = await (workload.connect_tls() if is_meshed else workload.connect())
+                client.write(first)
+                await asyncio.sleep(0.05)
+                for _ in range(8):
+                    ticking.pass_time(1.0)
+                    await asyncio.sleep(0.005)
+                client.write(GET.removeprefix(first))
+                assert (await client.read(12)) == b"HTTP/1.1 403"
+                client.close()
+            assert not workload.app.saw and results(workload) == {**only("http/1"), "http/1": 4.0}
+
+    run(story)
+
+
 def test_half_close_reaches_the_app() -> None:
     async def story(ticking: Ticking) -> None:
         async with Workload(ticking) as workload:

@@ -131,3 +131,35 @@ def test_a_client_that_was_slow_hears_in_http_that_its_server_cannot_be_had(what
         network.close()
 
     run(story)
+
+
+@pytest.mark.parametrize("first", [b"G", b"GET / HTTP", b"\r\n"])
+def test_a_request_that_pauses_after_its_first_octets_is_seen_by_routes(first: bytes) -> None:
+    """As bytes it would reach the server, which no route of HTTP leads to."""
+
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        taken: list[bytes] = []
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            taken.append(await reader.read())
+            writer.close()
+
+        routed = balance_policy(MAIL)
+        network.fake.policies[DST] = Watch(ClientPolicy(routed.meta, routed.protocol, (), (), routed.opaque_routes))
+        network.fake.names[MAIL] = Watch(reset({await network.server(serve): EndpointMeta()}))
+        network.start()
+        reader, writer = await asyncio.open_connection(sock=network.redirect(DST))
+        writer.write(first)
+        await until(lambda: len(network.drain) == 1)
+        await asyncio.sleep(0.05)
+        for _ in range(8):
+            ticking.pass_time(1.0)
+            await asyncio.sleep(0.005)
+        writer.write(GET.removeprefix(first))
+        assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 404")
+        assert not taken
+        writer.close()
+        network.close()
+
+    run(story)

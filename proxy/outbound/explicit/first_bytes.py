@@ -28,8 +28,7 @@ class ExplicitRule:
 
     __slots__ = ()
 
-    @property
-    def patience_s(self) -> float:
+    def patience_s(self, first: bytes) -> float:
         return 0.0
 
     def judge(self, first: bytes, came: Came | Reason) -> Beginning | None:

@@ -21,8 +21,7 @@ class SniRule:
 
     __slots__ = ()
 
-    @property
-    def patience_s(self) -> float:
+    def patience_s(self, first: bytes) -> float:
         return 0.0
 
     def judge(self, first: bytes, came: Came | Reason) -> Hello | Unreadable | None:

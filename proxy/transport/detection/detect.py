@@ -3,13 +3,14 @@
 `sniff` is Linkerd's rule on one read, fewer than 14 bytes included.
 DetectRule departs from it in three cases:
 
-- The rule takes a slow HTTP client for opaque TCP. As long as all bytes so far
-  are the beginning of an HTTP request, DetectRule waits for more, for
-  PATIENCE_S at most.
+- The rule takes a client that sends `GET` and the rest of its request a moment
+  later for opaque TCP, which no route and no rate limit sees. DetectRule waits
+  for more, as long as for a client that sends nothing. If nothing comes even
+  then, the client has still begun a request, and HTTP tells it what is missing.
 - The rule takes any run of token characters for a method whose line has not
   come yet, so that `hello-to-the-server` and a megabyte of `x` would wait for
   the rest of a request. DetectRule waits for PATIENCE_S until the bytes say
-  more: a line, or a method and a target.
+  more: a line, or a method and a target. The usual methods are no such words.
 - A request whose line cannot be read, `GET /a b HTTP/1.1` for one, would be
   passed on without being seen when it is the first of its connection, and be
   answered 400 when it is the second. It is HTTP both times.
@@ -25,8 +26,8 @@ from proxy.core.failure.reason import Reason
 from proxy.transport.detection.first_bytes import Came, Rule
 
 PATIENCE_S: Final = 0.2
-"""How long bytes that may become HTTP are waited on for more; not longer, because in some protocols the client waits for
-its server to speak."""
+"""How long a word that may be any method is waited on for more; not longer, because in some protocols the client says a word
+and then waits for its server to speak."""
 
 _SHORTEST_BYTES: Final = 14
 """The length of `GET / HTTP/1.1`, which is shorter than PREFACE."""
@@ -61,6 +62,13 @@ _BEGINNING: Final = re.compile(
     + _TARGET
     + rb"+(?: (HTTP/1\.[01]\r?|H|HT|HTT|HTTP|HTTP/|HTTP/1|HTTP/1\.)?)?)?)?)?"
 )
+
+_BEGUN: Final = re.compile(
+    rb"(?:\r?\n)*\r?(?:(?:GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH|TRACE|CONNECT) ?"
+    rb"|G|GE|H|HE|HEA|P|PO|POS|PU|D|DE|DEL|DELE|DELET|O|OP|OPT|OPTI|OPTIO|OPTION|PA|PAT|PATC|T|TR|TRA|TRAC"
+    rb"|C|CO|CON|CONN|CONNE|CONNEC)?"
+)
+"""A usual method or its beginning, and the empty lines that servers skip before it. No text for another protocol stops there."""
 
 Sniffed = Literal["http1", "http2", "opaque"]
 
@@ -106,9 +114,8 @@ class DetectRule:
 
     __slots__ = ()
 
-    @property
-    def patience_s(self) -> float:
-        return PATIENCE_S
+    def patience_s(self, first: bytes) -> float:
+        return 0.0 if _has_begun(first) else PATIENCE_S
 
     def judge(self, first: bytes, came: Came | Reason) -> Detection | None:
         if came is Came.BYTES:
@@ -116,7 +123,11 @@ class DetectRule:
                 return None
             return _detection(first)
         if came is Came.TIMEOUT:
-            return Detection.NOT_HTTP if first else Detection.READ_TIMEOUT
+            if not first:
+                return Detection.READ_TIMEOUT
+            if not _has_begun(first):
+                return Detection.NOT_HTTP
+            return Detection.HTTP2 if first.startswith(b"PR") and _PREFACE.startswith(first) else Detection.HTTP1
         if came is Came.END and first:
             return _detection(first)
         return Detection.ERROR
@@ -129,6 +140,13 @@ def _detection(first: bytes) -> Detection:
     if sniffed == "http1" and _is_vague(first):
         return Detection.NOT_HTTP
     return _DETECTIONS[sniffed]
+
+
+def _has_begun(first: bytes) -> bool:
+    """Whether these bytes, which more may make HTTP, are the beginning of a request or of HTTP/2 rather than any word."""
+    if _PREFACE.startswith(first) or _BEGUN.fullmatch(first) is not None:
+        return True
+    return _METHOD_AND_TARGET.match(first) is not None
 
 
 def _is_vague(first: bytes) -> bool:

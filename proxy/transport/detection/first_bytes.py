@@ -32,9 +32,8 @@ class Came(Enum):
 class Rule(Protocol[Found_co]):
     """Decides what the first bytes of a connection are."""
 
-    @property
-    def patience_s(self) -> float:
-        """How long to wait for more after the first byte while nothing is decided; 0 means the whole timeout."""
+    def patience_s(self, first: bytes) -> float:
+        """How long to wait for more while nothing is decided and these bytes have come; 0 means the whole timeout."""
 
     def judge(self, first: bytes, came: Came | Reason) -> Found_co | None:
         """What the bytes so far are; `came` is a Reason if the connection is gone.
@@ -105,8 +104,10 @@ class FirstBytes(Codec, Generic[Found]):
         self._held += data
         self._break_silence()
         is_undecided = self._ask(Came.BYTES)
-        if is_undecided and self._patience is None and self._rule.patience_s:
-            self._patience = self._wheel.after(self._rule.patience_s, self._timed_out)
+        if is_undecided and self._patience is None:
+            patience_s = self._rule.patience_s(self._held)
+            if patience_s:
+                self._patience = self._wheel.after(patience_s, self._lost_patience)
 
     def eof(self) -> None:
         self._has_eof = True
@@ -131,6 +132,12 @@ class FirstBytes(Codec, Generic[Found]):
         return True
 
     # ----
+
+    def _lost_patience(self) -> None:
+        self._patience = None
+        if not self._rule.patience_s(self._held):
+            return  # what came since is worth the whole timeout
+        self._timed_out()
 
     def _timed_out(self) -> None:
         try:

@@ -163,8 +163,7 @@ class HeaderRule:
 
     __slots__ = ()
 
-    @property
-    def patience_s(self) -> float:
+    def patience_s(self, first: bytes) -> float:
         return 0.0
 
     def judge(self, first: bytes, came: Came | Reason) -> tuple[TransportHeader, bytes] | Unreadable | None:

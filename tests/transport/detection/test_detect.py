@@ -153,6 +153,40 @@ def test_the_wait_is_short_and_begins_with_the_first_byte() -> None:
     assert detected.found == [(Detection.NOT_HTTP, b"USERx")]
 
 
+BEGUN = [
+    *(b"GET / HTTP/1.1"[:size] for size in range(1, 14)), b"C", b"OPTIO", b"PATCH ", b"\r\n", b"\n\r\nPOS", b"HEAD *", b"MKCOL /a",
+    *(b"PRI * HTTP/2.0"[:size] for size in range(1, 14)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("first", BEGUN)
+def test_a_request_that_has_begun_is_waited_for_as_long_as_a_silent_client(first: bytes) -> None:
+    """Its rest must not pass as bytes that no route and no rate limit sees. Linkerd lets it (docs/linkerd/inbound.md, section 2)."""
+    detected = Detected()
+    detected.ticking.pass_time(5)
+    assert detected.after(first) == []
+    detected.ticking.pass_time(4.9)
+    assert detected.found == []
+    detected.ticking.pass_time(0.2)
+    is_preface = first.startswith(b"PR")
+    assert detected.found == [(Detection.HTTP2 if is_preface else Detection.HTTP1, first)]
+
+
+def test_a_word_that_turns_out_to_be_a_method_is_waited_for() -> None:
+    detected = Detected()
+    assert detected.after(b"PURGE") == []
+    detected.ticking.pass_time(0.1)
+    assert detected.after(b" /x") == []
+    detected.ticking.pass_time(9)
+    assert detected.after(b" HTTP/1.1\r\n") == [(Detection.HTTP1, b"PURGE /x HTTP/1.1\r\n")]
+    detected = Detected()
+    assert detected.after(b"PU") == []
+    detected.ticking.pass_time(1)
+    assert detected.after(b"SH") == []
+    detected.ticking.pass_time(0.25)
+    assert detected.found == [(Detection.NOT_HTTP, b"PUSH")]
+
+
 VAGUE = [
     b"hello-to-the-server",
     b"what is-it-that-you-want",

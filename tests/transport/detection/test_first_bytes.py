@@ -17,8 +17,11 @@ class Line:
     """A rule that needs a whole line; its result is a text that states how the line came."""
 
     def __init__(self, patience_s: float = 0.0, tells_loss: bool = False) -> None:
-        self.patience_s = patience_s
+        self._patience_s = patience_s
         self._tells_loss = tells_loss
+
+    def patience_s(self, first: bytes) -> float:
+        return 0.0 if b"!" in first else self._patience_s
 
     def judge(self, first: bytes, came: Came | Reason) -> str | None:
         if came is Came.BYTES:
@@ -93,6 +96,21 @@ def test_patience_begins_with_the_first_byte_and_ends_before_the_timeout() -> No
     assert not begun.found
     begun.ticking.pass_time(0.1)
     assert begun.found == [("TIMEOUT", b"on")]
+
+
+def test_what_comes_meanwhile_may_be_worth_the_whole_timeout() -> None:
+    begun = Begun(Line(0.2))
+    begun.codec.feed(b"o")
+    begun.ticking.pass_time(0.1)
+    begun.codec.feed(b"!")
+    begun.ticking.pass_time(0.6)
+    assert not begun.found
+    begun.codec.feed(b"ne\n")
+    assert begun.found == [("line", b"o!ne\n")]
+    begun = Begun(Line(0.2))
+    begun.codec.feed(b"o!")
+    begun.ticking.pass_time(1.1)
+    assert begun.found == [("TIMEOUT", b"o!")]
 
 
 @pytest.mark.parametrize("tells_loss", [True, False])
