@@ -22,6 +22,7 @@ from proxy.control.rpc.channel import Channel
 from proxy.control.rpc.subscription import StreamSettings, Subscription
 from proxy.core import limits
 from proxy.core.address.addr import Addr
+from proxy.core.failure.errors import report_fault
 from proxy.core.log import logger
 from proxy.core.shares import Reading
 from proxy.core.watch import Absent, Watch
@@ -30,6 +31,9 @@ from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.profiles.profile import Profile
 
 _log: Final = logger(__name__)
+
+HELD_UPDATES: Final = 64
+"""Updates of one stream that wait to be applied; beyond it the stream is not read from."""
 
 _NAMED: Final = 4
 """How many endpoints one log line names."""
@@ -118,19 +122,15 @@ class ProfileStream:
 
 
 class EndpointSet:
-    """The updates of one stream after another, as one Resolution."""
+    """The updates of one stream after another, as one Resolution.
+
+    A small update is applied at once, and so are a few in one turn of the loop. Those that come faster are applied together, in
+    turns, and the stream is not read from while more than HELD_UPDATES wait.
+    """
 
     __slots__ = (
-        "watch",
-        "_path",
-        "_awaits_reset",
-        "_subscription",
-        "_steps",
-        "_pending",
-        "_read",
-        "_added",
-        "_removed",
-    )
+        "watch", "_path", "_awaits_reset", "_subscription", "_steps", "_pending", "_read", "_added", "_removed", "_next", "_at_once", "_is_due",
+    )  # fmt: skip
 
     def __init__(self, destinations: Destinations, path: str) -> None:
         self._path = path
@@ -143,39 +143,77 @@ class EndpointSet:
         """How many of its addresses have been read."""
         self._added: dict[Addr, EndpointMeta] = {}
         self._removed: list[Addr] = []
+        self._next: Resolution[EndpointMeta] | None = None
+        """What the updates that were applied in this step have come to; its endpoints may still be changed."""
+        self._at_once = 0
+        """How many updates were applied as they came, in this turn."""
+        self._is_due = False
+        """Whether the step queue will call `step`."""
         self._subscription = destinations.subscribe(self, path)
         self.watch: Watch[Resolution[EndpointMeta]] = Watch(Resolution(), self._subscription.close)
         self._subscription.open()
 
     def receive(self, message: destination_pb2.Update, is_first: bool) -> None:
         self._pending.append((message, is_first))
-        if len(self._pending) == 1:
-            self.step()
+        if len(self._pending) > HELD_UPDATES:
+            self._subscription.pause()
+        if len(self._pending) == 1 and self._at_once < limits.TURN_MESSAGES:
+            self._at_once += 1
+            self._work()
+        self._go_on_later()
+
+    def _go_on_later(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._steps.add(self)
 
     def step(self) -> None:
-        """The step queue calls this: an update may name ten thousand endpoints, of which one turn reads its share."""
-        while self._pending and not self.watch.is_closed:
-            message, is_first = self._pending[0]
-            if self._read_on(message):
-                self._steps.add(self)
-                return
-            added, removed = self._added, self._removed
-            self._forget()
-            self._pending.popleft()
-            self._apply(message, is_first, added, removed)
+        """The step queue calls this: an update may name ten thousand endpoints, of which one turn reads its share, and
+        thousands of updates may come at once.
+        """
+        self._is_due = False
+        self._at_once = 0
+        if self.watch.is_closed:
+            self._pending.clear()
+        if self._pending:
+            self._work()
+        if self._pending:
+            self._go_on_later()
 
-    def _read_on(self, message: destination_pb2.Update) -> bool:
-        """Read one share of the update's addresses. Returns whether there are more."""
-        first, end = self._read, self._read + limits.TURN_ENDPOINTS
+    def _work(self) -> None:
+        """Read and apply one share of what is pending."""
+        share = limits.TURN_ENDPOINTS
+        try:
+            while self._pending and share > 0:
+                message, is_first = self._pending[0]
+                share -= self._read_on(message, share)
+                if self._read >= _size_of(message):
+                    added, removed = self._added, self._removed
+                    self._forget()
+                    self._pending.popleft()
+                    self._apply(message, is_first, added, removed)
+        except Exception:
+            # An update is missing now, and the next ones build upon it: only a new stream tells everything again.
+            report_fault()
+            self._pending.clear()
+            self._forget()
+            self._subscription.give_up("a fault of ours in reading an update")
+        now, self._next = self._next, None
+        if len(self._pending) <= HELD_UPDATES // 2:
+            self._subscription.resume()
+        if now is not None:
+            self._set(now)
+
+    def _read_on(self, message: destination_pb2.Update, share: int) -> int:
+        """Read so many of the update's addresses at most. Returns how much of the share that was."""
+        first, end = self._read, self._read + share
         self._read = end
         kind = message.WhichOneof("update")
         if kind == "add":
             self._added.update(endpoints_of(message.add, first, end))
-            return end < len(message.add.addrs)
-        if kind == "remove":
+        elif kind == "remove":
             self._removed += addresses_of(message.remove, first, end)
-            return end < len(message.remove.addrs)
-        return False
+        return max(min(end, _size_of(message)) - first, 1)
 
     def _forget(self) -> None:
         self._read = 0
@@ -189,24 +227,28 @@ class EndpointSet:
             self._awaits_reset = True
         kind = message.WhichOneof("update")
         if kind == "add":
-            self._add(added)
+            if added:
+                endpoints = {} if self._awaits_reset else self._endpoints()
+                op = RESET if self._awaits_reset else ADD
+                self._awaits_reset = False
+                endpoints.update(added)
+                self._next = Resolution(KNOWN, endpoints, op=op)
         elif kind == "remove":
-            self._remove(removed)
+            if removed and not self._awaits_reset:
+                endpoints = self._endpoints()
+                for addr in removed:
+                    endpoints.pop(addr, None)
+                self._next = Resolution(KNOWN, endpoints, op=REMOVE)
         elif kind == "no_endpoints":
             self._awaits_reset = False
-            self._set(Resolution(KNOWN if message.no_endpoints.exists else ABSENT))
+            self._next = Resolution(KNOWN if message.no_endpoints.exists else ABSENT)
 
-    def _add(self, added: dict[Addr, EndpointMeta]) -> None:
-        if added:
-            before, op = ({}, RESET) if self._awaits_reset else (self.watch.value.endpoints, ADD)
-            self._awaits_reset = False
-            self._set(Resolution(KNOWN, {**before, **added}, op=op))
-
-    def _remove(self, addresses: list[Addr]) -> None:
-        if addresses and not self._awaits_reset:
-            gone = set(addresses)
-            kept = {addr: meta for addr, meta in self.watch.value.endpoints.items() if addr not in gone}
-            self._set(Resolution(KNOWN, kept, op=REMOVE))
+    def _endpoints(self) -> dict[Addr, EndpointMeta]:
+        """The endpoints as they are now, to be changed: copied once in a step, however many updates it applies."""
+        if self._next is None:
+            return dict(self.watch.value.endpoints)
+        found = self._next.endpoints
+        return found if isinstance(found, dict) else dict(found)
 
     def _set(self, now: Resolution[EndpointMeta]) -> None:
         before = self.watch.value
@@ -221,6 +263,12 @@ class EndpointSet:
         self._pending.clear()
         self._forget()
         self.watch.set(Resolution(FAILED, {}, str(status)))
+
+
+def _size_of(message: destination_pb2.Update) -> int:
+    """How many addresses an update names."""
+    kind = message.WhichOneof("update")
+    return len(message.add.addrs) if kind == "add" else len(message.remove.addrs) if kind == "remove" else 0
 
 
 def change(before: Resolution[EndpointMeta], now: Resolution[EndpointMeta]) -> str:

@@ -58,6 +58,7 @@ class Asked:
     def __init__(self, steps: StepQueue) -> None:
         self.reactor: Any = SimpleNamespace(steps=steps, loop=None)
         self.cancelled = False
+        self.is_paused = False
         self.stale = Stale("the controller", self.clock)
 
     def clock(self) -> float:
@@ -68,6 +69,12 @@ class Asked:
 
     def cancel(self) -> None:
         self.cancelled = True
+
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
 
 
 class One:
@@ -137,13 +144,78 @@ def test_what_one_turn_does_of_an_update() -> None:
 
     found = endpoint_set(StepQueue(Loop(), lambda: 0.0))
     found.receive(update(0, limits.TURN_ENDPOINTS), True)
-    assert len(found.watch.value.endpoints) == limits.TURN_ENDPOINTS and not called, "what is small is applied at once"
+    assert len(found.watch.value.endpoints) == limits.TURN_ENDPOINTS, "what is small is applied at once"
     found.receive(update(0, 3 * limits.TURN_ENDPOINTS), False)
     found.receive(removal(0, 1), False)
     assert len(found.watch.value.endpoints) == limits.TURN_ENDPOINTS and len(called) == 1
     while called:
         called.pop()()
     assert len(found.watch.value.endpoints) == 3 * limits.TURN_ENDPOINTS - 1
+
+
+def test_thousands_of_small_updates_are_applied_together_and_hold_back_their_stream() -> None:
+    """Each that is applied by itself copies the set of endpoints."""
+    called: list[Any] = []
+
+    class Loop:
+        def call_soon(self, callback: Any) -> None:
+            called.append(callback)
+
+    channel: Any = Asked(StepQueue(Loop(), lambda: 0.0))
+    found = EndpointSet(Destinations(channel, StreamSettings(Backoff(1.0, 2.0, 0.0)), ""), "web:80")
+    sets: list[int] = []
+    found.watch.subscribe(lambda now: sets.append(len(now.endpoints)))
+    found.receive(update(0, 10), True)
+    for number in range(2000):
+        found.receive(removal(number - 1, 1) if number % 3 == 2 else update(100 + number, 1), False)
+    assert len(sets) == limits.TURN_MESSAGES and channel.is_paused, "each would be a set of its own"
+    turns = 0
+    while called:
+        called.pop()()
+        turns += 1
+    assert len(sets) <= limits.TURN_MESSAGES + 2000 // limits.TURN_ENDPOINTS + 1
+    assert turns >= 2000 // limits.TURN_ENDPOINTS // STEPS_PER_TURN and not channel.is_paused
+    expected = set(range(10))
+    for number in range(2000):
+        if number % 3 == 2:
+            expected.discard(number - 1)
+        else:
+            expected.add(100 + number)
+    assert {addr.ip for addr in found.watch.value.endpoints} == {f"10.0.{one >> 8}.{one & 255}" for one in expected}
+    found.receive(update(3000, 1), False)
+    assert len(found.watch.value.endpoints) == len(expected) + 1, "alone it is applied at once again"
+
+
+def test_an_update_that_cannot_be_read_for_a_fault_of_ours_is_asked_for_again(caplog: pytest.LogCaptureFixture) -> None:
+    """It must neither stay before all others nor be left out, since the next build upon it."""
+    called: list[Any] = []
+    later: list[Any] = []
+
+    class Loop:
+        def call_soon(self, callback: Any) -> None:
+            called.append(callback)
+
+        def call_later(self, _after_s: float, callback: Any) -> Any:
+            later.append(callback)
+            return SimpleNamespace(cancel=lambda: None)
+
+    channel: Any = Asked(StepQueue(Loop(), lambda: 0.0))
+    channel.reactor.loop = Loop()
+    found = EndpointSet(Destinations(channel, StreamSettings(Backoff(1.0, 2.0, 0.0)), ""), "web:80")
+    found.receive(update(0, 2), True)
+
+    class Broken:
+        def WhichOneof(self, _: str) -> str:
+            raise RuntimeError("a fault of ours")
+
+    broken: Any = Broken()
+    found.receive(broken, False)
+    assert "a fault of ours" in caplog.text and channel.cancelled and later
+    later.pop()()
+    found.receive(update(5, 1), True)
+    while called:
+        called.pop()()
+    assert [addr.ip for addr in found.watch.value.endpoints] == ["10.0.0.5"]
 
 
 def test_a_stream_that_is_closed_reads_no_further() -> None:
@@ -201,11 +273,11 @@ def test_a_profile_of_two_thousand_routes_is_read_in_turns() -> None:
     stream, called = profile_stream()
     few = limits.TURN_PARTS // 4
     stream.receive(profile(few), True)
-    assert isinstance(stream.watch.value, Profile) and not called, "what is small is applied at once"
+    assert isinstance(stream.watch.value, Profile), "what is small is applied at once"
     stream.receive(profile(2000), False)
     turns = 0
     while called:
-        assert len(stream.watch.value.routes) == few
+        assert isinstance(stream.watch.value, Profile) and len(stream.watch.value.routes) == few
         called.pop()()
         turns += 1
     assert isinstance(stream.watch.value, Profile) and len(stream.watch.value.routes) == 2000

@@ -87,7 +87,8 @@ def test_an_outbound_policy_of_a_thousand_matches_is_read_in_turns() -> None:
     watch = OutboundPolicies(channel, SETTINGS, "").watch("web.ns:80")
     channel.say(outbound(4))
     first = watch.value
-    assert isinstance(first, ClientPolicy) and not channel.turns.due, "what is small is applied at once"
+    assert isinstance(first, ClientPolicy), "what is small is applied at once"
+    assert channel.turns.take_all() == 1
     channel.say(outbound(1000))
     assert watch.value is first
     assert channel.turns.take_all() >= 1000 // limits.TURN_PARTS // STEPS_PER_TURN
@@ -114,6 +115,19 @@ def test_of_policies_that_come_faster_than_they_are_read_the_first_and_the_last_
         channel.say(inbound(100, f"web-{number}"))
     channel.turns.take_all()
     assert seen == ["web-0", "web-49"]
+
+
+def test_of_thousands_of_small_policies_at_once_a_few_are_read() -> None:
+    channel: Any = Stream()
+    watch = InboundPolicies(channel, SETTINGS, "", 10.0).watch(80, default_policy("deny", (), 10.0))
+    seen: list[str] = []
+    watch.subscribe(lambda policy: seen.append(policy.meta.name))
+    for number in range(2000):
+        channel.say(inbound(1, f"web-{number}"))
+    channel.turns.take_all()
+    assert seen == [*(f"web-{number}" for number in range(limits.TURN_MESSAGES)), "web-1999"]
+    channel.say(inbound(1, "alone"))
+    assert seen[-1] == "alone", "at once"
 
 
 def test_a_policy_that_breaks_a_rule_near_its_end_is_invalid_as_a_whole(caplog: pytest.LogCaptureFixture) -> None:

@@ -98,6 +98,15 @@ class Call:
         attempt = self._attempt = Attempt(self, member, now)
         attempt.begin(self._channel.authority, self._body)
 
+    def pause(self) -> None:
+        """Take no more of the answer; what the windows let come comes."""
+        if self._attempt is not None:
+            self._attempt.pause()
+
+    def resume(self) -> None:
+        if self._attempt is not None:
+            self._attempt.resume()
+
     # ---- from the attempt
 
     def began(self) -> None:
@@ -157,6 +166,14 @@ class Attempt(ServerEnd):
             self._release_member(BROKEN)
             raise
         exchange.request_data(body, True)
+
+    def pause(self) -> None:
+        if self._exchange is not None and not self._exchange.is_server_full:
+            self._exchange.server_blocked()
+
+    def resume(self) -> None:
+        if self._exchange is not None and self._exchange.is_server_full:
+            self._exchange.server_ready()
 
     def abandon(self) -> None:
         if self._call is not None and self._http_status:

@@ -114,6 +114,23 @@ class Subscription(Generic[A]):
             self._failures = 0
             self._ask()
 
+    def pause(self) -> None:
+        """Read no more of this stream until `resume`. Idempotent; the next stream is not paused."""
+        call = self._call
+        if call is not None:
+            call.pause()
+
+    def resume(self) -> None:
+        """Idempotent."""
+        call = self._call
+        if call is not None:
+            call.resume()
+
+    def give_up(self, text: str) -> None:
+        """What this stream has told cannot be used: end it and ask again."""
+        if not self.is_over and self._call is not None:
+            self._stop(Status(grpc.INTERNAL, text))
+
     def _ask(self) -> None:
         self._retry = None
         self._has_message = False
