@@ -29,7 +29,7 @@ from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead
 from proxy.http.headers import field
 
-FILTER_BYTES: Final = 65536
+FILTER_BYTES: Final = 16384
 """The longest filter that /proxy-log-level takes."""
 
 _log: Final = logger(__name__)

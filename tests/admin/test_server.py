@@ -13,6 +13,7 @@ from proxy.admin.server import FILTER_BYTES
 from proxy.core import limits
 from proxy.core.address.addr import addr
 from proxy.core.failure.reason import Reason
+from proxy.core.log.filter import MOST_ITEMS
 from proxy.http.ending.linger import Linger
 from proxy.http.h1.server import H1Server
 from proxy.metrics import Registry
@@ -347,6 +348,17 @@ def test_a_filter_that_is_too_long_is_refused_before_it_ends() -> None:
     answer = server.http1(head + b"a" * (FILTER_BYTES + 1))
     assert answer.startswith(b"HTTP/1.1 413 ") and b"Connection: close" in answer
     assert str(server.log.filter) == "_access_log=off,linkerd=info,warn"
+
+
+def test_a_filter_of_too_many_directives_is_refused() -> None:
+    """Each is compared with every logger, and with lines later: twenty clients held the loop for a second."""
+    server = AdminServer()
+    for most, status in ((MOST_ITEMS, b"204"), (MOST_ITEMS + 1, b"400")):
+        body = ",".join(f"a{number}=info" for number in range(most))
+        head = f"PUT /proxy-log-level HTTP/1.1\r\nhost: localhost:4191\r\ncontent-length: {len(body)}\r\n\r\n"
+        answer = server.http1((head + body).encode())
+        assert answer.startswith(b"HTTP/1.1 " + status)
+    assert answer.endswith(b"a filter has at most 128 directives and fields")
 
 
 def test_few_bodies_are_awaited_and_the_oldest_makes_room() -> None:

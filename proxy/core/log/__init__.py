@@ -87,10 +87,12 @@ class Logging:
 
     def _apply(self) -> None:
         # Loggers made later inherit: ours from `proxy`, foreign ones from the root, as loosely as any of them may need.
-        logging.root.setLevel(OFF if self.is_off else self.filter.loosest_under(""))
+        _set(logging.root, OFF if self.is_off else self.filter.loosest_under(""))
+        ours = logging.getLogger("proxy")
         for name in _names():
-            logging.getLogger(name).setLevel(OFF if self.is_off else self.filter.level_of(target_of(name)))
-        logging.getLogger("proxy").setLevel(OFF if self.is_off else self.filter.loosest_under("linkerd"))
+            if name != "proxy":
+                _set(logging.getLogger(name), OFF if self.is_off else self.filter.level_of(target_of(name)))
+        _set(ours, OFF if self.is_off else self.filter.loosest_under("linkerd"))
 
     def _passes(self, record: logging.LogRecord) -> bool:
         spans, fields = event_of(record)
@@ -122,6 +124,12 @@ def set_up(
     made = _current = Logging(found, is_off, handler)
     made._apply()
     return made
+
+
+def _set(one: logging.Logger, level: int) -> None:
+    """Setting a level makes every logger forget what it has found out, so only a change is set."""
+    if one.level != level:
+        one.setLevel(level)
 
 
 def _names() -> list[str]:

@@ -22,6 +22,9 @@ _LEVELS: Final = {"off": OFF, "error": ERROR, "warn": WARN, "info": INFO, "debug
 _NAMES: Final = {level: name for name, level in _LEVELS.items()}
 _NUMBERS: Final = dict(zip("012345", _LEVELS.values(), strict=True))
 
+MOST_ITEMS: Final = 128
+"""Directives and their fields in one filter. Each is compared with every target, and with the lines that it may let pass."""
+
 _DIRECTIVE: Final = re.compile(r"([\w:-][^=\[]*)?(?:\[([^\]{]*)(?:\{([^}]*)\})?\])?(?:=(.*))?", re.DOTALL)
 _ACCESS_LOG: Final = "_access_log"
 
@@ -89,6 +92,8 @@ class Filter:
 
 def parse(text: str) -> Filter:
     """The whole text or nothing; FilterError."""
+    if text.count(",") >= MOST_ITEMS:
+        raise FilterError(f"a filter has at most {MOST_ITEMS} directives and fields")
     return Filter([_directive(item) for item in text.split(",") if item])
 
 
@@ -96,7 +101,10 @@ def parse_lossy(text: str) -> tuple[Filter, list[str]]:
     """What can be understood, and a note for each item that cannot."""
     found: list[Directive] = []
     notes: list[str] = []
-    for item in text.split(","):
+    items = text.split(",")
+    if len(items) > MOST_ITEMS:
+        notes.append(f"ignoring all but the first {MOST_ITEMS} directives")
+    for item in items[:MOST_ITEMS]:
         try:
             if item:
                 found.append(_directive(item))
