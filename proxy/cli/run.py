@@ -18,6 +18,7 @@ from proxy import process
 from proxy.cli import logs
 from proxy.config import ConfigError, parse
 from proxy.config.reading.parse import EX_USAGE
+from proxy.core.small_file import CERTIFICATES_BYTES, read_most
 from proxy.ports import BindError
 
 
@@ -57,7 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _read(path: Path) -> dict[str, str]:
     """OSError if the file cannot be read, ValueError if a line is not a variable."""
     found = {}
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    with path.open("rb") as file:  # a pipe will do: nothing else runs yet
+        text = read_most(file.fileno(), path, CERTIFICATES_BYTES).decode()
+    for number, line in enumerate(text.splitlines(), 1):
         name, equals, value = line.partition("=")
         if not line.strip() or line.lstrip().startswith("#"):
             continue

@@ -7,7 +7,6 @@ or CSR does not: those are made.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from proxy.config.control import control_addr
@@ -15,8 +14,9 @@ from proxy.config.outbound import backoff
 from proxy.config.reading import syntax
 from proxy.config.reading.reader import PREFIX, Reader
 from proxy.core.backoff import Backoff
+from proxy.core.small_file import CERTIFICATES_BYTES, TOKEN_BYTES, read_small
 from proxy.tls.certificate import anchors
-from proxy.tls.certificate.revoked import read_bounded, read_revocation_lists
+from proxy.tls.certificate.revoked import read_file, read_revocation_lists
 
 _FILE_VARIABLE = "IDENTITY_TRUST_ANCHORS_FILE"
 _REVOCATIONS_VARIABLE = "IDENTITY_REVOCATIONS_FILE"
@@ -70,7 +70,7 @@ def _trust_anchors(reader: Reader) -> str | None:
     if path is not None:
         name = f"SPONSON_{_FILE_VARIABLE}"
         try:
-            text = Path(path).read_text()
+            text = read_small(path, CERTIFICATES_BYTES).decode()
         except (OSError, ValueError) as error:
             reader.refuse_identity(f"Could not read {name}: {error}")
             return None
@@ -88,7 +88,7 @@ def _revocations_file(reader: Reader) -> str | None:
     path = reader.text(_REVOCATIONS_VARIABLE, prefix="SPONSON_")
     if path is not None:
         try:
-            read_revocation_lists(read_bounded(path))
+            read_revocation_lists(read_file(path))
         except (OSError, ValueError) as error:
             reader.refuse_identity(f"Could not read SPONSON_{_REVOCATIONS_VARIABLE}: {error}")
     return path
@@ -127,7 +127,7 @@ def _token_file(reader: Reader) -> str | None:
         return None
     problem = ""
     try:
-        if not Path(text).read_bytes().strip():
+        if not read_small(text, TOKEN_BYTES).strip():
             problem = "token is empty"
     except OSError as error:
         problem = f"{error.strerror} (os error {error.errno})"

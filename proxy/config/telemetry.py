@@ -6,11 +6,11 @@ Nothing here stops the process; what cannot be used is warned of and left out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 from proxy.config.reading import syntax
 from proxy.config.reading.reader import PREFIX, Reader
+from proxy.core.small_file import RECORD_BYTES, read_small
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ def trace_attributes(reader: Reader) -> tuple[tuple[str, str], ...]:
     path = reader.text("TRACE_ATTRIBUTES_PATH")
     if path is not None:
         try:
-            found |= attributes(Path(path).read_text())
+            found |= attributes(read_small(path, RECORD_BYTES).decode())
         except (OSError, ValueError) as error:
             reader.warn(f"Failed to read trace attributes error={error} path={path}")
     found |= attributes(reader.text("TRACE_EXTRA_ATTRIBUTES") or "")

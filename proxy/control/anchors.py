@@ -6,11 +6,11 @@ minute, and before each certificate is asked for, since that one may be signed u
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Final
 
 from proxy.control.followed import FollowedFile
 from proxy.core.log import logger
+from proxy.core.small_file import CERTIFICATES_BYTES, read_small
 from proxy.tls.credentials import Credentials
 
 LOOK_S: Final = 30.0
@@ -24,5 +24,5 @@ class Anchors(FollowedFile):
         self._credentials = credentials
 
     def take(self, path: str) -> None:
-        if self._credentials.trust(Path(path).read_text()):
+        if self._credentials.trust(read_small(path, CERTIFICATES_BYTES).decode()):
             _log.info("Trust anchors read again from %s", path)

@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
 from proxy.api import identity_pb2, services
 from proxy.control.rpc.channel import Channel
 from proxy.core.log import logger
 from proxy.core.loop.reactor import Clock
+from proxy.core.small_file import TOKEN_BYTES, read_small
 from proxy.http.grpc import Status
 from proxy.tls.certificate.csr import KeyAndCsr
 from proxy.tls.credentials import Credentials, CredentialsError
@@ -93,7 +93,7 @@ class Identity:
         self._timer = None
         settings = self._settings
         try:
-            token = Path(settings.token_file).read_bytes()
+            token = read_small(settings.token_file, TOKEN_BYTES)
         except OSError as error:
             self._fail(f"token file {settings.token_file}: {error.strerror}")
             return

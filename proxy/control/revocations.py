@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from proxy.control.followed import FollowedFile
 from proxy.core.log import logger
-from proxy.tls.certificate.revoked import read_bounded, read_revocation_lists
+from proxy.tls.certificate.revoked import read_file, read_revocation_lists
 from proxy.tls.credentials import Credentials
 
 LOOK_S: Final = 5.0
@@ -40,7 +40,7 @@ class Revocations(FollowedFile):
         if seen == before:
             return
         try:
-            text = read_bounded(path)
+            text = read_file(path)
         except OSError:
             self._seen = None
             raise

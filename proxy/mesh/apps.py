@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
+from proxy.core.small_file import RECORD_BYTES, read_small
 from proxy.mesh.state import State, StateError, make_private
 
 FOLDER: Final = "up"
@@ -81,7 +82,7 @@ def apps(state: State) -> list[App]:
         if not _is_held(path):
             continue
         with suppress(OSError, ValueError, TypeError):
-            said: dict[str, Any] = json.loads(path.read_bytes())
+            said: dict[str, Any] = json.loads(read_small(path, RECORD_BYTES))
             found.append(App(**said))
     return found
 
@@ -112,7 +113,7 @@ def _locked(path: Path) -> int | None:
 
 def _is_held(path: Path) -> bool:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return False
     try:

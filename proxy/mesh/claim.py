@@ -76,7 +76,7 @@ class Claim:
 def running(state: State) -> Running | None:
     """The control plane that runs with this directory now; None if none does."""
     try:
-        descriptor = os.open(state.directory / _FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(state.directory / _FILE, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
     try:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from proxy.core.address.addr import Addr
+from proxy.core.small_file import CERTIFICATES_BYTES, read_small
 from proxy.mesh.identity.authority import utc_now
 from proxy.mesh.identity.root.issuers import ensure_anchors
 from proxy.mesh.identity.tokens import Account, Binding, open_tokens
@@ -116,7 +117,7 @@ def environment_of(server: Addr, workload: Workload, files: Files) -> dict[str, 
     name = identity_of(workload.account.service_account, workload.account.namespace)
     try:
         load_or_make(files.identity, name)
-        anchors = files.anchors.read_text()
+        anchors = read_small(files.anchors, CERTIFICATES_BYTES).decode()
     except (OSError, ValueError) as error:
         raise StateError(str(error)) from None
     variables = TUNING | {f"LINKERD2_PROXY_{name}": value for name, value in _linkerd(server, workload).items()}

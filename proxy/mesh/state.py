@@ -28,6 +28,7 @@ from stat import S_IMODE, S_ISREG
 from typing import Final
 
 from proxy.core.address.addr import Addr, parse_addr
+from proxy.core.small_file import RECORD_BYTES, TOKEN_BYTES, read_most, read_small
 
 _ADDRESS: Final = "address"
 DEFAULT_ADDR: Final = Addr("127.0.0.1", 8086)
@@ -121,7 +122,7 @@ class State:
         """
         path = self.directory / _ADDRESS
         try:
-            found = parse_addr(path.read_text().strip())
+            found = parse_addr(read_small(path, RECORD_BYTES).decode().strip())
         except (FileNotFoundError, ValueError):
             return DEFAULT_ADDR
         if ip_address(found.ip).is_unspecified:
@@ -140,7 +141,7 @@ def read_secret(path: Path) -> bytes | None:
     except OSError as error:
         reason = "is a symbolic link" if error.errno == errno.ELOOP else error.strerror
         raise StateError(f"{path}: {reason}") from None
-    with os.fdopen(descriptor, "rb") as file:
+    with os.fdopen(descriptor, "rb"):
         status = os.fstat(descriptor)
         mode = S_IMODE(status.st_mode)
         if not S_ISREG(status.st_mode):
@@ -150,7 +151,7 @@ def read_secret(path: Path) -> bytes | None:
         if mode & 0o077:
             raise StateError(f"{path}: mode {mode:04o} lets others read it; chmod 600 it or start anew")
         try:
-            return file.read()
+            return read_most(descriptor, path, TOKEN_BYTES)
         except OSError as error:
             raise StateError(f"{path}: {error.strerror}") from None
 

@@ -5,6 +5,7 @@ and mesh TLS.
 from __future__ import annotations
 
 import datetime
+import os
 import socket
 import time
 from collections.abc import Callable
@@ -288,6 +289,27 @@ def test_failed_calls_are_retried_and_not_counted(workload: Workload, caplog: py
 
     run(story)
     assert "Failed to obtain identity: INVALID_ARGUMENT: not today" in caplog.text
+
+
+@pytest.mark.parametrize(("kind", "text"), [("fifo", "not a regular file"), ("endless", "more than 65536 octets")])
+def test_a_token_file_that_would_never_end_fails_the_attempt(
+    workload: Workload, kind: str, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A FIFO would hold the loop for ever."""
+    workload.token_file.unlink()
+    if kind == "fifo":
+        os.mkfifo(workload.token_file)
+    else:
+        workload.token_file.write_bytes(b"x" * 70_000)
+
+    async def story(ticking: Ticking) -> None:
+        identity = workload.identity(ticking)
+        identity.start()
+        await until(lambda: text in caplog.text)
+        identity.close()
+
+    run(story)
+    assert not workload.issuer.requests
 
 
 @pytest.mark.parametrize(("content", "text"), [(None, "No such file"), (b"", "is empty"), (b" \n", "is empty")])

@@ -20,6 +20,7 @@ import proxy
 
 _PR_SET_PDEATHSIG: Final = 1
 _STOP_S: Final = 5.0
+_LAST_BYTES: Final = 65536
 WHERE: Final = Path(proxy.__file__).parents[1]
 """The directory from which `-m proxy` is this very package, wherever the demo was started from."""
 
@@ -86,7 +87,9 @@ class Child:
 
     def last_words(self) -> str:
         """How it ended, with the end of its output."""
-        text = self._log.read_text(errors="replace").strip().splitlines()
+        with self._log.open("rb") as log:
+            log.seek(max(log.seek(0, os.SEEK_END) - _LAST_BYTES, 0))
+            text = log.read(_LAST_BYTES).decode(errors="replace").strip().splitlines()
         return "\n  ".join([f"{self.name}: ended with status {self._process.returncode}:", *text[-8:]])
 
 

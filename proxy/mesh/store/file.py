@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
-import stat
 from typing import Final, NamedTuple
 
+from proxy.core.small_file import read_small
 from proxy.mesh.manifests.chunk import chunks, decode
 from proxy.mesh.manifests.reading import Catalog, ChunkRead, read_chunk
 from proxy.mesh.manifests.value import Fault
@@ -50,7 +49,7 @@ class File:
     def read(self) -> FileRead:
         """Read its current content. Only a regular file is read: a FIFO would never end."""
         try:
-            text = decode(_bytes(self._path))
+            text = decode(read_small(self._path, FILE_BYTES))
         except OSError as error:
             return FileRead(self._path, (), f"cannot be read: {error.strerror or error}")
         except UnicodeDecodeError as error:
@@ -72,14 +71,3 @@ class File:
             _log.exception("%s: a manifest could not be read", self._path)
             fault = Fault(1, "", f"cannot be read: {type(error).__name__}: {error}")
             return ChunkRead((), ((None, fault),), False, True)
-
-
-def _bytes(path: str) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError("it is no regular file")
-        if found.st_size > FILE_BYTES:
-            raise OSError(f"it has {found.st_size} bytes, more than {FILE_BYTES}")
-        return file.read()

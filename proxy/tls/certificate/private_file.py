@@ -15,6 +15,8 @@ from pathlib import Path
 from stat import S_IMODE, S_ISREG
 from typing import Final
 
+from proxy.core.small_file import TOKEN_BYTES, read_most
+
 _log: Final = logging.getLogger(__name__)
 
 _READABLE_BY_OTHERS: Final = 0o044
@@ -43,8 +45,7 @@ def read(file: Path, is_secret: bool = True) -> bytes | None:
                 mode,
             )
             _make_private(file, fd)
-        with os.fdopen(fd, "rb", closefd=False) as opened:
-            return opened.read()
+        return read_most(fd, file, TOKEN_BYTES)
     except OSError as error:
         raise ValueError(f"{file} cannot be read: {error.strerror}") from error
     finally:

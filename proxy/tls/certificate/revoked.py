@@ -12,6 +12,7 @@ from base64 import b64decode
 from binascii import Error as NoBase64
 from typing import Final
 
+from proxy.core.small_file import CERTIFICATES_BYTES, read_small
 from proxy.core.watch import Watch
 from proxy.tls.certificate.der import INTEGER, SEQUENCE, content, elements
 
@@ -26,8 +27,6 @@ NOTHING_REVOKED: Final[Watch[Revoked]] = Watch(NONE_REVOKED)
 """The Watch of connections without a list; it never changes."""
 
 _BLOCK: Final = re.compile(r"-----BEGIN X509 CRL-----(.*?)-----END X509 CRL-----", re.DOTALL)
-_MAX_CHARACTERS: Final = 1 << 20
-"""About 20,000 certificates, which take some 30 ms to read."""
 _VERSION: Final = 0xA0
 _LIST_EXTENSIONS: Final = 0xA0
 _BOOLEAN: Final = 0x01
@@ -53,13 +52,9 @@ def key_of(certificate_der: bytes) -> CertificateKey:
     return fields[2][1], fields[0][1]
 
 
-def read_bounded(path: str) -> str:
-    """The text of a file; OSError, or ValueError if it is longer than a list that can be read at once."""
-    with open(path, encoding="ascii") as file:
-        text = file.read(_MAX_CHARACTERS + 1)
-    if len(text) > _MAX_CHARACTERS:
-        raise ValueError(f"it is longer than {_MAX_CHARACTERS} octets")
-    return text
+def read_file(path: str) -> str:
+    """The text of a file of lists; OSError if it cannot be read or is too long, ValueError if it is not ASCII."""
+    return read_small(path, CERTIFICATES_BYTES).decode("ascii")
 
 
 def read_revocation_lists(pem: str) -> Revoked:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
 from proxy.cli.mesh.arguments import duration_s, port
 from proxy.cli.mesh.env import become, command_of
 from proxy.cli.mesh.identity.joining import JoinError, join
+from proxy.core.small_file import CERTIFICATES_BYTES, read_most
 from proxy.mesh.environment import Ports
 from proxy.mesh.identity.tokens import Account
 from proxy.mesh.join.invitation import InvitationError, read_invitation
@@ -64,6 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _read(source: str) -> str:
     try:
-        return sys.stdin.read() if source == "-" else Path(source).read_text()
+        with nullcontext(sys.stdin.buffer) if source == "-" else open(source, "rb") as file:  # a pipe will do
+            return read_most(file.fileno(), source, CERTIFICATES_BYTES).decode()
     except (OSError, ValueError) as error:
         raise InvitationError(f"{source}: {error}") from None

@@ -16,6 +16,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
+from proxy.core.small_file import CERTIFICATES_BYTES, read_small
 from proxy.mesh.identity.certificates import PrivateKey, Signer, certificate_pem, make_authority, private_pem
 from proxy.mesh.model import CLUSTER_DOMAIN, MESH_NAMESPACE
 from proxy.mesh.state import State, StateError
@@ -29,7 +30,6 @@ NEXT_ROOT_KEY: Final = "ca-next.key"
 
 _ISSUER: Final = "issuer.pem"
 _PREVIOUS_ISSUER: Final = "issuer-previous.pem"
-_MAX_BYTES: Final = 1 << 20
 _MAX_ABOVE: Final = 8
 
 
@@ -219,16 +219,14 @@ def _is_signed_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bo
 def _content(path: Path) -> bytes | None:
     """A file's bytes, None if it cannot be read, to notice a change."""
     try:
-        with path.open("rb") as file:
-            return file.read(_MAX_BYTES)
+        return read_small(path, CERTIFICATES_BYTES)
     except OSError:
         return None
 
 
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            return file.read(_MAX_BYTES)
+        return read_small(path, CERTIFICATES_BYTES)
     except OSError as error:
         raise StateError(f"{path}: {error.strerror}") from None
 
