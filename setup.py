@@ -31,6 +31,7 @@ HOT = (
     "proxy/balance/load/*.py",
     "proxy/metrics/cells.py",
     "proxy/metrics/scope.py",
+    "proxy/metrics/shown.py",
     "proxy/metrics/statuses.py",
     "proxy/policy/authz.py",
     "proxy/policy/profiles/classify.py",

@@ -11,6 +11,7 @@ from typing import Final
 
 from proxy.metrics.cells import Counter, Labels
 from proxy.metrics.registry import Registry
+from proxy.metrics.shown import shown_status
 
 NO_STATUS: Final = -1
 """There was no response head, or no gRPC status in it."""
@@ -24,7 +25,7 @@ Spelling = Callable[[int, str], Labels]
 class Statuses:
     """`labels` are those of the route or backend; they come before those that `spell` makes."""
 
-    __slots__ = ("last_status", "last", "_registry", "_family", "_labels", "_spell", "_counters")
+    __slots__ = ("last_status", "last", "_registry", "_family", "_labels", "_spell", "_counters", "_seen")
 
     def __init__(self, registry: Registry, family: str, labels: Labels, spell: Spelling) -> None:
         self._registry: Final = registry
@@ -32,6 +33,7 @@ class Statuses:
         self._labels: Final = labels
         self._spell: Final = spell
         self._counters: Final[dict[tuple[int, str], Counter]] = {}
+        self._seen: Final[set[int]] = set()
         self.last_status = _NONE_YET
         self.last = Counter()
         """The counter of `last_status` without an error. Code that sees a response end like the one before may add to
@@ -50,6 +52,10 @@ class Statuses:
             self.last = counter
 
     def _make(self, status: int, error: str) -> Counter:
-        labels = (*self._labels, *self._spell(status, error))
-        made = self._counters[status, error] = self._registry.counter(self._family, labels)
-        return made
+        shown = shown_status(status, len(self._seen))
+        found = self._counters.get((shown, error))
+        if found is None:
+            self._seen.add(shown)
+            labels = (*self._labels, *self._spell(shown, error))
+            found = self._counters[shown, error] = self._registry.counter(self._family, labels)
+        return found

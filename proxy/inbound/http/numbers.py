@@ -12,7 +12,8 @@ from proxy.http.exchange import Exchange
 from proxy.inbound import labels
 from proxy.metrics.cells import Counter, Labels
 from proxy.metrics.registry import Registry
-from proxy.metrics.statuses import NO_STATUS, Statuses
+from proxy.metrics.shown import status_text
+from proxy.metrics.statuses import Statuses
 from proxy.policy.meta import Meta
 from proxy.policy.routes.outcome import RouteOutcomes
 from proxy.policy.server import ServerRoute
@@ -46,4 +47,4 @@ class RouteNumbers(RouteOutcomes):
 
 def _spell(status: int, error: str) -> Labels:
     """On this side no label has the reason why a response is not whole."""
-    return (("status", str(status) if status != NO_STATUS else ""),)
+    return (("status", status_text(status)),)

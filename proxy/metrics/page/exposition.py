@@ -15,6 +15,7 @@ from proxy.core.connection.meter import Meter
 from proxy.metrics.cells import Cell, Counter, Histogram, Labels
 from proxy.metrics.page.names import COUNTER, TRANSPORT, Family, of_requests
 from proxy.metrics.scope import LATENCY_BOUNDS_MS, RequestScope, StatusScope
+from proxy.metrics.shown import status_text
 
 WRAP: Final = (1 << 53) + 1
 """Counters run from 0 to 2**53, the last integer that a float holds, and begin again."""
@@ -127,7 +128,7 @@ def _of(meter: Meter, name: str) -> int:
 
 
 def _with_status(text: str, status: int) -> str:
-    return _joined(text, f'status_code="{status}"') if status else text
+    return _joined(text, f'status_code="{status_text(status)}"') if status else text
 
 
 def _latency(name: str, text: str, found: StatusScope) -> Iterable[str]:

@@ -17,7 +17,8 @@ from proxy.http.exchange import Exchange
 from proxy.http.head import TUNNEL, ResponseHead
 from proxy.metrics.cells import Counter, Labels
 from proxy.metrics.registry import Registry
-from proxy.metrics.statuses import NO_STATUS, Statuses
+from proxy.metrics.shown import status_text
+from proxy.metrics.statuses import Statuses
 from proxy.outbound import labels
 from proxy.policy.meta import Meta
 from proxy.policy.routes.outcome import RouteOutcomes, counted_status
@@ -170,7 +171,7 @@ def _statuses(registry: Registry, of: RouteOf, family: str, named: Labels) -> St
 
 
 def _spell_http(status: int, error: str) -> Labels:
-    return ("http_status", str(status) if status != NO_STATUS else ""), ("error", error)
+    return ("http_status", status_text(status)), ("error", error)
 
 
 def _spell_grpc(status: int, error: str) -> Labels:
