@@ -214,3 +214,24 @@ def test_seats_are_numbered_and_freed_by_whoever_leaves(tmp_path: Path) -> None:
     (tmp_path / "up" / "default.old-0.json").write_text(json.dumps(app._asdict()))
     assert apps(state) == []
     assert is_anybody_up(state)
+
+
+STAYS = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('here', flush=True); time.sleep(600)"
+
+
+@pytest.mark.parametrize("how", ["told", "by itself"])
+def test_what_a_shell_leaves_behind_ends_with_it(state: State, how: str) -> None:
+    """A signal for `sponson up` ends the shell, and the shell ends nothing: neither what it waits for nor what that started."""
+    script = f'{sys.executable} -c "$STAYS" | cat & sleep 599 & {"true" if how == "by itself" else "wait; true"}'
+    environment = {**os.environ, "STAYS": STAYS, "MARK": str(state.directory)}
+    command = up(
+        state, "--name", "shell", "--", "sh", "-c", f"({script}); {'exit 3' if how == 'by itself' else 'true'}"
+    )
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment) as process:
+        if how == "told":
+            assert process.stdout is not None and process.stdout.readline() == b"here\n"
+            assert any("sleep 599" in one for one in left(state))
+            process.terminate()
+        assert process.wait(DEADLINE_S) == (3 if how == "by itself" else 128 + signal.SIGTERM)
+        assert not [one for one in left(state) if "sleep" in one], "it waits for their end"
+    check_nothing_is_left(state)

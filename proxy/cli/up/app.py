@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from proxy.cli.demo.http import fetch
+from proxy.cli.process import orphans
 from proxy.cli.process.child import Child, dying_with_parent, stop_all
 from proxy.cli.up.manifest import Manifest
 from proxy.core.address.addr import Addr
@@ -27,6 +28,9 @@ _POLL_S: Final = 0.05
 _WATCH_S: Final = 0.5
 _STOP_S: Final = 10.0
 """How long an app may take to end before it is killed."""
+
+_ORPHANS_S: Final = 5.0
+"""The same for processes that the app has left behind."""
 
 _TOKEN_TTL_S: Final = 30 * 86400.0
 _MANIFESTS: Final = "manifests"
@@ -97,6 +101,7 @@ class _Up:
         await self._until(self._is_sidecar_ready, "its sidecar", self._sidecar)
         self._held.release()
         print(self._welcome(entry), file=sys.stderr)
+        orphans.adopt()
         self._app = self._start_app()
         return await self._watch(self._app, self._sidecar)
 
@@ -180,6 +185,7 @@ class _Up:
                 raise UpError(sidecar.last_words())
             if running(self._state) is None and not is_told:
                 self._start_control_plane()
+            orphans.reap(self._pids())
         return app.returncode if app.returncode >= 0 else 128 - app.returncode
 
     # ---- the end
@@ -190,6 +196,8 @@ class _Up:
         if self._app is not None and self._app.poll() is None:
             _kill(self._app)
             self._app.wait()
+        if self._app is not None:
+            await asyncio.to_thread(orphans.end_all, self._pids(), _ORPHANS_S)
         if self._sidecar is not None:
             await stop_all([self._sidecar])
         if self._manifest is not None:
@@ -199,6 +207,11 @@ class _Up:
             log.unlink(missing_ok=True)
         if self._control_plane is not None and not is_anybody_up(self._state):
             await asyncio.to_thread(self._control_plane.wait, _STOP_S)
+
+    def _pids(self) -> set[int]:
+        """The processes that we have started ourselves."""
+        children = [one.pid for one in (self._sidecar, self._control_plane) if one is not None]
+        return {*children, self._app.pid} if self._app is not None else {*children}
 
     def _log(self, what: str) -> Path:
         return (
