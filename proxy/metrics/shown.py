@@ -29,7 +29,7 @@ def shown_status(status: int, known: int) -> int:
 
 
 def status_text(status: int) -> str:
-    """The value of a label; empty if there was no status."""
-    if status > 0:
+    """The value of a label; empty if there was no status. 0 is a gRPC status."""
+    if status >= 0:
         return str(status)
     return f"{-status // 100}xx" if status <= -100 else ""

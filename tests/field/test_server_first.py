@@ -136,16 +136,29 @@ def test_a_server_that_ends_without_a_word_has_decided_nothing(stage: Stage) -> 
 
 
 @pytest.mark.parametrize("stage", [OUT, IN], indirect=True)
-def test_a_client_that_stalls_within_a_request_is_given_to_the_server_as_it_speaks(stage: Stage) -> None:
-    """A client that sends one byte of HTTP and then stalls was not silent: what it sent is passed to the server as
-    before.
-    """
+def test_a_client_that_stalls_within_a_word_is_given_to_the_server_as_it_speaks(stage: Stage) -> None:
+    """A client that sends the beginning of a word and then stalls was not silent: what it sent is passed to the server."""
     app = stage.play(listens)
     client = stage.connect()
-    client.send(b"G")
+    client.send(b"X")
     until(lambda: app.connections and app.connections[0].received, "the byte has come")
-    assert app.connections[0].received == b"G"
+    assert app.connections[0].received == b"X"
     assert len(app.connections) == 1
+
+
+@pytest.mark.parametrize("stage", [OUT, IN], indirect=True)
+def test_a_client_that_stalls_within_a_request_is_waited_for(stage: Stage) -> None:
+    """No server is dialled meanwhile, because it is HTTP when it goes on, however late."""
+    app = stage.play(answers_or_hears_nothing)
+    client = stage.connect()
+    client.send(b"GE")
+    other = stage.connect()
+    until(lambda: app.connections, "the other client's silence was long enough")
+    before = len(app.connections)
+    other.close()
+    client.send(get()[2:])
+    assert client.response().status == 200
+    assert len(app.connections) == before + 1
 
 
 @pytest.mark.parametrize("stage", [OUT, IN, PAIR], indirect=True)

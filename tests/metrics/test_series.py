@@ -188,4 +188,4 @@ def test_a_common_status_comes_as_itself_however_many_others_there_were() -> Non
     assert scope.by_status[503].ended == {(False, "", ""): 1}
     assert len(scope.by_status) == limits.LABEL_STATUSES + 3 + 1
     assert scope.by_status[-800].ended == {(True, "", ""): 100}
-    assert [status_text(status) for status in (-800, 0, -1, 503)] == ["8xx", "", "", "503"]
+    assert [status_text(status) for status in (-800, 0, -1, 503)] == ["8xx", "0", "", "503"]
