@@ -31,7 +31,8 @@ def rows(heading: str) -> dict[str, str]:
     text = DOCUMENT.read_text()
     part = text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
     return {
-        match[1]: match[2] for match in re.finditer(r"^\| `([^`]+)` \| (works|announced|no effect) \|", part, re.MULTILINE)
+        match[1]: match[2]
+        for match in re.finditer(r"^\| `([^`]+)` \| (works|announced|no effect) \|", part, re.MULTILINE)
     }
 
 
