@@ -11,11 +11,14 @@ from typing import Final
 
 from proxy.core.address.addr import Addr
 from proxy.metrics.cells import Labels
-from proxy.policy.client import ClientPolicy
+from proxy.policy.client import Backend, Balance, ClientPolicy, Fail
 from proxy.policy.endpoint import EndpointMeta
-from proxy.policy.meta import Meta
+from proxy.policy.meta import Meta, default_meta
 from proxy.policy.profiles.profile import ProfileRoute
 from proxy.policy.routes.match import host_of
+
+_UNKNOWN: Final = default_meta("unknown")
+_FAIL: Final = default_meta("fail")
 
 _is_dns_name: Final = re.compile(
     r"(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*(?!\d+\.?$)[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.?"
@@ -62,8 +65,21 @@ def backend(meta: Meta) -> Labels:
 
 
 def opaque_balancer(parent_: Meta, backend_: Meta, logical: str, concrete: str) -> Labels:
-    """The labels of an opaque or TLS balancer: `logical` is the destination's name, `concrete` the backend's."""
+    """The labels of a balancer of opaque connections: `logical` is the destination's name, `concrete` the backend's."""
     return (*parent(parent_), *backend(backend_), ("logical", logical), ("concrete", concrete))
+
+
+def tls_balancer(concrete: str) -> Labels:
+    """The labels of a balancer of TLS connections: Linkerd has only the backend's name."""
+    return (("concrete", concrete),)
+
+
+def counted_backend(backend_: Backend) -> Meta:
+    """The resource that a route's numbers of a backend are for. As in Linkerd, all backends that are one address count
+    together, and so do all that cannot be reached: `default`/`unknown` and `default`/`fail`."""
+    if isinstance(backend_.dispatch, Balance):
+        return backend_.meta
+    return _FAIL if isinstance(backend_.dispatch, Fail) else _UNKNOWN
 
 
 def _named(prefix: str, meta: Meta) -> Labels:

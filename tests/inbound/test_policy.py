@@ -204,6 +204,7 @@ def test_a_redirection_of_a_carried_request_is_not_marked_as_the_apps() -> None:
             answer = await client.get("/x", ("l5d-orig-proto", "HTTP/1.1"))
             assert answer.status == "301" and ("location", "http://example.org/x") in answer.headers
             assert "l5d-orig-proto" not in dict(answer.headers)
+            assert dict(answer.headers)["l5d-proxy-error"] == "redirected", "in the words of the outbound side"
             client.close()
 
     run(story)

@@ -109,6 +109,15 @@ def test_an_http2_app_that_is_away(is_meshed: bool, is_grpc: bool) -> None:
             assert workload.metric("inbound_http_errors_total", 'error="failfast"') == 1
             assert client.goaways == [0], "a fatal answer takes the connection down, gracefully"
             client.close()
+            if is_meshed and not is_grpc:
+                assert "service x:80: service in fail-fast" in headers["l5d-proxy-error"]
+            client = Http2Client(await connect(workload, is_meshed))
+            headers = dict((await client.get("/", *fields)).headers)
+            assert headers[":status"] == ("200" if is_grpc else "503"), "others need not wait as long"
+            assert headers.get("grpc-status") == ("14" if is_grpc else None)
+            assert ("service unavailable" in headers.get("l5d-proxy-error", "")) is is_meshed
+            assert workload.metric("inbound_http_errors_total", 'error="loadshed"') == 1
+            client.close()
 
     run(story)
 

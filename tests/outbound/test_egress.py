@@ -17,6 +17,7 @@ from proxy.policy.client import ClientPolicy, forward_policy
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import default_meta
 from tests.kit.network import Answering, Network, h2_request, h2_server, hello_bytes, http_server
+from tests.kit.page import samples, value
 from tests.kit.sockets import REFUSING, Ticking, run
 from tests.mesh.policy.test_outbound import network as egress_network
 from tests.mesh.policy.test_outbound import policy, read, route, services
@@ -105,6 +106,28 @@ def test_what_is_denied_is_told_so_in_its_own_protocol_and_not_sent(tmp_path: Pa
         assert await rest(reader) in (b"", b"<RST>")
         writer.close()
         assert 'error="unexpected"' in network.metrics()
+        network.close()
+
+    run(story)
+
+
+def test_nothing_is_dialled_for_what_is_denied(tmp_path: Path) -> None:
+    """An HTTP/2 endpoint connects before the first request needs it, but one that a policy forwards to waits for that request:
+    a filter may refuse them all.
+    """
+
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        server = h2_server(network, Answering("outside"))
+        rules = egress_route("{matches: [{path: {type: PathPrefix, value: /open}}]}")
+        network.fake.policies[server.addr] = Watch(egress(tmp_path, server.addr, "Deny", rules))
+        network.start()
+        headers, _ = await h2_request(network.redirect(server.addr), "GET", "api.example.com", "/shut")
+        assert headers[":status"] == "403"
+        assert not list(samples(network.metrics(), "tcp_open_total", peer="dst"))
+        headers, body = await h2_request(network.redirect(server.addr), "GET", "api.example.com", "/open")
+        assert (headers[":status"], body) == ("200", b"outside")
+        assert value(network.metrics(), "tcp_open_total", peer="dst") == 1
         network.close()
 
     run(story)

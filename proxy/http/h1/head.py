@@ -90,6 +90,21 @@ def _new_request_line(start_line: bytes) -> tuple[bytes, bytes, bytes]:
     return found
 
 
+def check_begun(data: bytes) -> None:
+    """Raise if a head that has begun with `data` cannot become that of a request. Without this a client of another protocol would
+    get its 400 only when the time for the head is over.
+    """
+    end = data.find(b"\n")
+    if end >= 0:
+        line = data[:end].removesuffix(b"\r")
+        if _known_request_line(line) is None:
+            _new_request_line(line)
+    elif data[0] < 0x20 and data[0] not in b"\r\n":
+        raise ProtocolError(f"bad request line: {data[:20]!r}")
+    if len(data) > limits.HEAD_BYTES:
+        raise over_limit(data)
+
+
 def _new_response_line(start_line: bytes) -> tuple[int, int, bytes]:
     """Status, version, and the reason phrase if it is an unusual one."""
     known = _response_lines.find(start_line, len(start_line))
@@ -113,10 +128,10 @@ def read_request(text: bytes) -> tuple[RequestHead, bool, bool]:
     ProtocolError if nothing after it could be trusted.
     """
     start_line, _, lines = text.partition(b"\r\n")
-    block = header_block(lines)
     line = _known_request_line(start_line)
     is_line_known = line is not None
-    method, target, minor = line or _new_request_line(start_line)
+    method, target, minor = line or _new_request_line(start_line)  # before the fields, as when the head comes in pieces
+    block = header_block(lines)
     authority = block.authority
     size = block.length
     transfer = block.transfer

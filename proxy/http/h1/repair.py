@@ -21,9 +21,12 @@ _space_before_colon = re.compile(rb"(?m)^([!#$%&'*+\-.^_`|~0-9A-Za-z]+)[ \t]+:")
 
 def is_still_begun(data: bytes, known: int) -> bool:
     """Whether `data` is a head that has begun and no more, of which `known` octets were found to be that before. A client
-    may send a long head octet by octet, and each costs no more than the last ones: only they can hold the end.
+    may send a long head octet by octet, and each costs no more than the last ones: only they can hold the end. When
+    the first line is whole the answer is no, once, because that line is then to be judged.
     """
-    return data[0] >= 0x20 and len(data) <= limits.HEAD_BYTES and _head_end(data, max(0, known - 2)) is None
+    if data[0] < 0x20 or len(data) > limits.HEAD_BYTES or _head_end(data, max(0, known - 2)) is not None:
+        return False
+    return data.find(b"\n", known) < 0 or data.find(b"\n", 0, known) >= 0
 
 
 def with_crlf(data: bytes) -> bytes | None:

@@ -282,8 +282,7 @@ class H1Server(Codec, ServerStream):
         better = repaired(data)
         if better is not None:
             return better
-        if len(data) > limits.HEAD_BYTES:
-            raise h1.over_limit(data)
+        h1.check_begun(data)
         self._held = data
         if self._wheel is not None and (self._slow_head is None or not self._slow_head.is_armed):
             self._slow_head = self._wheel.after(self.head_timeout_s, self._head_too_slow)

@@ -183,11 +183,8 @@ class Http2App:
             return
         exchange = attempt.exchange
         self._wanted_at = exchange.accepted_at
-        if self._queue.is_shut:
-            self.turn_away(attempt)
-        elif not self._queue.is_ready:
+        if not self._queue.is_ready:
             _rescue_of(exchange).shed(exchange)
-            return
         else:
             exchange.park(lambda: self._queue.leave(attempt))
             self._queue.join(attempt)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from proxy.core.address.addr import port_number
 from proxy.core.failure.reason import Reason
 from proxy.core.log import event, logger
 from proxy.http import grpc
@@ -94,7 +95,7 @@ class InboundRescue:
     def redirect(self, exchange: Exchange, status: int, location: bytes) -> None:
         """Redirect the client. Counted among the errors, as Linkerd counts it (docs/linkerd/inbound.md, section 7)."""
         self._count(UNEXPECTED.label)
-        head = redirect(exchange.request, status, location, "request redirected", self.informs)
+        head = redirect(exchange.request, status, location, "redirected", self.informs)
         if self._is_http2:
             head.version = HTTP_2
         exchange.reply(head, Reason.COMPLETE)
@@ -114,7 +115,10 @@ class InboundRescue:
 
     def _service(self, exchange: Exchange) -> str:
         authority = exchange.request.authority.decode("latin-1")
-        return f"server {self._arrived.target}: service {authority}: " if authority else ""
+        if not authority:
+            return ""
+        port = "" if port_number(authority.rpartition(":")[2]) else ":80"
+        return f"server {self._arrived.target}: service {authority}{port}: "
 
     def _reply(self, exchange: Exchange, failure: Failure, text: str, reason: Reason) -> None:
         version = "HTTP/2" if exchange.request.version == HTTP_2 else "HTTP/1.1"
@@ -130,5 +134,5 @@ class InboundRescue:
     def _explanation(self, failure: Failure, text: str, reason: Reason) -> Explanation:
         target = str(self._arrived.target)
         what = text if reason is Reason.COMPLETE else f"app at {target}: {text}"
-        why = self._troubles.of(target) if reason in _CONNECTING or failure is FAILFAST else ""
+        why = self._troubles.of(target) if reason in _CONNECTING or failure in (FAILFAST, LOAD_SHED) else ""
         return Explanation("server's", what, why, advice_for(failure.status, reason))

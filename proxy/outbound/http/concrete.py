@@ -210,6 +210,25 @@ class Balanced:
         return why_none_ready(self._resolution.value, self._runtime.troubles, self._clock() - self._resolved_at)
 
 
+class Forwarded(Balanced):
+    """One address. Its endpoint is made with the first request, because an HTTP/2 endpoint connects at once and the filters of
+    a policy may refuse every request: then nothing is sent to that address, and no connection is opened either."""
+
+    __slots__ = ("_address", "_unused")
+
+    def __init__(self, kind: EndpointKind, forward: Forward) -> None:
+        self._address: Final[Watch[Resolution[EndpointMeta]]] = Watch(Resolution())
+        self._unused: Forward | None = forward
+        super().__init__(kind, self._address, "")
+
+    def take(self, attempt: Attempt) -> bool:
+        forward = self._unused
+        if forward is not None:
+            self._unused = None
+            self._address.set(reset({forward.addr: forward.endpoint}))
+        return super().take(attempt)
+
+
 def why_none_ready(known: Resolution[EndpointMeta], troubles: Troubles, for_s: float) -> str:
     """Why no endpoint of a backend can be picked, in a line; `for_s`: how long this has been what is known of them."""
     if not known.endpoints:
@@ -272,5 +291,5 @@ def concrete(
         return balanced
     if isinstance(dispatch, Forward):
         kind = EndpointKind(runtime, rescue, is_http2, Balancing(PeakEwmaLoad()), None)
-        return Balanced(kind, Watch(reset({dispatch.addr: dispatch.endpoint})), "")
+        return Forwarded(kind, dispatch)
     return Failing(rescue, dispatch.text)

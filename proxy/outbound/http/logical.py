@@ -14,6 +14,7 @@ from typing import Final
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead, ResponseHead
+from proxy.outbound import labels
 from proxy.outbound.backend.split import service_meta
 from proxy.outbound.discovery.discover import GATEWAY, Destination
 from proxy.outbound.http.concrete import Concrete, Terms, concrete, shed
@@ -237,7 +238,7 @@ class RuleBackend(BackendPlace):
         self.concrete: Final = made
         self._place = place
         self._editor = editor
-        self._numbers: Final[BackendNumbers] = place.numbers.of_backend(backend.meta)
+        self._numbers: Final[BackendNumbers] = place.numbers.of_backend(labels.counted_backend(backend))
 
     @property
     def is_ready(self) -> bool:
@@ -282,6 +283,9 @@ class FilteredBackend(RuleBackend):
         if isinstance(filtered, RequestHead):
             super().route(exchange, filtered, match)
         else:
+            attempt = exchange.attempt = Attempt(exchange, head)
+            attempt.numbers = self._numbers  # what a backend's filter answers counts as the backend's
+            self._numbers.requests.value += 1
             answer(self.rescue, exchange, filtered)
 
 

@@ -14,7 +14,7 @@ from proxy.outbound.discovery.discover import Destination
 from proxy.outbound.opaque.endpoint import OpaqueEndpoint
 from proxy.outbound.opaque.tunnel import Tunnel
 from proxy.outbound.runtime import Runtime
-from proxy.policy.client import Backend, Balance, Fail, Forward, PeakEwmaLoad, PenaltyLoad
+from proxy.policy.client import INVALID_BACKEND, Backend, Balance, Fail, Forward, PeakEwmaLoad, PenaltyLoad
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import Meta
 from proxy.policy.profiles.profile import Profile
@@ -45,8 +45,13 @@ class OpaqueBalanced:
     def __init__(self, runtime: Runtime, destination: Destination, balance: Balance, terms: Terms) -> None:
         how = opaque(balance, runtime.config)
 
+        profile = destination.profile.value
+        logical = profile.name if isinstance(profile, Profile) else ""
+        authority = "" if terms.is_tls else logical
+        """As in Linkerd, connections are labelled with the service that their client dialled, not with the backend."""
+
         def make(addr: Addr, meta: EndpointMeta) -> OpaqueEndpoint:
-            return OpaqueEndpoint(runtime, addr, as_reached(runtime, addr, meta), how, balance.path)
+            return OpaqueEndpoint(runtime, addr, as_reached(runtime, addr, meta), how, authority)
 
         self._balancer: Balancer[OpaqueEndpoint, EndpointMeta, Tunnel] = Balancer(
             self, destination.endpoints(balance.path), make, runtime.reactor, runtime.tcp_queue, how.picker()
@@ -55,10 +60,10 @@ class OpaqueBalanced:
         if isinstance(balance.load, PenaltyLoad) and (balance.load.penalty_s or balance.load.max_retry_after_s):
             _log.warning("%s: penalties for failures do not count for opaque connections", self._name)
         self._clock = runtime.reactor.clock
-        profile = destination.profile.value
-        logical = profile.name if isinstance(profile, Profile) else ""
+        kind = "outbound_tcp"
         series = labels.opaque_balancer(terms.parent, terms.backend, logical or destination.logical, balance.path)
-        kind = "outbound_tls" if terms.is_tls else "outbound_tcp"
+        if terms.is_tls:
+            kind, series = "outbound_tls", labels.tls_balancer(balance.path)
         self._view = runtime.balancers.show(kind, series, self._balancer, runtime.tcp_queue.failfast_s)
 
     @property
@@ -135,7 +140,7 @@ class OpaqueFailing:
         return True
 
     def take(self, tunnel: Tunnel, context: str) -> None:
-        tunnel.refuse("unexpected", f"{context}: {self._text}")
+        tunnel.refuse("unexpected", f"{context}: {self._text}", INVALID_BACKEND)
 
     def close(self) -> None:
         """There is nothing to close."""

@@ -13,7 +13,7 @@ from random import random
 from typing import Final, assert_never
 
 from proxy.core.log import logger
-from proxy.http.grpc import FAILED_PRECONDITION
+from proxy.http.grpc import FAILED_PRECONDITION, NAMES, UNKNOWN
 from proxy.http.head import RequestHead, ResponseHead
 from proxy.http.headers import COOKIE, DATE, HOST, L5D, PLAIN, Field, field, kind_of
 from proxy.policy.routes.redirect import InvalidRedirectError, Match, location
@@ -204,13 +204,18 @@ class Injecting:
     __slots__ = ("_failure", "_numerator", "_denominator")
 
     def __init__(self, injector: FailureInjector) -> None:
-        status, code = (200, injector.status) if injector.is_grpc else (injector.status, FAILED_PRECONDITION)
+        status, code = (200, _code_of(injector.status)) if injector.is_grpc else (injector.status, FAILED_PRECONDITION)
         self._failure: Final = InjectedFailure(status, code, injector.message)
         self._numerator: Final = injector.numerator
         self._denominator: Final = injector.denominator
 
     def of_request(self, head: RequestHead, match: Match) -> RequestHead | FilterAnswer:
         return self._failure if random() * self._denominator < self._numerator else head
+
+
+def _code_of(number: int) -> int:
+    """Linkerd's controller gives 500 for a backend that it does not know; clients get the code for what is no code."""
+    return number if 0 <= number < len(NAMES) else UNKNOWN
 
 
 class Refusing:

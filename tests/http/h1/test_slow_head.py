@@ -41,6 +41,24 @@ def test_half_a_head_is_answered_408_when_its_time_is_over() -> None:
     assert client.wire.has_ended and client.faults.counts == {"slow_opening": 1}
 
 
+@pytest.mark.parametrize(
+    ("pieces", "status"),
+    [
+        ((b"raw bytes, no http at all\r\n",), b"400"),
+        ((b"raw bytes, no ht", b"tp at all\r", b"\n"), b"400"),
+        ((b"GET / HTTP/1.2\r\nHost: a\r\n",), b"505"),
+        ((b"\x16\x03\x01\x02\x00\x01\x00",), b"400"),
+    ],
+)
+def test_what_cannot_become_a_request_is_answered_at_once(pieces: tuple[bytes, ...], status: bytes) -> None:
+    """A client of another protocol on a port of HTTP, such as one that speaks TLS, does not wait until a head's time is over."""
+    client = Client()
+    for piece in pieces:
+        assert client.wire.take() == b""
+        client.server.feed(piece)
+    assert client.wire.take().startswith(b"HTTP/1.1 " + status) and client.wire.has_ended
+
+
 def test_the_time_is_the_heads_and_not_the_connections() -> None:
     client = Client()
     for _ in range(4):

@@ -22,20 +22,23 @@ from proxy.policy.client import (
     FIRST_AVAILABLE,
     GRPC,
     HTTP_1,
+    Backend,
     ClientPolicy,
     ClientRoute,
     ClientRule,
     Distribution,
+    Fail,
+    Forward,
     RouteBackend,
 )
 from proxy.policy.endpoint import EndpointMeta
-from proxy.policy.meta import default_meta
+from proxy.policy.meta import Meta, default_meta
 from proxy.policy.routes.route import FailureInjector, Redirect, Unusable
 from tests.kit.http1 import Message, http1_app
 from tests.kit.http2 import Http2Client, http2_app
 from tests.kit.network import SERVICE, Network, balance_policy
 from tests.kit.page import by_label, samples, value
-from tests.kit.sockets import Ticking, run, until
+from tests.kit.sockets import REFUSING, Ticking, run, until
 from tests.kit.streams import FakeServer
 
 WEB = "web.ns.svc.cluster.local:80"
@@ -164,6 +167,35 @@ def test_what_a_policy_answers_is_counted_by_its_status() -> None:
         page = network.metrics()
         assert by_label(page, ROUTE + "request_statuses_total", "http_status", error="") == {"418": 1, "307": 1}
         assert value(page, BACKEND + "requests_total") == 0
+        network.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("dispatch", "filters", "name", "status"),
+    [
+        (Fail("it has no dispatcher"), (FailureInjector(500, "Service not found web"),), "fail", "500"),
+        (Fail("it has no dispatcher"), (), "fail", ""),
+        (Forward(REFUSING), (), "unknown", "502"),
+        (Forward(REFUSING), (Redirect(path="/elsewhere", status=307),), "unknown", "307"),
+    ],
+)
+def test_what_a_backend_s_filters_answer_counts_as_the_backend_s(
+    dispatch: Fail | Forward, filters: tuple[Any, ...], name: str, status: str
+) -> None:
+    """As with Linkerd, backends that cannot be reached, and those that are one address, have a label in common."""
+
+    async def story(ticking: Ticking) -> None:
+        backend = RouteBackend(Backend(Meta("core", "Service", "web", "ns", port=80), dispatch), 1, filters)
+        rule = ClientRule((), (), Distribution(FIRST_AVAILABLE, (backend,)))
+        routes = (ClientRoute(default_meta("http"), (), (rule,)),)
+        network = await web_network(ticking, ClientPolicy(SERVICE, HTTP_1, routes, routes))
+        await ask(network, "/200")
+        page = network.metrics()
+        assert by_label(page, BACKEND + "requests_total", "backend_name") == {name: 1}
+        (ended,) = samples(page, BACKEND + "response_statuses_total")
+        assert (ended.labels["backend_kind"], ended.labels["http_status"]) == ("default", status)
         network.close()
 
     run(story)

@@ -19,6 +19,7 @@ from proxy.policy.client import (
     Balance,
     ClientPolicy,
     Distribution,
+    Fail,
     RouteBackend,
     StreamRoute,
     invalid_policy,
@@ -136,6 +137,48 @@ def test_a_refusal_is_called_by_its_reason(policy: ClientPolicy, error: str) -> 
         assert await talk(network) in (b"", b"<RST>")
         await until(lambda: closed(network) == {error: 1})
         assert value(network.metrics(), OPEN) == 1
+        network.close()
+
+    run(story)
+
+
+def test_a_backend_that_cannot_be_reached_is_an_invalid_one() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        backend = RouteBackend(Backend(SERVICE, Fail("it has no dispatcher")))
+        route = StreamRoute(default_meta("opaq"), Distribution(FIRST_AVAILABLE, (backend,)))
+        network.fake.policies[DST] = Watch(ClientPolicy(SERVICE, OPAQUE, (), (), (route,)))
+        network.start()
+        assert await talk(network) in (b"", b"<RST>")
+        await until(lambda: closed(network) == {"invalid_backend": 1})
+        network.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_connections_are_labelled_with_what_their_client_dialled(is_tls: bool) -> None:
+    """Not with the backend that the route chose; connections by TLS routes have no such label, and their balancers only
+    the backend's name, as with Linkerd.
+    """
+
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking, DESTINATION_PROFILE_NETWORKS="10.0.0.0/8")
+        distribution = Distribution(FIRST_AVAILABLE, (RouteBackend(Backend(SERVICE, Balance(DB))),))
+        routes = (StreamRoute(default_meta("one"), distribution),)
+        policy = (
+            ClientPolicy(SERVICE, TLS, (), (), (), routes) if is_tls else ClientPolicy(SERVICE, OPAQUE, (), (), routes)
+        )
+        network.fake.policies[DST] = Watch(policy)
+        network.fake.profiles[str(DST)] = Watch(Profile(name="split.ns.svc.cluster.local:5432"))
+        network.fake.names[DB] = Watch(reset({await network.server(echo): EndpointMeta()}))
+        network.start()
+        await talk(network, hello_bytes("a.example.com"))
+        (opened,) = samples(network.metrics(), "tcp_open_total", peer="dst")
+        assert opened.labels.get("authority") == (None if is_tls else "split.ns.svc.cluster.local:5432")
+        family = "outbound_tls_balancer" if is_tls else "outbound_tcp_balancer"
+        (queued,) = samples(network.metrics(), f"{family}_queue_requests_total")
+        assert queued.labels["concrete"] == DB and (list(queued.labels) == ["concrete"]) is is_tls
         network.close()
 
     run(story)

@@ -156,6 +156,8 @@ def test_a_failure_is_injected_by_chance() -> None:
     assert (always.status, always.grpc_code, always.message) == (418, 9, "a teapot")
     of_grpc = asked((FailureInjector(8, "too much", True),), head([]))
     assert (of_grpc.status, of_grpc.grpc_code) == (200, 8)
+    unknown_backend = asked((FailureInjector(500, "Service not found web", True),), head([]))
+    assert (unknown_backend.status, unknown_backend.grpc_code) == (200, 2), "500 is no code of gRPC's"
     request = head([])
     assert asked((FailureInjector(500, "", numerator=0, denominator=1),), request) is request
     random.seed(8)
