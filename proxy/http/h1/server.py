@@ -239,7 +239,7 @@ class H1Server(Codec, ServerStream):
             self._refuse(error)
         finally:
             self._is_advancing = False
-        if self._has_eof and self._state == _HEAD:
+        if self._has_eof and self._state != _WAIT:  # a whole request gets its answer first
             self.eof()
 
     def _read_head(self, data: bytes) -> bytes:
@@ -313,8 +313,6 @@ class H1Server(Codec, ServerStream):
         self.resume_reading(NEXT_TURN)
         if self._state <= _BODY:
             self._go_on()
-            if self._has_eof:
-                self.eof()
 
     def _go_on(self) -> None:
         """Read what was held back."""
@@ -366,8 +364,9 @@ class H1Server(Codec, ServerStream):
         self.resume_reading(READ_AHEAD)
         held, self._held = self._held, b""
         exchange = self._exchange
-        if exchange is not None and (held or self._has_eof):
-            exchange.request_data(held, self._has_eof)
+        ends = self._has_eof and not self._is_advancing
+        if exchange is not None and (held or ends):
+            exchange.request_data(held, ends)
 
     def _finish(self) -> None:
         """The last response is written: the wire belongs to Linger until the client hangs up."""

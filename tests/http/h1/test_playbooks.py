@@ -415,6 +415,22 @@ def test_a_half_closed_client_gets_every_answer() -> None:
         it.expect("app", GET).feed("app", OK).expect("client", OK).ended("client")
 
 
+@pytest.mark.parametrize("more", [b"Content-Length: 9\r\n\r\nabc", b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"])
+def test_a_client_that_ended_within_a_request_that_waited_its_turn_resets_it(more: bytes) -> None:
+    """The end came while an earlier request was answered, with the beginning of the next one before it."""
+    post = b"POST / HTTP/1.1\r\nHost: svc\r\n" + more
+    with play() as it:
+        it.feed("client", GET + post).eof("client").expect("app", GET).feed("app", OK).expect("client", OK)
+        it.expect("app", post).aborted("app", Reason.PEER_CLOSED).aborted("client", Reason.PEER_CLOSED)
+
+
+def test_a_client_that_ended_behind_an_upgrade_that_waited_its_turn_half_closes_the_tunnel() -> None:
+    with play() as it:
+        it.feed("client", GET + UPGRADE).eof("client").expect("app", GET).feed("app", OK).expect("client", OK)
+        it.expect("app", UPGRADE).feed("app", SWITCHED).expect("client", SWITCHED).ended("app")
+        it.feed("app", b"still").expect("client", b"still").eof("app").ended("client")
+
+
 def test_a_client_that_ends_within_a_request_resets_it() -> None:
     with play() as it:
         it.feed("client", b"POST / HTTP/1.1\r\nHost: svc\r\nContent-Length: 9\r\n\r\nabc").eof("client")
