@@ -215,6 +215,30 @@ def test_a_response_in_time_leaves_no_timer(way: Way) -> None:
 # ---- beside retries
 
 
+def test_a_response_that_is_idle_while_its_trailers_are_awaited() -> None:
+    """Its client has nothing of it yet: whether it is given or sent again is decided by what comes next."""
+    link = RetryLink("h2", "h2", retry(1, (), frozenset({14})), timeouts=Timeouts(idle_s=T))
+    link.call()
+    link.far.respond(200, None)
+    link.settle()
+    for _ in range(6):
+        link.advance(T / 4)
+    assert link.near.message.fields[b"grpc-status"] == b"4" and link.exchange.reason is Reason.IDLE_TIMEOUT
+    assert b": idle timeout: 2s" in link.near.message.fields[b"grpc-message"]
+    link.check()
+
+
+def test_the_head_of_a_dropped_attempt_makes_the_next_one_not_idle() -> None:
+    link = RetryLink("h2", "h2", retry(1, (), frozenset({14})), timeouts=Timeouts(idle_s=T))
+    link.call()
+    link.answer(200, trailers=[(b"grpc-status", b"14")])
+    for _ in range(12):
+        link.advance(T / 4)
+    assert len(link.asked) == 2 and link.exchange.reason is None, "what has no body under way is not idle"
+    link.answer(200, trailers=[(b"grpc-status", b"0")])
+    link.check()
+
+
 @EACH
 @pytest.mark.acceptance("RETRY-05")
 def test_attempts_that_are_too_slow_within_the_time_of_the_request(way: Way) -> None:

@@ -38,7 +38,9 @@ _NAMES: Final = {
 class Deadlines:
     """The deadlines of one exchange."""
 
-    __slots__ = ("_exchange", "_wheel", "_timeouts", "_request", "_response", "_idle", "_sent_at", "_passed", "_quiet")
+    __slots__ = (
+        "_exchange", "_wheel", "_timeouts", "_request", "_response", "_idle", "_sent_at", "_has_head", "_passed", "_quiet",
+    )  # fmt: skip
 
     def __init__(self, exchange: Exchange, wheel: Wheel, timeouts: Timeouts) -> None:
         self._exchange: Final = exchange
@@ -49,6 +51,8 @@ class Deadlines:
         self._idle: Timer | None = None
         self._sent_at: float | None = None
         """When all of the request had gone to the running attempt."""
+        self._has_head = False
+        """The running attempt has brought a head. Its client may not have it yet, because the verdict waits for trailers."""
         self._passed = -1
         """The octets that had passed, both ways, at the last look."""
         self._quiet = 0
@@ -74,6 +78,7 @@ class Deadlines:
         if head.body_size == TUNNEL:
             self.ended()
             return
+        self._has_head = True
         response_s = self._timeouts.response_s
         if response_s is not None and self._response is None:
             now = self._wheel.now()
@@ -83,6 +88,7 @@ class Deadlines:
     def attempt_dropped(self) -> None:
         """The attempt was dropped, and another one follows."""
         self._sent_at = None
+        self._has_head = False
         timer = self._response
         if timer is not None:
             self._response = None
@@ -106,7 +112,7 @@ class Deadlines:
         exchange = self._exchange
         idle_s = self._timeouts.idle_s or 0.0
         passed = exchange.request_bytes + exchange.response_bytes
-        has_body_to_come = exchange.response is not None or not exchange.request_ended
+        has_body_to_come = self._has_head or not exchange.request_ended
         # A client that does not read is not idle: what would pass waits here.
         if passed != self._passed or not has_body_to_come or exchange.client is None or exchange.is_server_full:
             self._passed = passed
