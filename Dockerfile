@@ -51,6 +51,10 @@ RUN /tmp/build/bin/pip install --no-cache-dir --no-deps --no-compile --no-index 
     && setcap cap_net_admin,cap_net_raw+eip /image/usr/sbin/xtables-nft-multi \
     && setcap cap_net_admin,cap_net_raw+eip /image/usr/sbin/xtables-legacy-multi \
     && setcap cap_net_admin,cap_net_raw+p /image/usr/lib/linkerd/linkerd2-proxy-init
+# In a file as well as in a label: a builder that keeps layers takes the layer of a label from the build of an earlier commit
+# (its cache does not know the values of arguments there), but not one whose files have changed.
+ARG REVISION=unknown
+RUN echo "$REVISION" > /image/usr/share/sponson/revision
 
 FROM scratch AS sponson
 COPY --from=root /image /

@@ -43,6 +43,8 @@ def test_it_is_small_and_says_what_it_is(image: dict[str, Any]) -> None:
     labels = image["Labels"]
     for name in ("title", "description", "licenses", "version", "revision", "base.name"):
         assert labels[f"org.opencontainers.image.{name}"]
+    revision = python("print(open('/usr/share/sponson/revision').read())").strip()
+    assert labels["org.opencontainers.image.revision"] == revision
     config = image["Config"]
     assert config["Cmd"] == ["/usr/lib/linkerd/linkerd2-proxy-identity"] and not config.get("Entrypoint")
     assert config["User"] == "2102"
