@@ -24,7 +24,7 @@ from proxy.core.failure.reason import Reason
 from proxy.core.loop.reactor import Reactor
 from proxy.core.loop.step_queue import Guarded, Steps
 from proxy.core.loop.timers import Timer
-from proxy.tls.context import is_reset, unread_of
+from proxy.tls.context import forget_errors, is_reset, unread_of
 from proxy.tls.ending import reason_of, shut
 
 MakeCodec = Callable[[Wire], Codec]
@@ -284,6 +284,7 @@ class TlsConnection(Connection):
             self._loop.add_writer(self._fd, self._on_writable)
             self._watch_level()
         except OSError as error:
+            forget_errors()
             self._write = None
             if self._state == _OPEN and not (self._is_paused or self._has_eof):
                 self._deliver(unread_of(self._read, _view), False)
@@ -313,6 +314,7 @@ class TlsConnection(Connection):
         except ssl.SSLError:
             pass  # ours is sent; the peer's has not come, or data came before it
         except OSError as error:
+            forget_errors()
             self._fail(error)
             return
         self._has_ended = True
@@ -373,6 +375,7 @@ class TlsConnection(Connection):
         except ssl.SSLZeroReturnError:
             has_eof = True  # what close_notify looks like once we have sent ours
         except OSError as error:
+            forget_errors()
             failure = error
         self._deliver(filled, has_eof)
         if failure is not None:

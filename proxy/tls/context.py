@@ -123,8 +123,25 @@ def unread_of(read: Callable[[int, memoryview], int], into: memoryview) -> int:
         while filled < len(into) and (count := read(len(into) - filled, into[filled:])):
             filled += count
     except OSError:
-        pass  # there is nothing more
+        forget_errors()  # there is nothing more
     return filled
+
+
+_SPARE: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def forget_errors() -> None:
+    """Empty OpenSSL's queue of errors, which all connections of a thread have in common. Called whenever a call for one of
+    them has failed.
+
+    CPython 3.13 raises an error of the system (EPIPE, for one) and leaves it in the queue. OpenSSL would then report it for
+    the next connection that has nothing to read, which would be ended though it is whole. Python has no function that empties the queue, but
+    a choice of ciphers of which there is none does.
+    """
+    try:
+        _SPARE.set_ciphers("NONE-OF-THIS-NAME")
+    except ssl.SSLError:
+        pass
 
 
 def ssl_reason(error: ssl.SSLError) -> str:

@@ -6,7 +6,7 @@ import ssl
 
 from proxy.core.connection.dial import errno_name, reset_on_close
 from proxy.core.failure.reason import Reason
-from proxy.tls.context import is_cut
+from proxy.tls.context import forget_errors, is_cut
 
 
 def reason_of(error: OSError) -> Reason:
@@ -24,5 +24,5 @@ def shut(tls: ssl.SSLSocket, reason: Reason, has_ended: bool) -> None:
         elif not has_ended and (reason is Reason.COMPLETE or reason is Reason.SHUTDOWN):
             tls.unwrap()
     except OSError:
-        pass  # the peer was faster, or takes nothing more
+        forget_errors()  # the peer was faster, or takes nothing more
     tls.close()

@@ -26,7 +26,7 @@ from proxy.core.loop.timers import Timer
 from proxy.tls.certificate.revoked import RevokedError, check_revoked
 from proxy.tls.certificate.validity import verify_text
 from proxy.tls.connection import MakeCodec, TlsConnection
-from proxy.tls.context import is_cut, refusal_of, ssl_reason
+from proxy.tls.context import forget_errors, is_cut, refusal_of, ssl_reason
 from proxy.tls.peer import TlsPeer, TlsServing, TlsTarget, identities, normalise
 
 __all__ = ["MakeCodec", "TlsConnection", "dial_tls", "serve_tls"]
@@ -161,6 +161,7 @@ class Handshake:
             self._loop.add_writer(self._fd, self._on_ready)
             return
         except (OSError, ValueError) as error:
+            forget_errors()
             self._fail(self._reason_of(error), _text_of(error))
             return
         self._verify(tls)

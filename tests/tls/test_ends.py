@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from functools import partial
 from typing import Any
@@ -19,7 +20,7 @@ from proxy.tls.handshake import TlsConnection, dial_tls, serve_tls
 from proxy.tls.peer import TlsPeer, TlsServing, TlsTarget
 from tests.kit.certificates import credentials
 from tests.kit.sockets import REFUSING, Recorder, Ticking, run, tcp_pair, until
-from tests.tls.test_handshake import CLIENT, SERVER, Pair
+from tests.tls.test_handshake import CLIENT, SERVER, Pair, has_heard
 from tests.transport.test_connection import Faulty, reset
 
 
@@ -83,6 +84,39 @@ def test_a_peer_that_is_gone_is_met_when_something_is_written(says: str) -> None
         await until(lambda: pair.server.lost_for)
         assert pair.server.lost_for == [Reason.CONNECTION_RESET]
         assert pair.meters[0].closed == {"ECONNRESET": 1}
+
+    run(story)
+
+
+@pytest.mark.parametrize("meets_it_by", ["a read", "a write"])
+def test_a_connection_that_breaks_leaves_the_others_alone(meets_it_by: str) -> None:
+    """OpenSSL has one queue of errors for all connections of a thread, in which CPython 3.13 leaves what broke one of them."""
+
+    async def story(ticking: Ticking) -> None:
+        broken, whole = await open_pair(ticking), await open_pair(ticking)
+        for pair in (broken, whole):
+            await pair.open()
+            await pair.has_come(b"x")
+        if meets_it_by == "a write":
+            broken.server.wire.pause_reading()
+        # A FIN and then a reset are met as EPIPE.
+        raw = socket.socket(fileno=os.dup(broken.client.wire._fd))
+        raw.shutdown(socket.SHUT_WR)
+        broken.client.wire.abort(Reason.CONNECTION_RESET)
+        raw.close()
+        if meets_it_by == "a write":
+            for _ in range(3):
+                broken.server.wire.write(b"data")
+                await asyncio.sleep(0)
+        await until(lambda: broken.server.lost_for)
+        # Each read to the end of what has come also meets that there is no more.
+        for number in range(2, 5):
+            whole.client.wire.write(b"x")
+            await whole.has_come(b"x" * number)
+            whole.server.wire.write(b"y")
+            await has_heard(whole.client, b"y" * (number - 1))
+        assert not whole.client.lost_for and not whole.server.lost_for
+        await whole.end()
 
     run(story)
 
