@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
 import uvloop
 
 from proxy.core.address.addr import Addr
@@ -81,7 +82,15 @@ def run(story: Callable[[Ticking], Coroutine[Any, Any, None]]) -> None:
     async def whole() -> None:
         loop = asyncio.get_running_loop()
         faults: list[Any] = []
-        loop.set_exception_handler(lambda _, context: faults.append(context))
+        task = asyncio.current_task()
+
+        def heard(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+            faults.append(context)
+            # The time limit of a test is an exception in whatever callback runs, which would end nothing.
+            if isinstance(context.get("exception"), pytest.fail.Exception) and task is not None:
+                task.cancel()
+
+        loop.set_exception_handler(heard)
         before = await steady_descriptors(loop)
         await story(Ticking(loop))
         await until(lambda: descriptors() <= before, "descriptors return to where they were")
