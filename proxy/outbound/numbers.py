@@ -5,11 +5,12 @@ Code here only adds to numbers; the names of the series are in labels.py.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from proxy.core.address.addr import Addr
 from proxy.core.connection.meter import Meter
-from proxy.metrics.cells import Counter
+from proxy.core.histogram import Histogram
+from proxy.metrics.cells import Counter, Labels
 from proxy.metrics.registry import Registry
 from proxy.outbound import labels
 from proxy.policy.client import DETECT, GRPC, HTTP_1, HTTP_2, OPAQUE, TLS, ClientPolicy
@@ -22,16 +23,14 @@ _NAMES: Final = {DETECT: "detect", OPAQUE: "opaq", TLS: "tls", HTTP_1: "http/1",
 class ParentNumbers:
     """The numbers of all connections under one policy; their labels name it as parent."""
 
-    __slots__ = ("policy", "_registry", "_protocols", "_detections", "_detect_duration")
+    __slots__ = ("policy", "_registry", "_protocols", "_detections")
 
     def __init__(self, registry: Registry, policy: ClientPolicy) -> None:
         self.policy: Final = policy
         self._registry = registry
         self._protocols: dict[str, Counter] = {}
-        self._detections: dict[Detection, Counter] | None = None
-        self._detect_duration = registry.histogram(
-            "outbound_tcp_detect_http_duration_seconds", labels.parent(policy.meta)
-        )
+        self._detections: _Detections | None = None
+        """Made with the first detection: a policy whose protocol is known has none, and no series of them."""
 
     def count_protocol(self, protocol: str) -> None:
         counter = self._protocols.get(protocol)
@@ -43,15 +42,24 @@ class ParentNumbers:
         counter.add()
 
     def count_detection(self, detection: Detection, took_s: float) -> None:
-        counters = self._detections
-        if counters is None:
-            parent = labels.parent(self.policy.meta)
-            counters = self._detections = {
-                one: self._registry.counter("outbound_tcp_detect_http_results_total", (("result", one.value), *parent))
-                for one in Detection
-            }
-        counters[detection].add()
-        self._detect_duration.observe(took_s)
+        found = self._detections
+        if found is None:
+            found = self._detections = _detections(self._registry, labels.parent(self.policy.meta))
+        found.results[detection].add()
+        found.duration_s.observe(took_s)
+
+
+class _Detections(NamedTuple):
+    results: dict[Detection, Counter]
+    duration_s: Histogram
+
+
+def _detections(registry: Registry, parent: Labels) -> _Detections:
+    results = {
+        one: registry.counter("outbound_tcp_detect_http_results_total", (("result", one.value), *parent))
+        for one in Detection
+    }
+    return _Detections(results, registry.histogram("outbound_tcp_detect_http_duration_seconds", parent))
 
 
 class TargetNumbers:

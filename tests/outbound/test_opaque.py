@@ -348,6 +348,7 @@ def test_a_balancers_numbers_are_on_the_page() -> None:
         ]
         assert line.endswith(f'backend_section_name="",logical="{DB}",concrete="{DB}"}} 3')
         assert 'outbound_tcp_balancer_endpoints{endpoint_state="ready",parent_group="core"' in network.metrics()
+        assert "outbound_tcp_detect_http" not in network.metrics(), "what is known to be opaque is not detected"
         network.close()
 
     run(story)
