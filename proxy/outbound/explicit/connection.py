@@ -153,6 +153,11 @@ class ExplicitConnection(OutboundConnection):
         return tunnels
 
 
+_PLAIN: Final = (b"http", b"ws")
+"""Schemes of absolute-form for which HTTP/1 in plain text is what the client asked for."""
+_THROUGH_CONNECT: Final = ("https", "wss")
+
+
 class ExplicitStage:
     """Finds the router of each request's authority; a Stage of one connection."""
 
@@ -223,8 +228,11 @@ class ExplicitStage:
             Parked(exchange, destination, tunnels.open, tunnels.refuse, self._protocols.runtime.reactor).wait()
 
     def _judge(self, request: RequestHead) -> Destination:
-        if request.scheme == b"https" and request.version != HTTP_2:
-            raise RefusedError(BAD_REQUEST, "https is reached through CONNECT (curl --proxytunnel)")
+        if request.is_absolute and request.scheme not in _PLAIN:
+            scheme = request.scheme.decode("ascii")
+            if scheme in _THROUGH_CONNECT:
+                raise RefusedError(BAD_REQUEST, f"{scheme} is reached through CONNECT (curl --proxytunnel)")
+            raise RefusedError(BAD_REQUEST, f"{scheme[:32]}://: this proxy serves http only")
         if not request.authority:
             raise RefusedError(BAD_REQUEST, "neither the target nor Host names where to go")
         return self._connection.destination(request.authority, 80)

@@ -161,6 +161,9 @@ def test_a_client_from_elsewhere_reaches_the_mesh_only(authority: bytes) -> None
     ("request_bytes", "status", "text"),
     [
         (b"GET https://web.ns.svc.cluster.local/ HTTP/1.1\r\nHost: a\r\n\r\n", b"400", b"CONNECT"),
+        (b"GET WSS://web.ns.svc.cluster.local/ HTTP/1.1\r\nHost: a\r\n\r\n", b"400", b"wss is reached through CONNECT"),
+        (b"GET ftp://web.ns.svc.cluster.local/ HTTP/1.1\r\nHost: a\r\n\r\n", b"400", b"ftp://: this proxy serves http"),
+        (b"GET http+unix://web.ns.svc.cluster.local/ HTTP/1.1\r\nHost: a\r\n\r\n", b"400", b"http+unix://: this"),
         (b"GET / HTTP/1.0\r\n\r\n", b"400", b"neither the target nor Host"),
         (b"CONNECT nothing HTTP/9.9\r\n\r\n", b"505", b""),
         (b"CONNECT / HTTP/1.1\r\nHost: web.ns.svc.cluster.local\r\n\r\n", b"400", b""),
