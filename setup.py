@@ -59,6 +59,7 @@ HOT = (
     "proxy/outbound/connection.py",
     "proxy/outbound/http/concrete.py",
     "proxy/outbound/http/endpoint.py",
+    "proxy/outbound/http/filters.py",
     "proxy/outbound/explicit/connection.py",
     "proxy/outbound/http/logical.py",
     "proxy/outbound/http/numbers.py",

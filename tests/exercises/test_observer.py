@@ -57,7 +57,7 @@ class Access:
     )
     exercise.put(
         STAGE,
-        "from proxy.outbound.http.filters import answer",
+        "from proxy.outbound.http.filters import FilteredResponse, answer",
         "from proxy.outbound.http.access import Access\n",
     )
     exercise.replace(
