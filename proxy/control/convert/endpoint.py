@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from proxy.api import destination_pb2
-from proxy.control.convert.fields import InvalidMessageError, addr_of, duration_s
+from proxy.control.convert.fields import InvalidMessageError, addr_of, duration_s, labels_of
 from proxy.core.address.addr import Addr, port_number
 from proxy.core.address.names import dns_name
 from proxy.policy.endpoint import HINT_H2, HINT_NONE, HINT_OPAQUE, EndpointMeta, Http2Params, TlsIdentity
@@ -22,10 +22,9 @@ def endpoint_of(message: destination_pb2.WeightedAddr, set_labels: Mapping[str, 
     """Convert the message; InvalidMessageError if it has no address."""
     if not message.HasField("addr"):
         raise InvalidMessageError("endpoint: missing addr")
-    labels = {**set_labels, **message.metric_labels}
     locality = message.metric_labels.get("zone_locality", "").lower()
     return addr_of(message.addr), EndpointMeta(
-        labels=tuple(sorted(labels.items())),
+        labels=labels_of(set_labels, message.metric_labels),
         tls=tls_of(message.tls_identity),
         hint=_HINTS[message.protocol_hint.WhichOneof("protocol")],
         opaque_transport_port=_transport_port(message.protocol_hint),
@@ -41,9 +40,10 @@ def endpoints_of(
 ) -> dict[Addr, EndpointMeta]:
     """The endpoints from `first` to `end` that can be read; if an address occurs twice, the last one counts."""
     endpoints: dict[Addr, EndpointMeta] = {}
+    labels = dict(labels_of(message.metric_labels))  # bounded once, because each endpoint has them
     for one in message.addrs[first:end]:
         try:
-            address, meta = endpoint_of(one, message.metric_labels)
+            address, meta = endpoint_of(one, labels)
         except InvalidMessageError:
             continue
         endpoints[address] = meta

@@ -8,12 +8,14 @@ Source: docs/linkerd/outbound.md, section 6; docs/linkerd/inbound.md, section 5.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
 from proxy.api import meta_pb2, net_pb2, outbound_pb2
+from proxy.core import limits
 from proxy.core.address.addr import Addr, addr
 from proxy.core.backoff import Backoff
 from proxy.policy.meta import Meta, default_meta
@@ -93,14 +95,34 @@ def meta_of(owner: Message, what: str, is_strict: bool) -> Meta:
         raise InvalidMessageError(f"{what}: missing metadata")
     message: meta_pb2.Metadata = owner.metadata  # type: ignore[attr-defined]
     if kind_of(message, "kind", f"{what} metadata") == "default":
-        return default_meta(message.default)
+        return bounded(default_meta(message.default), what)
     resource = message.resource
     if is_strict:
         for name in ("group", "kind", "name", "namespace"):
             if not getattr(resource, name):
                 raise InvalidMessageError(f"{what} metadata: {name} must not be empty")
     port = resource.port if resource.port <= 65535 else 0
-    return Meta(resource.group, resource.kind, resource.name, resource.namespace, resource.section, port)
+    return bounded(Meta(resource.group, resource.kind, resource.name, resource.namespace, resource.section, port), what)
+
+
+def bounded(meta: Meta, what: str) -> Meta:
+    """The metadata, whose names are labels of every series of what it names (Kubernetes: 253 characters each)."""
+    size = len(meta.group) + len(meta.kind) + len(meta.name) + len(meta.namespace) + len(meta.section)
+    if size > limits.REMEMBERED_TEXT_BYTES:
+        raise InvalidMessageError(f"{what} metadata: {size} characters, where {limits.REMEMBERED_TEXT_BYTES} may be")
+    return meta
+
+
+def labels_of(*given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Labels for metrics, sorted; later ones count before earlier ones of the same name. What is too long, and what is too
+    much, is left out: each label is part of every series of an endpoint or route.
+    """
+    found: dict[str, str] = {}
+    for labels in given:
+        for name, value in labels.items():
+            if len(name) <= limits.LABEL_BYTES and len(value) <= limits.REMEMBERED_TEXT_BYTES:
+                found[name] = value
+    return tuple(sorted(found.items())[: limits.MESSAGE_LABELS])
 
 
 def backoff_of(message: outbound_pb2.ExponentialBackoff) -> Backoff:

@@ -11,7 +11,7 @@ from typing import Final
 
 from proxy.api import destination_pb2
 from proxy.control.convert.endpoint import endpoint_of
-from proxy.control.convert.fields import InvalidMessageError, duration_s, kind_of, required_s
+from proxy.control.convert.fields import InvalidMessageError, duration_s, kind_of, labels_of, required_s
 from proxy.control.convert.route import method_of, regex_of
 from proxy.core.address.addr import Addr
 from proxy.core.address.names import dns_name, name_and_port
@@ -99,7 +99,7 @@ def _route_of(route: destination_pb2.Route, where: str, notes: list[str]) -> Rea
     condition = yield from _request_of(route.condition, where, notes)
     return ProfileRoute(
         condition,
-        tuple(sorted(route.metrics_labels.items())),
+        labels_of(route.metrics_labels),
         *(yield from _classes_of(route, where, notes)),
         route.is_retryable,
         _timeout_of(route, where, notes),

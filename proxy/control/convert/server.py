@@ -11,7 +11,7 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import Final
 
 from proxy.api import inbound_pb2, net_pb2
-from proxy.control.convert.fields import InvalidMessageError, kind_of, meta_of, network_of, required_s
+from proxy.control.convert.fields import InvalidMessageError, bounded, kind_of, meta_of, network_of, required_s
 from proxy.control.convert.route import (
     filter_of,
     host_of,
@@ -222,11 +222,11 @@ def _meta_of_labels(labels: Mapping[str, str], default_kind: str) -> Meta:
     group = labels.get("group", "policy.linkerd.io")
     if "kind" in labels:
         kind = labels["kind"]
-        return default_meta(name) if not group and kind == "default" else Meta(group, kind, name)
+        return bounded(default_meta(name) if not group and kind == "default" else Meta(group, kind, name), default_kind)
     prefix, colon, rest = name.partition(":")
     if not colon:
-        return Meta(group, default_kind, name)
-    return default_meta(rest) if prefix == "default" else Meta(group, prefix, rest)
+        return bounded(Meta(group, default_kind, name), default_kind)
+    return bounded(default_meta(rest) if prefix == "default" else Meta(group, prefix, rest), default_kind)
 
 
 # ---- rate limits

@@ -309,6 +309,12 @@ def test_meta_of_a_port_out_of_range_has_none() -> None:
     assert (converted.port, converted.section) == (0, "s")
 
 
+@pytest.mark.parametrize("meta", [{"default": "x" * 1025}, {"resource": {**META["resource"], "name": "x" * 1025}}])
+def test_names_that_would_be_labels_are_bounded(meta: Message) -> None:
+    with pytest.raises(InvalidMessageError, match=r"policy metadata: 1[0-9]{3} characters, where 1024 may be"):
+        client_policy_of(policy({"opaque": {}}, meta))
+
+
 # ---- rules, each broken once
 
 

@@ -11,6 +11,7 @@ from proxy.api import destination_pb2
 from proxy.control.convert.endpoint import addresses_of, endpoint_of, endpoints_of
 from proxy.control.convert.fields import InvalidMessageError
 from proxy.control.convert.profile import profile_of
+from proxy.core import limits
 from proxy.core.address.addr import Addr
 from proxy.policy.endpoint import EndpointMeta, Http2Params, TlsIdentity
 from proxy.policy.profiles.profile import Profile
@@ -204,3 +205,15 @@ def test_the_parts_of_a_profile_that_will_not_do_are_left_out() -> None:
         destination_pb2.DestinationProfile(),
     )
     assert profile_of(message, "[fd00::1]:80") == Profile(overrides=(("a.ns.svc.cluster.local:80", 3),))
+
+
+def test_labels_are_bounded_in_number_and_length() -> None:
+    """Each is part of every series of each endpoint: ten thousand labels of a set would stand ten thousand times."""
+    message = destination_pb2.WeightedAddrSet()
+    message.metric_labels.update({f"set-{number:05}": "x" for number in range(10_000)})
+    one = message.addrs.add()
+    one.addr.ip.ipv4 = 1
+    one.metric_labels.update({"a": "own", "b": "x" * 2000, "c" * 300: "x"})
+    (meta,) = endpoints_of(message).values()
+    assert len(meta.labels) == limits.MESSAGE_LABELS
+    assert meta.labels[:2] == (("a", "own"), ("set-00000", "x"))
