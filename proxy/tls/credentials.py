@@ -20,6 +20,9 @@ from proxy.tls.certificate.validity import verify_text
 from proxy.tls.context import ssl_reason
 from proxy.tls.peer import RefusedCertificateError, identities, normalise
 
+_MAX_INTERMEDIATES: Final = 32
+"""Each is loaded four times, and sent in every handshake (OpenSSL's verification: 100 at most)."""
+
 _log: Final = logging.getLogger(__name__)
 
 
@@ -63,6 +66,10 @@ class Credentials:
     def install(self, leaf_der: bytes, intermediates: Sequence[bytes], key_der: bytes, expires_at: float) -> None:
         """Check a certificate (chain to the anchors, name, key) and use it from now on. CredentialsError if it does not pass;
         the old one stays in use."""
+        if len(intermediates) > _MAX_INTERMEDIATES:
+            raise CredentialsError(
+                f"certificate comes with {len(intermediates)} intermediates, where {_MAX_INTERMEDIATES} may be"
+            )
         chain = [leaf_der, *intermediates]
         servers = [context.server_context(self._anchors, is_direct) for is_direct in (False, True)]
         clients = [context.client_context(self._anchors, offers) for offers in (False, True)]

@@ -103,6 +103,14 @@ def test_intermediates_and_an_anchor_that_is_no_root() -> None:
     install(Credentials(NAME, issuer.pem), leaf)
 
 
+def test_a_certificate_with_thousands_of_intermediates_is_refused() -> None:
+    """Each would be loaded four times: more than a second for a message of 4 MiB."""
+    credentials = Credentials(NAME, the_ca().pem)
+    with pytest.raises(CredentialsError, match="comes with 5000 intermediates, where 32 may be"):
+        install(credentials, issue(the_ca(), NAME), *[the_ca()] * 5000)
+    install(credentials, issue(the_ca(), NAME), *[the_ca()] * 32)
+
+
 def test_the_key_leaves_no_descriptor_and_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import os
 
