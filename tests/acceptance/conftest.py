@@ -14,7 +14,7 @@ from tests.kit.topology import IN, PAIR, Topology
 
 @pytest.fixture(scope="package")
 def topology() -> Iterator[Topology]:
-    with Topology(OUTBOUND_HTTP_FAILFAST_TIMEOUT="1s", INBOUND_HTTP_FAILFAST_TIMEOUT="1s") as made:
+    with Topology() as made:
         yield made
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import partial
 from threading import Event, Thread
-from time import perf_counter, sleep
+from time import perf_counter, sleep, thread_time
 
 import pytest
 
@@ -187,19 +188,19 @@ def test_a_header_list_that_is_much_longer_decoded(stage: Stage, kind: str) -> N
         "literal-names": entry + b"\x0f\x2f\x00" * 4000,
         "huffman": (b"\x00\x01y\xff" + integer(12000 - 127) + value) * 5,
     }[kind]
-    began = perf_counter()
+    began = stage.topology.call(thread_time)
     client.send(HEADERS, END_STREAM, 1, start)
     pieces = [bomb[i : i + 16384] for i in range(0, len(bomb), 16384)]
     for index, piece in enumerate(pieces):
         client.send(CONTINUATION, END_HEADERS if index == len(pieces) - 1 else 0, 1, piece)
     if kind != "huffman":
         end = client.end()
-        assert perf_counter() - began < 1
+        assert stage.topology.call(thread_time) - began < 0.5
         assert end is not None and end[1] == ENHANCE_YOUR_CALM
         assert app.requests == [] and stage.connect()
         return
     got = client.finish(client.stream(1))
-    assert perf_counter() - began < 1
+    assert stage.topology.call(thread_time) - began < 0.5
     assert got.status == 431 or got.reset is not None
     after = client.stream(3)
     client.send(HEADERS, END_HEADERS | END_STREAM, 3, bytes.fromhex("828684") + b"\x01\x06app.ns")
@@ -285,7 +286,7 @@ def test_when_the_client_goes_the_app_hears_it_on_every_stream(stage: Stage, end
     client.wait(lambda: all(one.body for one in streams))
     assert has_begun.wait(DEADLINE_S)
     client.peer.close() if ending == "close" else client.peer.reset()
-    assert ended.wait(1.0), "within a second"
+    assert ended.wait(5.0), "at once, and not by any timeout"
     assert stage.is_direct or codes == [CANCEL] * 40
 
 
@@ -402,7 +403,8 @@ def test_streams_above_a_goaway_are_done_elsewhere_or_said_to_be_refused(stage: 
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_a_restarted_app_is_connected_to_again(stage: Stage) -> None:
     """Row 62: an app that was restarted is connected to again, after a close, a reset, and a GOAWAY with an error."""
-    endings = iter(("close", "reset", "calm"))
+    wanted = ("close", "reset", "calm")
+    endings = iter(wanted)
 
     def script(peer: Peer) -> None:
         app = Http2(peer, False)
@@ -420,9 +422,19 @@ def test_a_restarted_app_is_connected_to_again(stage: Stage) -> None:
 
     stage.play(script)
     client = Http2(stage.connect())
-    for _ in range(4):
+    side = OUT if stage.way == OUT else IN
+
+    def closed() -> float:
+        return stage.topology.metric(side, "tcp_close_total", 'peer="dst"')
+
+    def has_closed(count: float) -> bool:
+        return closed() >= count
+
+    before = closed()
+    for turn in range(1, 1 + len(wanted)):
         assert client.ask(request()).body == b"ok"
-        sleep(0.05)
+        until(partial(has_closed, before + turn), "the app's proxy has noticed")
+    assert client.ask(request()).body == b"ok"
     assert len(stage.app.connections) == 4 and not client.goaways
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from threading import Event
-from time import perf_counter, sleep
+from time import sleep, thread_time
 
 import pytest
 
@@ -284,7 +284,7 @@ def test_windows_may_become_negative(stage: Stage) -> None:
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_the_time_that_a_body_takes_grows_with_its_size(stage: Stage) -> None:
     """Row 73: the time that a body takes grows with its size, not faster. 2 MB and 16 MB in frames of 16 kB instead of
-    50 MB, without the delay of a network.
+    50 MB, without the delay of a network. Time is the CPU time of the proxies, which a busy machine does not lengthen.
     """
     sizes = {b"/2": MEGABYTE * 2, b"/16": MEGABYTE * 16}
     stage.play(Serving(lambda connection, stream: connection.answer(stream, sizes[stream.get(b":path") or b""])))
@@ -292,12 +292,12 @@ def test_the_time_that_a_body_takes_grows_with_its_size(stage: Stage) -> None:
     client.ask(request(b"/2"))
 
     def took(path: bytes) -> float:
-        began = perf_counter()
+        began = stage.topology.call(thread_time)
         assert len(client.ask(request(path)).body) == len(sizes[path])
-        return perf_counter() - began
+        return stage.topology.call(thread_time) - began
 
     small = min(took(b"/2") for _ in range(3))
-    assert took(b"/16") < 8 * small * 4 + 0.5
+    assert took(b"/16") < 8 * small * 4
 
 
 # ---- row 68

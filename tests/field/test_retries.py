@@ -17,7 +17,7 @@ from proxy.policy.client import ConsecutiveFailures, Retry, Timeouts
 from tests.field.stage import Stage
 from tests.kit.frames import GRPC, Fields, Http2, Serving, Stream, request
 from tests.kit.http1 import Message, chunks, get, ok, post
-from tests.kit.topology import DIRECT, OUT, PAIR, until
+from tests.kit.topology import DIRECT, FAILFAST_S, OUT, PAIR, until
 from tests.kit.wire import Ended, Peer
 
 WAYS = [DIRECT, OUT, PAIR]
@@ -167,7 +167,7 @@ def test_row80_a_grpc_failure_is_no_success_and_opens_the_breaker(stage: Stage, 
     assert (classified(stage, "failure"), classified(stage, "success")) == (before[0] + 3, before[1])
     stream = client.begin(call(0))
     client.peer.is_quiet(0.05)
-    stage.topology.pass_time(5)
+    stage.topology.pass_time(FAILFAST_S + 1)
     client.finish(stream)
     assert stream.get(b"grpc-status") == b"4" and b"service in fail-fast" in (stream.get(b"grpc-message") or b"")
 

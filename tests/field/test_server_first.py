@@ -21,7 +21,9 @@ GREETING = b"220 mail.example ESMTP\r\n"
 
 @pytest.fixture(scope="module")
 def topology() -> Iterator[Topology]:
-    with Topology(OUTBOUND_DETECT_TIMEOUT="1h", INBOUND_DETECT_TIMEOUT="1h") as made:
+    with Topology(
+        OUTBOUND_DETECT_TIMEOUT="1h", INBOUND_DETECT_TIMEOUT="1h", SPONSON_SERVER_FIRST_DELAY="100ms"
+    ) as made:
         yield made
 
 

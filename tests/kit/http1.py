@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 Lines = list[tuple[bytes, bytes]]
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
 
-DEADLINE_S = 10.0
+DEADLINE_S = 20.0
 
 
 class Message(NamedTuple):

@@ -53,6 +53,19 @@ MTLS: Final = "mtls"
 PROXIED: Final = (OUT, IN, PAIR, MTLS)
 WAYS: Final = (DIRECT, *PROXIED)
 
+FAILFAST_S: Final = 20
+_PATIENCE: Final = {
+    "OUTBOUND_CONNECT_TIMEOUT": "20s",
+    "INBOUND_CONNECT_TIMEOUT": "20s",
+    "OUTBOUND_HTTP_FAILFAST_TIMEOUT": f"{FAILFAST_S}s",
+    "INBOUND_HTTP_FAILFAST_TIMEOUT": f"{FAILFAST_S}s",
+    "SPONSON_SERVER_FIRST_DELAY": "1h",
+}
+"""On a busy machine a connect may take seconds, a client's first bytes may come long after its connection, and a peer
+may be late. None of these may decide a test that is not about it: tests that are set these times themselves, or let
+them pass by `pass_time`.
+"""
+
 _TICK_S: Final = 0.01
 NO_PARAMS: Final = Http2Params()
 _T = TypeVar("_T")
@@ -65,9 +78,8 @@ class Topology:
     """
 
     def __init__(self, **env: str | None) -> None:
-        # A busy machine is no failure: connecting may take long.
-        self._env: dict[str, str | None] = {"OUTBOUND_CONNECT_TIMEOUT": "10s", "INBOUND_CONNECT_TIMEOUT": "10s", **env}
-        self._ours = {name: value for name, value in env.items() if name.startswith("SPONSON_") and value is not None}
+        self._env: dict[str, str | None] = {**_PATIENCE, **env}
+        self._ours = {name: v for name, v in self._env.items() if name.startswith("SPONSON_") and v is not None}
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="topology", daemon=True)
         self._fake = FakeLookups()
@@ -203,14 +215,16 @@ class Topology:
         """Log lines about faults of ours, which no peer should be able to cause."""
         return self._faults.texts
 
+    def page(self, side: str) -> list[str]:
+        """The lines of the metrics page of IN or OUT. It grows with every way, so that a test reads it once for all of
+        its questions (`total`).
+        """
+        registry = self.inbound_registry if side == IN else self.outbound_registry
+        return self.call(registry.render).decode().splitlines()
+
     def metric(self, side: str, name: str, *needles: str) -> float:
         """The sum of a family's samples of IN or OUT whose labels have all of these."""
-        registry = self.inbound_registry if side == IN else self.outbound_registry
-        return sum(
-            float(line.rpartition(" ")[2])
-            for line in self.call(registry.render).decode().splitlines()
-            if line.startswith((f"{name} ", f"{name}{{")) and all(one in line for one in needles)
-        )
+        return total(self.page(side), name, *needles)
 
     def __enter__(self) -> Self:
         return self
@@ -235,6 +249,15 @@ class Topology:
         self._inbound.close()
 
 
+def total(page: list[str], name: str, *needles: str) -> float:
+    """The sum of a family's samples on this page whose labels have all of these."""
+    return sum(
+        float(line.rpartition(" ")[2])
+        for line in page
+        if line.startswith((f"{name} ", f"{name}{{")) and all(one in line for one in needles)
+    )
+
+
 class _Faults(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -244,7 +267,7 @@ class _Faults(logging.Handler):
         self.texts.append(logging.Formatter().format(record))
 
 
-def until(condition: Callable[[], Any], what: str, timeout_s: float = 10.0) -> None:
+def until(condition: Callable[[], Any], what: str, timeout_s: float = 20.0) -> None:
     deadline = monotonic() + timeout_s
     while not condition():
         if monotonic() > deadline:

@@ -10,7 +10,7 @@ from proxy.core.address.addr import Addr
 from tests.kit.environment import NAME
 from tests.kit.http1 import Message, Reading, Wanted, reading_request, reading_response
 
-DEADLINE_S = 8.0
+DEADLINE_S = 20.0
 OPEN, FIN, RST = "open", "fin", "rst"
 
 
