@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,11 +43,14 @@ def names_in(path: Path) -> set[str]:
     return {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)}
 
 
-FILES = {f"/{path.relative_to(ROOT)}": names_in(path) for path in sorted(TESTS.rglob("test_*.py"))}
+@cache
+def files() -> dict[str, set[str]]:
+    """The tests of every file. Reading them takes seconds, which is not for workers that only collect."""
+    return {f"/{path.relative_to(ROOT)}": names_in(path) for path in sorted(TESTS.rglob("test_*.py"))}
 
 
 def exists(one: Named) -> bool:
-    inside = [names for path, names in FILES.items() if path.endswith(f"/{one.file}") or not one.file]
+    inside = [names for path, names in files().items() if path.endswith(f"/{one.file}") or not one.file]
     start = one.test.removesuffix("…")
     if start == one.test:
         return any(start in names or not start for names in inside)

@@ -402,7 +402,6 @@ def test_an_early_answer_reaches_a_client_that_still_uploads(stage: Stage, scrip
     rest = client.state(0.02)
     assert rest in (FIN, "open") and b"HTTP/1.1 " not in client.received.partition(b"too big")[2]
     is_over.set()
-    # On a busy machine the client may be silent for so long that the app is dialled early, without a request.
     assert sum(one.received.count(b"POST / ") for one in stage.app.connections) == 1
     assert len(stage.app.connections) == 1
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from hypothesis import settings
 
-_TIMES: Final = int(os.environ.get("SPONSON_TEST_EXAMPLES") or 1)
+TIMES: Final = int(os.environ.get("SPONSON_TEST_EXAMPLES") or 1)
 
 
 def examples(count: int, **more: Any) -> settings:
     """Settings with this many examples in the suite. They have no deadline, because the machine may be busy."""
-    return settings(max_examples=count * _TIMES, deadline=None, **more)
+    return settings(max_examples=count * TIMES, deadline=None, **more)

@@ -95,7 +95,9 @@ class Peer:
 
     def until(self, marker: bytes) -> bytes:
         """What comes up to and including the marker."""
-        while (found := self._unread.find(marker)) < 0:
+        looked = 0
+        while (found := self._unread.find(marker, looked)) < 0:
+            looked = max(0, len(self._unread) - len(marker) + 1)
             if not self._more():
                 raise Ended(bytes(self._unread))
         return self._take(found + len(marker))
