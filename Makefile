@@ -9,10 +9,10 @@ COMPILED := .venv-compiled
 # Plugins by name: found by themselves, pytest would rewrite all of hypothesis, which some builds of CPython 3.11 now and
 # then answer with "AST constructor recursion depth mismatch".
 PYTEST := -m pytest -q -p pytest_timeout -p pytest_benchmark.plugin -p _hypothesis_pytestplugin -p xdist.plugin
-# `auto` is half as many workers again as there are cores: stories of processes wait more than they compute. A part of the suite
+# `auto` is two workers for each core: stories of processes wait more than they compute. A part of the suite
 # (ARGS names one) is sooner done in one process. tests/conftest.py says what stays together.
 WORKERS ?= $(if $(ARGS),0,auto)
-MANY = $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores + cores / 2)))
+MANY = $(shell echo $$((2 * $$(nproc 2>/dev/null || echo 2))))
 PARALLEL = -n $(if $(filter auto,$(WORKERS)),$(MANY),$(WORKERS)) --dist loadgroup --no-loadscope-reorder
 export PYTEST_DISABLE_PLUGIN_AUTOLOAD := 1
 # Some containers forbid Python to keep what it has compiled. The suite starts hundreds of processes and its workers read the
@@ -33,9 +33,11 @@ $(VENV)/.runs: pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e . >&2
 	@touch $@
 
+# Collecting the tests compiles them and the product. Once here costs ten seconds, and each worker of a first run as much.
 $(VENV)/.ready: $(VENV)/.runs
 	@echo 'setting up $(VENV) for development: once, about a minute' >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check setuptools wheel -e '.[dev]' >&2
+	@find tests -mindepth 1 -maxdepth 1 -type d | xargs -n 20 -P 2 $(BIN)/python $(PYTEST) --collect-only -qq >/dev/null 2>&1 || true
 	@touch $@
 
 demo: $(VENV)/.runs  ## a whole mesh in the terminal: make demo ARGS="--duration 10s --json"
