@@ -22,7 +22,7 @@ from proxy.transport.detection.header import TransportHeader
 from tests.inbound.kit import PEER, Http2Client, Workload
 from tests.kit.certificates import credentials
 from tests.kit.environment import NAME
-from tests.kit.http1 import Inbox
+from tests.kit.http1 import DEADLINE_S, Inbox
 from tests.kit.network import Answering, Network, balance_policy, h2_server, http_server
 from tests.kit.sockets import Ticking, run, until
 
@@ -327,7 +327,7 @@ def test_a_peers_outbound_side_reaches_a_service_of_another_cluster() -> None:
             reader, writer = await asyncio.open_connection(sock=near.redirect(APP_WANTS))
             for _ in range(2):
                 writer.write(b"GET /a HTTP/1.1\r\nHost: dst-west\r\n\r\n")
-                head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+                head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), DEADLINE_S)
                 assert head.startswith(b"HTTP/1.1 200 ") and await reader.readexactly(6) == b"behind"
             writer.close()
             assert all(b"host: dst.test.example.com:4321\r\n" in one.lower() for one in gateway.seen)

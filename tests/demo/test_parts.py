@@ -19,6 +19,7 @@ from proxy.cli.demo.http import fetch
 from proxy.cli.demo.load import Load
 from proxy.core.address.addr import Addr
 from tests.demo.kit import is_alive, until
+from tests.kit.http1 import DEADLINE_S
 
 WEB = "web.default.svc.cluster.local"
 
@@ -113,7 +114,7 @@ def test_load_stops_when_told() -> None:
         stop = asyncio.Event()
         sending = asyncio.create_task(Load(replica.addr, WEB, 500).run(stop, None))
         stop.set()
-        await asyncio.wait_for(sending, 5)
+        await asyncio.wait_for(sending, DEADLINE_S)
         replica.stop()
 
     asyncio.run(run())

@@ -35,6 +35,7 @@ from proxy.tls.peer import TlsServing, TlsTarget
 from proxy.transport.listener import Listener
 from proxy.transport.plain import dial_plain, serve_plain
 from tests.kit.certificates import credentials
+from tests.kit.http1 import DEADLINE_S
 from tests.kit.pair import ToPool
 from tests.kit.sockets import Ticking, run
 
@@ -302,7 +303,7 @@ def test_a_slow_reader(chain: str, slow: str) -> None:
         taken.check()
         assert peak < HELD_BYTES * len(hops) + PEERS_BYTES, f"{peak} octets were held"
 
-        after = await asyncio.wait_for(ask(talk, "/", 10, False), 5)
+        after = await asyncio.wait_for(ask(talk, "/", 10, False), DEADLINE_S)
         assert after.size == 10 and [hop.dialled for hop in hops] == [1] * len(hops)
         writer.close()
         app.close()

@@ -295,7 +295,7 @@ async def h2_request(
     answered = client.answers[client.get(path, *(more or []), method=method, authority=authority)]
     while not answered.is_over:
         writer.write(client.take())
-        client.feed(await asyncio.wait_for(reader.read(65536), 5))
+        client.feed(await asyncio.wait_for(reader.read(65536), DEADLINE_S))
     assert not answered.has_eof and answered.reset is None
     writer.close()
     return dict(answered.headers), answered.body

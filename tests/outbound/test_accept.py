@@ -11,6 +11,7 @@ import pytest
 from proxy.config import parse
 from proxy.core.address.addr import Addr
 from tests.kit.environment import environment
+from tests.kit.http1 import DEADLINE_S
 from tests.kit.network import Network, http_server
 from tests.kit.sockets import Ticking, run
 
@@ -47,7 +48,7 @@ def test_a_connection_without_destination_is_dropped_and_counted_and_others_are_
         assert 'sponson_connection_faults_total{direction="outbound",reason="no_original_dst"} 1' in network.metrics()
         reader, writer = await asyncio.open_connection(sock=network.redirect(target))
         writer.write(b"GET / HTTP/1.1\r\nHost: app\r\nConnection: close\r\n\r\n")
-        assert (await asyncio.wait_for(reader.read(), 5)).endswith(b"\r\n\r\napp")
+        assert (await asyncio.wait_for(reader.read(), DEADLINE_S)).endswith(b"\r\n\r\napp")
         writer.close()
         network.close()
 

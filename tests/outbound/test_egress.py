@@ -16,6 +16,7 @@ from proxy.core.watch import Watch
 from proxy.policy.client import ClientPolicy, forward_policy
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import default_meta
+from tests.kit.http1 import DEADLINE_S
 from tests.kit.network import Answering, Network, h2_request, h2_server, hello_bytes, http_server
 from tests.kit.page import samples, value
 from tests.kit.sockets import REFUSING, Ticking, run
@@ -44,7 +45,7 @@ def egress_route(rules: str, kind: str = "HTTPRoute", spec: str = "") -> str:
 async def ask(network: Network, target: Addr, path: bytes = b"/a") -> bytes:
     reader, writer = await asyncio.open_connection(sock=network.redirect(target))
     writer.write(b"GET %b HTTP/1.1\r\nHost: api.example.com\r\nConnection: close\r\n\r\n" % path)
-    answer = await asyncio.wait_for(reader.read(), 5)
+    answer = await asyncio.wait_for(reader.read(), DEADLINE_S)
     writer.close()
     return answer
 
@@ -74,7 +75,7 @@ def test_what_is_allowed_goes_where_it_wanted_to_go_as_it_is(word: str, tmp_path
         assert (headers[":status"], body) == ("200", b"two")
         reader, writer = await asyncio.open_connection(sock=network.redirect(opaque))
         writer.write(b"\x01\x02 not http\n")
-        assert await asyncio.wait_for(reader.readexactly(12), 5) == b"\x01\x02 not http\n"
+        assert await asyncio.wait_for(reader.readexactly(12), DEADLINE_S) == b"\x01\x02 not http\n"
         writer.close()
         assert not [one for one in network.fake.asked if one[0] == "endpoints"], "nothing is balanced"
         kind, name = ("EgressNetwork", "all") if word else ("default", "egress-fallback")
@@ -135,7 +136,7 @@ def test_nothing_is_dialled_for_what_is_denied(tmp_path: Path) -> None:
 
 async def rest(reader: asyncio.StreamReader) -> bytes:
     try:
-        return await asyncio.wait_for(reader.read(), 5)
+        return await asyncio.wait_for(reader.read(), DEADLINE_S)
     except OSError:
         return b"<RST>"
 
@@ -185,7 +186,7 @@ def test_tls_goes_by_its_server_name(tmp_path: Path) -> None:
             reader, writer = await asyncio.open_connection(sock=network.redirect(target))
             writer.write(hello)
             if heard is not None:
-                assert await asyncio.wait_for(reader.readexactly(len(heard)), 5) == heard
+                assert await asyncio.wait_for(reader.readexactly(len(heard)), DEADLINE_S) == heard
             else:
                 assert await rest(reader) in (b"", b"<RST>")
             writer.close()
@@ -205,7 +206,7 @@ def test_a_network_that_changes_its_mind_counts_at_once(tmp_path: Path) -> None:
         for word, status in (("Allow", b"200"), ("Deny", b"403"), ("Allow", b"200")):
             said.set(egress(tmp_path, target, word))
             writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), DEADLINE_S)
             assert head.split(b" ")[1] == status
             size = next(int(one[16:]) for one in head.lower().split(b"\r\n") if one.startswith(b"content-length: "))
             await reader.readexactly(size)

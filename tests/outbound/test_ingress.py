@@ -31,6 +31,7 @@ from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import default_meta
 from proxy.policy.profiles.profile import Profile
 from proxy.policy.routes.route import HostMatch
+from tests.kit.http1 import DEADLINE_S
 from tests.kit.network import Answering, Network, balance_policy, h2_request, h2_server, http_server
 from tests.kit.sockets import Ticking, run, until
 
@@ -65,7 +66,7 @@ async def answers(network: Network, *requests: bytes) -> list[bytes]:
     lines = []
     for request in requests:
         writer.write(request)
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), DEADLINE_S)
         size = next(int(one[16:]) for one in head.lower().split(b"\r\n") if one.startswith(b"content-length: "))
         lines.append(head.split(b"\r\n")[0][9:12] + b" " + await reader.readexactly(size))
     writer.close()
@@ -218,7 +219,7 @@ def test_what_is_no_http_goes_to_the_original_destination() -> None:
         writer.write(b"\x00 no request at all\n")
         await until(lambda: network.fake.asked)
         policy.set(balance_policy(WEB))
-        assert await asyncio.wait_for(reader.read(), 5) == b"bye" and said.is_set()
+        assert await asyncio.wait_for(reader.read(), DEADLINE_S) == b"bye" and said.is_set()
         writer.close()
         parent = 'parent_group="",parent_kind="default",parent_namespace="",parent_name="ingress"'
         assert f'outbound_tcp_detect_http_results_total{{result="not_http",{parent}' in network.metrics()
@@ -242,7 +243,7 @@ def test_a_server_may_speak_first_in_ingress_mode() -> None:
         reader, writer = await asyncio.open_connection(sock=network.redirect(DST))
         await until(lambda: len(network.drain))
         ticking.pass_time(0.3)
-        assert await asyncio.wait_for(reader.readline(), 5) == b"220 hello\r\n"
+        assert await asyncio.wait_for(reader.readline(), DEADLINE_S) == b"220 hello\r\n"
         writer.close()
         network.close()
 

@@ -21,6 +21,7 @@ from proxy.policy.client import HTTP_1, OPAQUE, ClientPolicy, forward_policy
 from proxy.policy.endpoint import HINT_H2, EndpointMeta, TlsIdentity
 from proxy.policy.meta import default_meta
 from proxy.transport.detection.header import TransportHeader
+from tests.kit.http1 import DEADLINE_S
 from tests.kit.network import Answering, MeshedPeer, Network, balance_policy, exchange, h2_request, h2_server
 from tests.kit.sockets import Ticking, run, until
 
@@ -249,10 +250,10 @@ async def opaque_by(ticking: Ticking, meta: EndpointMeta, peer_kind: bool) -> tu
     network.start()
     near = network.redirect(DST)
     reader, writer = await asyncio.open_connection(sock=near)
-    assert await asyncio.wait_for(reader.readexactly(6), 5) == b"hello "  # the server speaks first
+    assert await asyncio.wait_for(reader.readexactly(6), DEADLINE_S) == b"hello "  # the server speaks first
     writer.write(b"payload")
     writer.write_eof()
-    rest = await asyncio.wait_for(reader.read(), 5)
+    rest = await asyncio.wait_for(reader.read(), DEADLINE_S)
     writer.close()
     network.close()
     return peer, rest
@@ -290,7 +291,7 @@ def test_without_an_identity_the_endpoint_itself_is_dialled_and_nothing_is_put_b
         reader, writer = await asyncio.open_connection(sock=network.redirect(DST))
         writer.write(b"payload")
         writer.write_eof()
-        assert await asyncio.wait_for(reader.read(), 5) == b""
+        assert await asyncio.wait_for(reader.read(), DEADLINE_S) == b""
         assert got == b"payload"
         writer.close()
         network.close()
@@ -365,7 +366,7 @@ async def kept_open(ticking: Ticking, policy: ClientPolicy, meta: EndpointMeta) 
     network.start()
     reader, writer = await asyncio.open_connection(sock=network.redirect(DST))
     writer.write(GET.replace(b"Connection: close\r\n", b""))
-    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), DEADLINE_S)
     assert await reader.readexactly(2) == b"no"
     has_ended = False
     try:

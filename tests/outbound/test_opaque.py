@@ -38,6 +38,7 @@ from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import Meta, default_meta
 from proxy.policy.profiles.profile import Profile
 from proxy.policy.routes.route import HostMatch
+from tests.kit.http1 import DEADLINE_S
 from tests.kit.network import SERVICE, Network, balance_policy, hello_bytes
 from tests.kit.sockets import Ticking, run, until
 
@@ -63,7 +64,7 @@ async def talk(network: Network, first: bytes = b"", target: Addr = DST) -> byte
     writer.write(first)
     writer.write_eof()
     try:
-        return await asyncio.wait_for(reader.read(), 5)
+        return await asyncio.wait_for(reader.read(), DEADLINE_S)
     except OSError:
         return b"<RST>"
     finally:
@@ -78,7 +79,7 @@ def test_bytes_go_both_ways_and_each_way_ends_on_its_own() -> None:
         network.fake.names[DB] = Watch(reset({await network.server(naming(b"server first\n")): EndpointMeta()}))
         network.start()
         reader, writer = await asyncio.open_connection(sock=network.redirect(DST))
-        assert await asyncio.wait_for(reader.readline(), 5) == b"server first\n"
+        assert await asyncio.wait_for(reader.readline(), DEADLINE_S) == b"server first\n"
         writer.write(b"client second")
         assert await reader.readexactly(13) == b"CLIENT SECOND"
         writer.write_eof()
@@ -191,7 +192,7 @@ def test_a_silent_client_is_opaque_after_the_detect_timeout() -> None:
         reader, writer = await asyncio.open_connection(sock=network.redirect(DST))
         await asyncio.sleep(0.02)
         ticking.pass_time(1.1)
-        assert await asyncio.wait_for(reader.readexactly(13), 5) == b"I speak first"
+        assert await asyncio.wait_for(reader.readexactly(13), DEADLINE_S) == b"I speak first"
         writer.close()
         network.close()
 

@@ -21,6 +21,7 @@ from proxy.policy.client import OPAQUE, TLS, ClientPolicy, StreamRoute
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import default_meta
 from proxy.policy.routes.route import HostMatch
+from tests.kit.http1 import DEADLINE_S
 from tests.kit.network import (
     SERVICE,
     Answering,
@@ -225,7 +226,7 @@ def test_a_client_that_does_not_come_to_the_point_is_let_go(said: bytes) -> None
         ticking.pass_time(4)
         assert 'reason="detection_timeout"' not in network.metrics()
         ticking.pass_time(1.5)
-        assert await asyncio.wait_for(reader.read(), 5) == b""
+        assert await asyncio.wait_for(reader.read(), DEADLINE_S) == b""
         assert 'sponson_connection_faults_total{direction="outbound",reason="detection_timeout"} 1' in network.metrics()
         writer.close()
         network.close()
@@ -269,7 +270,7 @@ def test_a_destination_that_nobody_tells_of_is_not_waited_for_for_ever(asked: by
         ticking.pass_time(0.2)
         if not leaves:
             writer.write_eof()
-            answer = await asyncio.wait_for(reader.read(), 5)
+            answer = await asyncio.wait_for(reader.read(), DEADLINE_S)
             assert answer.startswith(b"HTTP/1.1 504 ")
             assert b"web.ns.svc.cluster.local:80 is not known: the control plane did not answer in 10s" in answer
             writer.close()
@@ -290,7 +291,7 @@ def test_a_request_that_was_answered_for_want_of_a_destination_is_not_sent_when_
         writer.write(b"GET http://web.ns.svc.cluster.local/late HTTP/1.1\r\nHost: x\r\n\r\n")
         await until(lambda: ("policy", WEB) in network.fake.asked)
         ticking.pass_time(limits.DISCOVERY_S + 0.1)
-        assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)).startswith(b"HTTP/1.1 504 ")
+        assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), DEADLINE_S)).startswith(b"HTTP/1.1 504 ")
         source.set(balance_policy(WEB))
         answer = await exchange(network.listener.addr, ABSOLUTE % b"x")
         assert answer.startswith(b"HTTP/1.1 200 ")
@@ -343,7 +344,7 @@ def test_a_client_that_leaves_before_its_first_request_is_only_gone(count: bytes
         reader, writer = await asyncio.open_connection(*proxy)
         writer.write(count)
         writer.write_eof()
-        assert b"200" not in await asyncio.wait_for(reader.read(), 5)
+        assert b"200" not in await asyncio.wait_for(reader.read(), DEADLINE_S)
         writer.close()
         while len(network.drain):
             await asyncio.sleep(0.001)

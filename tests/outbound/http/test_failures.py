@@ -43,6 +43,7 @@ from proxy.policy.client import (
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import Meta, default_meta
 from proxy.policy.routes.route import FailureInjector, Filter, HttpMatch, PathMatch, Unusable
+from tests.kit.http1 import DEADLINE_S
 from tests.kit.network import SERVICE, Network, balance_policy, h2_request
 from tests.kit.sockets import REFUSING, Ticking, run, until
 from tests.outbound.http.test_http import DST, WEB
@@ -267,7 +268,7 @@ def test_an_endpoint_that_refuses_is_named() -> None:
         network.start()
         reader, writer = await asyncio.open_connection(sock=network.redirect(DST))
         writer.write(b"GET / HTTP/1.1\r\nHost: web\r\n\r\n")
-        answer = await asyncio.wait_for(reader.read(), 5)
+        answer = await asyncio.wait_for(reader.read(), DEADLINE_S)
         assert answer.startswith(b"HTTP/1.1 502 ")
         assert f"l5d-proxy-error: endpoint {REFUSING}: client error (Connect)\r\n".encode() in answer
         writer.close()
@@ -296,7 +297,7 @@ def test_a_server_cannot_say_what_only_proxies_say() -> None:
         network.start()
         reader, writer = await asyncio.open_connection(sock=network.redirect(DST))
         writer.write(b"GET / HTTP/1.1\r\nHost: web\r\n\r\n")
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), DEADLINE_S)
         assert head.startswith(b"HTTP/1.1 502 ") and b"l5d-" not in head
         writer.close()
         network.close()

@@ -40,6 +40,7 @@ from proxy.policy.endpoint import HINT_H2, EndpointMeta
 from proxy.policy.meta import Meta, default_meta
 from proxy.policy.profiles.profile import Profile
 from proxy.policy.routes.route import FailureInjector, Filter, HeaderModifier, HttpMatch, PathMatch, Redirect, Unusable
+from tests.kit.http1 import DEADLINE_S
 from tests.kit.network import SERVICE, Answering, Network, balance_policy, h2_request, h2_server, http_server
 from tests.kit.sockets import REFUSING, Ticking, run, until
 
@@ -54,7 +55,7 @@ async def ask(network: Network, request: bytes = GET, target: Addr = DST) -> byt
     reader, writer = await asyncio.open_connection(sock=network.redirect(target))
     writer.write(request)
     writer.write_eof()
-    answer = await asyncio.wait_for(reader.read(), 5)
+    answer = await asyncio.wait_for(reader.read(), DEADLINE_S)
     writer.close()
     return answer
 
@@ -649,7 +650,7 @@ def test_a_profile_that_says_opaque_wins_and_one_with_an_endpoint_is_followed() 
         )
         network.start()
         reader, writer = await asyncio.open_connection(sock=network.redirect(DST))
-        assert await asyncio.wait_for(reader.read(), 5) == b"first"
+        assert await asyncio.wait_for(reader.read(), DEADLINE_S) == b"first"
         writer.close()
         assert (await ask(network, target=pod)).endswith(b"pod")
         network.close()
@@ -688,16 +689,18 @@ def test_draining_lets_a_request_finish_and_ends_idle_connections() -> None:
         await asked.wait()
         empty: list[bool] = []
         network.drain.begin(lambda: empty.append(True))
-        assert await asyncio.wait_for(idle_reader.read(), 5) == b""
-        assert await asyncio.wait_for(lost_reader.read(), 5) == b"", "who still waits for discovery ends"
+        assert await asyncio.wait_for(idle_reader.read(), DEADLINE_S) == b""
+        assert await asyncio.wait_for(lost_reader.read(), DEADLINE_S) == b"", "who still waits for discovery ends"
         for silent_reader, silent_writer in silent:
-            assert await asyncio.wait_for(silent_reader.read(), 5) == b"", "whom nobody has understood yet ends"
+            assert await asyncio.wait_for(silent_reader.read(), DEADLINE_S) == b"", (
+                "whom nobody has understood yet ends"
+            )
             silent_writer.close()
         errors = [line for line in network.metrics().splitlines() if 'result="error"' in line]
         assert errors and all(line.endswith(" 0") for line in errors), "which is no error of detection"
         assert not empty
         go_on.set()
-        answer = await asyncio.wait_for(reader.read(), 5)
+        answer = await asyncio.wait_for(reader.read(), DEADLINE_S)
         assert answer.endswith(b"done") and b"connection: close" in answer.lower()
         for one in (writer, idle_writer, lost_writer):
             one.close()

@@ -20,6 +20,7 @@ from proxy.outbound.http.endpoint import settings_of
 from proxy.policy.client import HTTP_2
 from proxy.policy.endpoint import HINT_H2, EndpointMeta, Http2Params
 from tests.kit.explained import head_as_linkerds
+from tests.kit.http1 import DEADLINE_S
 from tests.kit.network import Network, balance_policy, config
 from tests.kit.sockets import Ticking, run
 
@@ -33,7 +34,7 @@ HEADERS, RST_STREAM, SETTINGS = 1, 3, 4
 
 async def read_frame(reader: asyncio.StreamReader) -> tuple[int, int, int, bytes]:
     """(type, flags, stream, payload)"""
-    head = await asyncio.wait_for(reader.readexactly(9), 5)
+    head = await asyncio.wait_for(reader.readexactly(9), DEADLINE_S)
     payload = await reader.readexactly(int.from_bytes(head[:3], "big"))
     return head[3], head[4], int.from_bytes(head[5:9], "big"), payload
 
@@ -67,7 +68,7 @@ def test_a_reset_of_the_peer_becomes_502_for_http_1(code: int) -> None:
         network.start()
         reader, writer = await asyncio.open_connection(sock=network.redirect(DST))
         writer.write(GET)
-        answer = (await asyncio.wait_for(reader.read(), 5)).decode()
+        answer = (await asyncio.wait_for(reader.read(), DEADLINE_S)).decode()
         expected = GOLDEN[f"reset-{code}"]["http1"].removesuffix("<FIN>").replace("10.42.0.32:8080", str(server))
         got, wanted = head_as_linkerds(answer).split("\r\n"), expected.split("\r\n")
         assert got[0] == wanted[0]
@@ -127,7 +128,7 @@ def test_what_a_peer_is_told_first_is_what_was_recorded() -> None:
         network.start()
         _, writer = await asyncio.open_connection(sock=network.redirect(DST))
         writer.write(GET)
-        await asyncio.wait_for(done.wait(), 5)
+        await asyncio.wait_for(done.wait(), DEADLINE_S)
         recorded = GOLDEN["http1"]["sessions"][0]["frames"]
         settings = {
             int.from_bytes(frames[0][3][place : place + 2], "big"): int.from_bytes(
