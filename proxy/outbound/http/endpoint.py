@@ -39,10 +39,11 @@ from proxy.outbound.http.rescue import IDENTITY_REQUIRED, Rescue
 from proxy.outbound.runtime import Runtime
 from proxy.policy.client import FailureAccrual
 from proxy.policy.endpoint import HINT_H2, EndpointMeta, Http2Params
-from proxy.policy.profiles.classify import classify
+from proxy.policy.profiles.classify import Class, classify
 
 _log: Final = logging.getLogger(__name__)
 
+_UNANSWERED: Final = Class(0, False, "", "unclassified")
 _PATIENT_S: Final = 1.0
 """A client that gives up sooner has changed its mind; after this long, the log says which endpoint did not answer."""
 
@@ -124,6 +125,12 @@ class HttpEndpoint:
         exchange = attempt.exchange
         exchange.endpoint = self
         exchange.attempt = attempt
+        request = attempt.request
+        if request.has_l5d:
+            admitted = self._admitted(attempt, request)
+            if admitted is None:
+                return  # before it is the target, and counts as an attempt of this endpoint
+            request = admitted
         attempt.target = self
         self.load.begin()
         self._in_flight.count += 1
@@ -131,12 +138,6 @@ class HttpEndpoint:
         breaker = self._breaker
         if breaker is not None and breaker.is_probing:
             breaker.began(attempt)
-        request = attempt.request
-        if request.has_l5d:
-            admitted = self._admitted(attempt, request)
-            if admitted is None:
-                return
-            request = admitted
         if self._override:
             request = request.renamed(self._override)
             request.fields = [one for one in request.fields if one.name != _DST_CANONICAL]
@@ -192,7 +193,7 @@ class HttpEndpoint:
             self.load.end(latency_s, now, outcome)
         else:
             penalties.end(attempt, latency_s, now, outcome)
-        if response is not None:
+        if response is not None and not (exchange.failure and exchange.response_ended):
             self._scope.response_began(response.status, latency_s)
 
     def attempt_ended(self, attempt: Attempt, reason: Reason) -> None:
@@ -209,7 +210,9 @@ class HttpEndpoint:
                 _log.info("%s: the client gave up after %.0fs without an answer", self.context, now - attempt.sent_at)
         if reason is Reason.CONNECT_FAILED or reason is Reason.CONNECT_TIMEOUT:
             self.refused()
-        ended = classify(attempt.exchange)
+        exchange = attempt.exchange
+        # An answer of ours to a failure, as when a timeout of the route has passed, is no response of this endpoint's.
+        ended = _UNANSWERED if exchange.failure and exchange.response_ended else classify(exchange)
         if ended is not None:
             self._scope.ended(*ended)
         penalties = self._penalties

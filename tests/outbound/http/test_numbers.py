@@ -30,6 +30,7 @@ from proxy.policy.client import (
     Fail,
     Forward,
     RouteBackend,
+    Timeouts,
 )
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import Meta, default_meta
@@ -217,6 +218,51 @@ def test_a_dead_endpoint_s_502_is_a_status() -> None:
 
 
 @pytest.mark.acceptance("RTM-02")
+def test_a_timeout_of_the_route_is_no_response_of_the_endpoint() -> None:
+    """The client gets a 504, which the proxy made: response_total has the endpoint's failure without a status, as with Linkerd."""
+
+    async def story(ticking: Ticking) -> None:
+        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+
+        network = Network(ticking)
+        distribution = Distribution(FIRST_AVAILABLE, (RouteBackend(balance_backend()),))
+        routes = (ClientRoute(default_meta("http"), (), (ClientRule((), (), distribution, Timeouts(request_s=1.0)),)),)
+        network.fake.policies[DST] = Watch(ClientPolicy(SERVICE, HTTP_1, routes, routes))
+        network.fake.names[WEB] = Watch(reset({await network.server(silent): EndpointMeta()}))
+        network.start()
+        asking = asyncio.create_task(ask(network, "/200"))
+        await until(lambda: value(network.metrics(), "request_total", direction="outbound") == 1)
+        while not asking.done():
+            ticking.pass_time(0.1)
+            await asyncio.sleep(0.01)
+        assert asking.result().startswith(b"HTTP/1.1 504 ")
+        page = network.metrics()
+        (ended,) = samples(page, "response_total", direction="outbound")
+        assert (ended.labels["classification"], ended.labels["error"]) == ("failure", "unclassified")
+        assert "status_code" not in ended.labels
+        assert value(page, "response_latency_ms_count", direction="outbound") == 0
+        network.close()
+
+    run(story)
+
+
+def test_a_request_for_another_identity_has_reached_no_endpoint() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = await web_network(ticking)
+        reader, writer = await asyncio.open_connection(sock=network.redirect(DST))
+        writer.write(b"GET /200 HTTP/1.1\r\nHost: web\r\nl5d-require-id: other\r\nConnection: close\r\n\r\n")
+        answer = await asyncio.wait_for(reader.read(), 10)
+        assert answer.startswith(b"HTTP/1.1 502 ") and b"required id" in answer
+        writer.close()
+        assert value(network.metrics(), "request_total", direction="outbound") == 0
+        assert value(network.metrics(), BACKEND + "requests_total") == 1
+        network.close()
+
+    run(story)
+
+
 def test_hosts_are_labels_where_that_is_asked_for() -> None:
     async def story(ticking: Ticking) -> None:
         network = await web_network(ticking, OUTBOUND_METRICS_HOSTNAME_LABELS="true")
