@@ -122,7 +122,7 @@ def test_routes_of_the_overridden_destination_match_by_host() -> None:
     run(story)
 
 
-@pytest.mark.parametrize("value", ["10.1.2.3:80", "[::1]:80", "a b", "web:port", "", "-web.ns", "web:99999"])
+@pytest.mark.parametrize("value", ["10.1.2.3:80", "[::1]:80", "a b", "web:port", "", "-web.ns", "web:99999", "web:0"])
 def test_what_is_no_name_is_refused_and_the_connection_serves_on(value: str) -> None:
     async def story(ticking: Ticking) -> None:
         network = await Ingress.made(ticking, OUTBOUND_DISABLE_INFORMATIONAL_HEADERS="false")

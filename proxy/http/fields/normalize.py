@@ -37,7 +37,7 @@ def split_authority(authority: bytes) -> tuple[bytes, int | None]:
         raise ValueError(f"not an authority: {authority[:100].decode('latin-1')!r}")
     host, digits = match.groups()
     port = int(digits) if digits else None
-    if port is not None and port > 65535:
+    if port is not None and not 0 < port <= 65535:
         raise ValueError(f"not a port: {port}")
     return host.strip(b"[]").lower(), port
 

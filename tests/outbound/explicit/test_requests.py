@@ -165,6 +165,8 @@ def test_a_client_from_elsewhere_reaches_the_mesh_only(authority: bytes) -> None
         (b"GET WSS://web.ns.svc.cluster.local/ HTTP/1.1\r\nHost: a\r\n\r\n", b"400", b"wss is reached through CONNECT"),
         (b"GET ftp://web.ns.svc.cluster.local/ HTTP/1.1\r\nHost: a\r\n\r\n", b"400", b"ftp://: this proxy serves http"),
         (b"GET http+unix://web.ns.svc.cluster.local/ HTTP/1.1\r\nHost: a\r\n\r\n", b"400", b"http+unix://: this"),
+        (b"GET http://web.ns.svc.cluster.local:0/ HTTP/1.1\r\nHost: a\r\n\r\n", b"400", b"not an authority"),
+        (b"CONNECT web.ns.svc.cluster.local:0 HTTP/1.1\r\nHost: a\r\n\r\n", b"400", b"not an authority"),
         (b"GET / HTTP/1.0\r\n\r\n", b"400", b"neither the target nor Host"),
         (b"CONNECT nothing HTTP/9.9\r\n\r\n", b"505", b""),
         (b"CONNECT / HTTP/1.1\r\nHost: web.ns.svc.cluster.local\r\n\r\n", b"400", b""),
