@@ -17,6 +17,7 @@ from proxy.core.failure.errors import ProtocolError
 from proxy.core.failure.faults import Faults
 from proxy.core.failure.reason import Reason
 from proxy.core.loop.timers import Timer, Wheel
+from proxy.http.ending.left import Left
 from proxy.http.ending.linger import Linger
 from proxy.http.ending.refusal import note_refusal
 from proxy.http.exchange import Clock, Exchange, Stage
@@ -43,7 +44,7 @@ class H1Server(Codec, ServerStream):
     __slots__ = (
         "_wire", "_stage", "_clock", "_wheel", "_state", "_held", "_exchange", "_body", "_is_head", "_is_http_1_0",
         "_closes", "_is_chunked", "_ends_by_close", "_is_sending", "_has_eof", "_is_writable", "_pauses", "_is_advancing",
-        "_drained", "_faults", "_slow_head", "_is_leaving", "head_timeout_s", "bad_target", "on_bad_head",
+        "_drained", "_faults", "_slow_head", "_left", "_is_leaving", "head_timeout_s", "bad_target", "on_bad_head",
     )  # fmt: skip
 
     def __init__(
@@ -52,18 +53,17 @@ class H1Server(Codec, ServerStream):
         """With a wheel, a client that will not hang up after our last answer is closed after `limits.LINGER_S`, and one
         that does not end a head that it has begun after `head_timeout_s`. `faults` counts the requests that are refused."""
         self._wire, self._stage, self._clock, self._wheel, self._faults = wire, stage, clock, wheel, faults
-        self._state = _HEAD
-        self._held = b""
+        self._state, self._held = _HEAD, b""
         self._exchange: Exchange | None = None
         self._body = BodyReader(self)
         self._is_head = self._is_http_1_0 = self._closes = self._is_leaving = self._is_chunked = False
         self._ends_by_close = False  # the response that is being written has no other end
         self._is_sending = False  # the client sends its body, or got a 100
         self._has_eof = self._is_advancing = False
-        self._is_writable = True
-        self._pauses = self._drained = 0
+        self._is_writable, self._pauses, self._drained = True, 0, 0
         self._slow_head: Timer | None = None
         """Armed while a head has begun and not ended; a client that is idle is ended only when descriptors are short."""
+        self._left: Left | None = None  # armed while an answer is awaited whose client has ended its side
         self.head_timeout_s, self.bad_target = limits.HEAD_S, BAD_TARGET  # replaced by a side that has others
         self.on_bad_head: Callable[[], None] | None = None  # a head that no stage gets to see ends the connection
 
@@ -82,14 +82,14 @@ class H1Server(Codec, ServerStream):
         self._has_eof = True
         if self._pauses & NEXT_TURN:
             return  # what came before it still waits
-        state = self._state
-        exchange = self._exchange
+        state, exchange = self._state, self._exchange
         if state == _TUNNEL and exchange is not None:
             exchange.request_data(b"", True)
         elif state == _BODY and exchange is not None:
             self.reset(Reason.PEER_CLOSED)
             exchange.request_reset(Reason.PEER_CLOSED)
         elif state == _WAIT and exchange is not None and not self._held:
+            self._left = Left(exchange, self._wheel)
             exchange.request_left()
         elif state == _BODY or (state == _HEAD and (self._is_writable or not self._held)):
             self._finish()  # what is held is no whole request
@@ -239,8 +239,10 @@ class H1Server(Codec, ServerStream):
             self._refuse(error)
         finally:
             self._is_advancing = False
-        if self._has_eof and self._state != _WAIT:  # a whole request gets its answer first
+        if self._has_eof and self._state != _WAIT:
             self.eof()
+        elif self._has_eof and self._exchange is not None and not self._held:
+            self._left = Left(self._exchange, self._wheel)  # a whole request gets its answer first
 
     def _read_head(self, data: bytes) -> bytes:
         end = data.find(b"\r\n\r\n")
@@ -363,10 +365,9 @@ class H1Server(Codec, ServerStream):
         self._wire.write(h1.write_response(head, date_line(head, self._clock()) + b"\r\n", False))
         self.resume_reading(READ_AHEAD)
         held, self._held = self._held, b""
-        exchange = self._exchange
         ends = self._has_eof and not self._is_advancing
-        if exchange is not None and (held or ends):
-            exchange.request_data(held, ends)
+        if self._exchange is not None and (held or ends):
+            self._exchange.request_data(held, ends)
 
     def _finish(self) -> None:
         """The last response is written: the wire belongs to Linger until the client hangs up."""
@@ -384,6 +385,8 @@ class H1Server(Codec, ServerStream):
         self._body.close()
         if self._slow_head is not None:
             self._slow_head.cancel()
+        if self._left is not None:
+            self._left.cancel()
 
     def __repr__(self) -> str:
         return f"H1Server {_STATES[self._state]} {self._exchange!r}"

@@ -6,6 +6,7 @@ import pytest
 
 from proxy.core import limits
 from proxy.core.failure.reason import Reason
+from proxy.http.ending.left import Left
 from tests.kit.compare import dechunked
 from tests.kit.pair import Pair
 from tests.kit.playbook import Matcher, Playbook
@@ -429,6 +430,37 @@ def test_a_client_that_ended_behind_an_upgrade_that_waited_its_turn_half_closes_
         it.feed("client", GET + UPGRADE).eof("client").expect("app", GET).feed("app", OK).expect("client", OK)
         it.expect("app", UPGRADE).feed("app", SWITCHED).expect("client", SWITCHED).ended("app")
         it.feed("app", b"still").expect("client", b"still").eof("app").ended("client")
+
+
+@pytest.mark.parametrize("before", [b"", GET], ids=["at-once", "behind-another"])
+def test_an_answer_that_nobody_may_want_any_more_is_not_awaited_for_ever(before: bytes) -> None:
+    """The client has ended its side, the app was told of it where that could be said, and nothing comes."""
+    with play() as it:
+        it.feed("client", before + GET).eof("client")
+        if before:
+            it.expect("app", GET).feed("app", OK).expect("client", OK)
+            it.expect("app", GET)
+        else:
+            it.expect("app", GET).ended("app")
+        it.feed("app", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n").tick(limits.HALF_CLOSED_S - 1)
+        it.expect("client", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n").feed("app", b"abc").expect(
+            "client", b"abc"
+        )
+        it.tick(limits.HALF_CLOSED_S - 1).tick(limits.HALF_CLOSED_S)
+        it.aborted("app", Reason.PEER_CLOSED).aborted("client", Reason.PEER_CLOSED)
+
+
+def test_an_answer_that_comes_leaves_no_timer_behind() -> None:
+    def timers(pair: Pair) -> list[object]:
+        armed = [timer for bucket in pair.wheel._buckets.values() for timer in bucket]
+        return [one for one in armed if isinstance(getattr(one._callback, "__self__", None), Left)]
+
+    pair = Pair()
+    pair.server.feed(GET)
+    pair.server.eof()
+    assert len(timers(pair)) == 1
+    pair.clients[0].feed(OK)
+    assert not timers(pair) and pair.wire.take().startswith(b"HTTP/1.1 200")
 
 
 def test_a_client_that_ends_within_a_request_resets_it() -> None:
