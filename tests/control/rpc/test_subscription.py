@@ -269,13 +269,13 @@ def test_no_further_message_in_time_ends_the_stream_normally(
 
     async def story(ticking: Ticking) -> None:
         channel = channel_to(ticking.reactor, controller.target)
-        one = Subscriber(channel, StreamLimits(idle_s=0.1))
+        one = Subscriber(channel, StreamLimits(idle_s=0.5))
         one.subscription.open()
         await opened(feed, 1)
         feed.say(profile("one"))
-        await asyncio.sleep(0.06)
+        await asyncio.sleep(0.3)
         feed.say(profile("two"))
-        await asyncio.sleep(0.06)
+        await asyncio.sleep(0.3)
         assert feed.opened == 1, "each message starts the wait anew"
         await opened(feed, 2)
         assert one.heard == [("one", True), ("two", False)]
