@@ -14,7 +14,7 @@ from proxy.config.outbound import backoff
 from proxy.config.reading import syntax
 from proxy.config.reading.reader import PREFIX, Reader
 from proxy.core.backoff import Backoff
-from proxy.core.small_file import CERTIFICATES_BYTES, TOKEN_BYTES, read_small
+from proxy.core.small_file import ANCHORS_BYTES, TOKEN_BYTES, read_small
 from proxy.tls.certificate import anchors
 from proxy.tls.certificate.revoked import read_file, read_revocation_lists
 
@@ -70,7 +70,7 @@ def _trust_anchors(reader: Reader) -> str | None:
     if path is not None:
         name = f"SPONSON_{_FILE_VARIABLE}"
         try:
-            text = read_small(path, CERTIFICATES_BYTES).decode()
+            text = read_small(path, ANCHORS_BYTES).decode()
         except (OSError, ValueError) as error:
             reader.refuse_identity(f"Could not read {name}: {error}")
             return None

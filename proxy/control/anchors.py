@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from proxy.control.followed import FollowedFile
 from proxy.core.log import logger
-from proxy.core.small_file import CERTIFICATES_BYTES, read_small
+from proxy.core.small_file import ANCHORS_BYTES, read_small
 from proxy.tls.credentials import Credentials
 
 LOOK_S: Final = 30.0
@@ -22,7 +22,13 @@ class Anchors(FollowedFile):
     def __init__(self, loop: Any, path: str | None, credentials: Credentials, look_s: float = LOOK_S) -> None:
         super().__init__(loop, path, "Trust anchors", look_s)
         self._credentials = credentials
+        self._seen = ""
+        """The text that was judged last."""
 
     def take(self, path: str) -> None:
-        if self._credentials.trust(read_small(path, CERTIFICATES_BYTES).decode()):
+        text = read_small(path, ANCHORS_BYTES).decode()
+        if text == self._seen:
+            return
+        self._seen = text
+        if self._credentials.trust(text):
             _log.info("Trust anchors read again from %s", path)

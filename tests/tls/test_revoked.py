@@ -5,6 +5,7 @@ on both sides of a handshake.
 from __future__ import annotations
 
 import random
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,8 +14,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
 from proxy.core.failure.reason import Reason
+from proxy.tls.certificate.pem import blocks
 from proxy.tls.certificate.revoked import key_of, read_file, read_revocation_lists
-from proxy.tls.credentials import Credentials
+from proxy.tls.credentials import Credentials, CredentialsError, usable_anchors
 from tests.kit.certificates import Authority, issue, make_ca, the_ca
 from tests.kit.sockets import Ticking, run, until
 from tests.tls.test_handshake import CLIENT, SERVER, Pair
@@ -109,6 +111,23 @@ def test_what_is_no_list_is_an_error_and_nothing_else() -> None:
             read_revocation_lists("\n".join(broken))
         except ValueError:
             continue
+
+
+def test_beginnings_without_an_end_are_passed_over_in_linear_time() -> None:
+    """A search from each of them to the end of the text would take minutes for a file of the size that is read."""
+    for what in ("X509 CRL", "CERTIFICATE"):
+        begin, end = f"-----BEGIN {what}-----", f"-----END {what}-----"
+        began_s = time.process_time()
+        assert blocks(begin * 40_000, what) == []
+        assert time.process_time() - began_s < 0.2
+        assert blocks(f"x{begin}a{begin}b{end}c{end}{begin}{end}{begin}", what) == [
+            f"{begin}a{begin}b{end}",
+            begin + end,
+        ]
+    with pytest.raises(ValueError, match="no revocation list"):
+        read_revocation_lists("-----BEGIN X509 CRL-----" * 40_000)
+    with pytest.raises(CredentialsError, match="no trust roots loaded"):
+        usable_anchors("-----BEGIN CERTIFICATE-----" * 40_000)
 
 
 def test_a_file_without_end_is_refused(tmp_path: Path) -> None:

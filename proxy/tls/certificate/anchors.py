@@ -5,18 +5,16 @@ Certificates that cannot be used are skipped, as in Linkerd; the caller decides 
 
 from __future__ import annotations
 
-import re
 import ssl
-from typing import Final
 
-_BLOCK: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+from proxy.tls.certificate.pem import blocks
 
 
 def usable(pem: str) -> tuple[bytes, ...]:
     """The certificates that OpenSSL accepts, as DER, in their order; text between them does not matter."""
     found: list[bytes] = []
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    for block in _BLOCK.findall(pem):
+    for block in blocks(pem, "CERTIFICATE"):
         try:
             der = ssl.PEM_cert_to_DER_cert(block)
             context.load_verify_locations(cadata=der)

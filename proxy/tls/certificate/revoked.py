@@ -7,7 +7,6 @@ its time goes on counting, because what was revoked stays so.
 
 from __future__ import annotations
 
-import re
 from base64 import b64decode
 from binascii import Error as NoBase64
 from typing import Final
@@ -15,6 +14,7 @@ from typing import Final
 from proxy.core.small_file import CERTIFICATES_BYTES, read_small
 from proxy.core.watch import Watch
 from proxy.tls.certificate.der import INTEGER, SEQUENCE, content, elements
+from proxy.tls.certificate.pem import blocks
 
 CertificateKey = tuple[bytes, bytes]
 """The issuer's name and the serial number, as DER."""
@@ -26,7 +26,7 @@ NONE_REVOKED: Final[Revoked] = frozenset()
 NOTHING_REVOKED: Final[Watch[Revoked]] = Watch(NONE_REVOKED)
 """The Watch of connections without a list; it never changes."""
 
-_BLOCK: Final = re.compile(r"-----BEGIN X509 CRL-----(.*?)-----END X509 CRL-----", re.DOTALL)
+_LIST: Final = "X509 CRL"
 _VERSION: Final = 0xA0
 _LIST_EXTENSIONS: Final = 0xA0
 _BOOLEAN: Final = 0x01
@@ -62,12 +62,13 @@ def read_revocation_lists(pem: str) -> Revoked:
     complete.
     """
     found: set[CertificateKey] = set()
-    blocks = _BLOCK.findall(pem)
-    if not blocks:
+    lists = blocks(pem, _LIST)
+    if not lists:
         raise ValueError("no revocation list in PEM")
-    for block in blocks:
+    for block in lists:
         try:
-            found.update(_read_list(b64decode("".join(block.split()), validate=True)))
+            text = block.removeprefix(f"-----BEGIN {_LIST}-----").removesuffix(f"-----END {_LIST}-----")
+            found.update(_read_list(b64decode("".join(text.split()), validate=True)))
         except (NoBase64, IndexError) as error:
             raise ValueError(f"it cannot be read: {error}") from None
     return frozenset(found)
