@@ -49,9 +49,7 @@ class PlainConnection(Connection):
         self._on_failed: Callable[[str], None] | None = None
         self._deadline: Timer | None = None
         self._output: list[bytes] = []
-        self._missed: list[
-            bytes
-        ] = []  # read while reading was paused, or the turn was over; empty bytes stand for the end
+        self._missed: list[bytes] = []  # read while reading was paused or out of turn; b"" stands for the end
         self._reason: Reason | None = None  # set once the connection is gone, or is to be
         self._errno = ""
         self._is_marked = self._is_full = self._is_paused = self._is_ending = False
@@ -258,12 +256,14 @@ class PlainConnection(Connection):
                 self._give_up()
 
     def data_received(self, data: bytes) -> None:
+        flusher = self.reactor.flusher
         if self._is_paused:
             self._miss(data)
-        elif self.reactor.turn.is_over():
+        elif flusher.reads_left <= 0 and self.reactor.turn.is_over():
             self._miss(data)
             self.reactor.reads.add(self)
         else:
+            flusher.reads_left -= 1
             self._feed(data)
 
     def _feed(self, data: bytes) -> None:

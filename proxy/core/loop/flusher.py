@@ -18,11 +18,14 @@ from proxy.core.failure.errors import report_fault
 
 
 class Flusher:
-    __slots__ = ("flushes", "_call_soon", "_marked")
+    __slots__ = ("flushes", "reads_left", "_call_soon", "_marked")
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], Any]) -> None:
         self.flushes = 0
         """So many times output was flushed: an iteration of the loop in which anything was written ended."""
+        self.reads_left = 0
+        """How many plain connections may read before one has to ask whether the turn is over (turn.py). Each counts it down;
+        a flush ends a turn, and the first read of the next asks. TLS connections, which bring more with a read, always ask."""
         self._call_soon = call_soon
         self._marked: list[Wire] = []
 
@@ -35,6 +38,7 @@ class Flusher:
         marked = self._marked
         self._marked = []
         self.flushes += 1
+        self.reads_left = 0
         for connection in marked:
             try:
                 connection.flush()

@@ -33,7 +33,10 @@ class Story:
         """Whether each of so many reads, which take so long, may not be done in this turn."""
         answers = []
         for _ in range(count):
-            answers.append(self.turn.is_over())
+            is_over = self.flusher.reads_left <= 0 and self.turn.is_over()
+            if not is_over:
+                self.flusher.reads_left -= 1
+            answers.append(is_over)
             self.clock.now += each_s
         return answers
 
