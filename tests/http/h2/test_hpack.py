@@ -128,6 +128,7 @@ def test_any_octets_decode_or_are_refused(block: bytes) -> None:
         except ProtocolError as error:
             refused.append(error.reason)
         assert refused in ([], [Reason.COMPRESSION])
+    decoder._insert_repeated()
     assert decoder._size == sum(one.size for one in decoder._table) <= TABLE_BYTES
 
 
@@ -238,6 +239,8 @@ def test_a_block_that_only_inserts_is_remembered_whatever_the_table_holds() -> N
     for _ in range(5):
         other.decode(steady)
     other._constants.clear()
+    decoder._insert_repeated()
+    other._insert_repeated()
     assert decoder._table == other._table and decoder._size == other._size
     assert pairs(decoder.decode(b"\xbe\xbf")) == [(b"c", b"d"), (b"a", b"b")]
 
@@ -253,4 +256,6 @@ def test_remembered_blocks_move_the_table_as_read_ones_do(blocks: list[bytes]) -
     for block in blocks:
         plain._constants.clear()
         assert ours.decode(block) == plain.decode(block)
-        assert ours._table == plain._table and ours._size == plain._size
+    for decoder in (ours, plain):
+        decoder._insert_repeated()
+    assert ours._table == plain._table and ours._size == plain._size

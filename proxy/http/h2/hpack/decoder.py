@@ -125,6 +125,8 @@ class Decoder:
         "_table",
         "_size",
         "_max_size",
+        "_repeated",
+        "_repeats",
         "_constants",
         "_heads_bytes",
         "_share",
@@ -140,6 +142,9 @@ class Decoder:
         self._table: list[Field] = []
         self._size = 0
         self._max_size = TABLE_BYTES
+        self._repeated: ConstantBlock | None = None
+        self._repeats = 0
+        """A constant block that came last, so many times in a row: its fields are inserted when a block needs the table."""
         self._constants: dict[bytes, ConstantBlock] = {}
         self.heads: dict[bytes, Any] = {}  # as ConstantBlock.head
         """The heads that the reader made of whole blocks, by their octets; emptied when a block changes the table."""
@@ -154,11 +159,12 @@ class Decoder:
                 self._drop_heads()
             self.has_changed = True
             self.is_familiar = False
-            self._table += constant.inserted
-            self._size += constant.size
-            if self._size > self._max_size:
-                self._evict(self._max_size)
+            if constant is not self._repeated:
+                self._insert_repeated()
+                self._repeated = constant
+            self._repeats += 1
             return constant.fields
+        self._insert_repeated()
         self.constant = None
         self.has_changed = False
         self.is_familiar = True
@@ -278,6 +284,19 @@ class Decoder:
         if self._share is not None:
             self._share.close()
             self._share = None
+
+    def _insert_repeated(self) -> None:
+        """Insert what is due for `_repeated`: not more often than fills the table, which holds nothing else then."""
+        constant = self._repeated
+        if constant is None:
+            return
+        for _ in range(min(self._repeats, self._max_size // constant.size + 1)):
+            self._table += constant.inserted
+            self._size += constant.size
+            if self._size > self._max_size:
+                self._evict(self._max_size)
+        self._repeated = None
+        self._repeats = 0
 
     def _insert(self, new: Field) -> None:
         self._evict(self._max_size - new.size)
