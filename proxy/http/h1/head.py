@@ -145,7 +145,7 @@ def read_request(text: bytes) -> tuple[RequestHead, bool, bool]:
     is_http_1_1 = minor == b"1"
     if authority is None and is_http_1_1 and method != b"CONNECT":
         raise ProtocolError("no host")
-    head = RequestHead(method, b"http", authority or b"", target, [], size)
+    head = RequestHead(method, b"http", authority or b"", target, block.fields, size)
     head.has_host = authority is not None
     if not is_http_1_1:
         if transfer is not None:
@@ -159,7 +159,7 @@ def read_request(text: bytes) -> tuple[RequestHead, bool, bool]:
     elif block.upgrade:
         head.wants_tunnel = True
         head.upgrade = block.upgrade
-    head.fields = block.hop_fields if head.upgrade else block.fields
+        head.fields = block.hop_fields
     head.takes_trailers = block.takes_trailers
     head.has_l5d = block.has_l5d
     is_good = method != b"CONNECT" if target[0] == 0x2F else _read_target(head, target)

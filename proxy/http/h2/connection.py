@@ -154,6 +154,7 @@ class H2Connection(Streams):
             position = len(self._preface)
             self._preface = b""
         share = limits.TURN_FRAMES
+        head_share = _RESPONSE_SHARE if self.is_client else _HEAD_SHARE
         sequence = self._sequence
         leaving = self.leaving
         while size - position >= 9 and leaving.state != OVER:
@@ -179,7 +180,7 @@ class H2Connection(Streams):
                 if not self.flow.is_writable and not self.is_client and self._has_unread():
                     self._stop()
                     break
-                share -= (_RESPONSE_SHARE if self.is_client else _HEAD_SHARE) + (length >> _BLOCK_SHIFT)
+                share -= head_share + (length >> _BLOCK_SHIFT)
                 if flags & _FRAMING_FLAGS == END_HEADERS and stream_id:
                     self.receive_block(data[start:end], flags, stream_id)
                 else:
