@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from proxy.core import limits
 from proxy.core.failure.errors import ProtocolError, report_fault
-from proxy.core.failure.reason import Reason
+from proxy.core.failure.reason import COMPLETE, Reason
 from proxy.core.histogram import Histogram
 from proxy.core.loop.reactor import Clock as Clock
 from proxy.http.ending.endings import ENDINGS
@@ -208,7 +208,7 @@ class Exchange:
         self.server.send_head(head, end)
         if end:
             self._begin_response()
-            self._end(Reason.COMPLETE if self.request_ended else Reason.EARLY_RESPONSE)
+            self._end(COMPLETE if self.request_ended else Reason.EARLY_RESPONSE)
         elif head.body_size == TUNNEL:
             self._begin_response()  # as a response it has no body
 
@@ -226,7 +226,7 @@ class Exchange:
         self.server.send_data(data, end)
         if end:
             if self.request_ended:
-                self._end(Reason.COMPLETE)
+                self._end(COMPLETE)
             elif self.response is None or self.response.body_size != TUNNEL:
                 self._end(Reason.EARLY_RESPONSE)
 
@@ -239,7 +239,7 @@ class Exchange:
         if not self.has_begun:
             self._begin_response()
         self.server.send_trailers(fields)
-        self._end(Reason.COMPLETE if self.request_ended else Reason.EARLY_RESPONSE)
+        self._end(COMPLETE if self.request_ended else Reason.EARLY_RESPONSE)
 
     def response_reset(self, reason: Reason) -> None:
         """The endpoint failed; its stream is gone already."""
@@ -370,7 +370,7 @@ class Exchange:
         self.reason = reason
         client = self.client
         self.client = None
-        if client is not None and reason is not Reason.COMPLETE:
+        if client is not None and reason is not COMPLETE:
             client.reset(reason)
         observers = self.observers
         if observers:

@@ -42,7 +42,7 @@ class RoutePermit:
         """The labels of request_total and its siblings, after the direction."""
 
     def count(self) -> None:
-        self._decided.add()
+        self._decided.value += 1
         if self._is_audited or self.authorization is None:
             self._tell()
 

@@ -216,4 +216,4 @@ class InboundRoute(ClassifyingRoute):
     def exchange_ended(self, exchange: Exchange) -> None:
         ended = classify(exchange)
         if ended is not None:
-            self._scope.ended(*ended)
+            self._scope.count(ended)

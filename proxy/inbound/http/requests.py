@@ -228,7 +228,7 @@ class PermittedRoute:
         found = classify(exchange)
         if found is not None:
             scope = self._scope if self._scopes is None else self._scope_of(exchange, self._scopes)
-            scope.ended(*found)
+            scope.count(found)
         numbers = self._numbers
         if numbers is not None:
             numbers.exchange_ended(exchange)

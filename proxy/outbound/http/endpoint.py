@@ -20,7 +20,7 @@ from proxy.balance.reconnect import Reconnect
 from proxy.config import Config
 from proxy.core.address.addr import Addr
 from proxy.core.codec import Codec, Wire
-from proxy.core.failure.reason import Reason
+from proxy.core.failure.reason import COMPLETE, Reason
 from proxy.http import orig_proto
 from proxy.http.attempt import Attempt
 from proxy.http.h1.client import H1Client
@@ -46,6 +46,8 @@ _log: Final = logging.getLogger(__name__)
 _UNANSWERED: Final = Class(0, False, "", "unclassified")
 _PATIENT_S: Final = 1.0
 """A client that gives up sooner has changed its mind; after this long, the log says which endpoint did not answer."""
+
+_NOT_MADE: Final = (Reason.CONNECT_FAILED, Reason.CONNECT_TIMEOUT)
 
 _REQUIRE_ID: Final = b"l5d-require-id"
 _DST_CANONICAL: Final = b"l5d-dst-canonical"
@@ -208,13 +210,13 @@ class HttpEndpoint:
                 penalties.end(attempt, now - attempt.sent_at, now, outcome)
             if not attempt.has_failed and now - attempt.sent_at > _PATIENT_S:
                 _log.info("%s: the client gave up after %.0fs without an answer", self.context, now - attempt.sent_at)
-        if reason is Reason.CONNECT_FAILED or reason is Reason.CONNECT_TIMEOUT:
+        if reason is not COMPLETE and reason in _NOT_MADE:
             self.refused()
         exchange = attempt.exchange
         # An answer of ours to a failure, as when a timeout of the route has passed, is no response of this endpoint's.
         ended = _UNANSWERED if exchange.failure and exchange.response_ended else classify(exchange)
         if ended is not None:
-            self._scope.ended(*ended)
+            self._scope.count(ended)
         penalties = self._penalties
         if penalties is not None:
             penalties.forget(attempt)

@@ -5,13 +5,14 @@ A pure function, called once, when the exchange has ended.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from proxy.core.failure.reason import Reason
 from proxy.http import grpc
 from proxy.http.exchange import Exchange
 from proxy.http.head import ResponseHead
 from proxy.http.headers import Field
+from proxy.metrics.scope import Ended
 from proxy.policy.profiles.profile import ResponseClasses
 
 _BROKEN: Final = frozenset(
@@ -40,18 +41,6 @@ _RESETS: Final = (
 """The error labels of resets, by HTTP/2 error code."""
 
 
-class Class(NamedTuple):
-    """As `RequestScope.ended` takes it."""
-
-    status: int
-    """0: there was no response head."""
-    is_success: bool
-    grpc_status: str
-    """A number, or empty if the request was not gRPC or its status never came."""
-    error: str
-    """Why there was no whole response; empty if there was one."""
-
-
 class ClassifyingRoute:
     """A Place that decides itself which statuses are successes and failures; it is the `exchange.route` of its
     requests.
@@ -65,7 +54,7 @@ class ClassifyingRoute:
         self.has_classes: Final = has_classes
 
 
-def classify(exchange: Exchange) -> Class | None:
+def classify(exchange: Exchange) -> Ended | None:
     """The class of an exchange that has ended; None if its client had left before the response was complete."""
     response = exchange.response
     reason = exchange.reason
@@ -73,10 +62,10 @@ def classify(exchange: Exchange) -> Class | None:
         # A client resets streams too, and that says nothing about the endpoint.
         is_reset = exchange.is_broken and (reason is Reason.PEER_RESET or reason is Reason.PEER_REFUSED)
         is_reset = is_reset or reason is Reason.RESPONSE_TIMEOUT
-        return Class(0, False, "", _error(exchange)) if is_reset else None
+        return Ended(0, False, "", _error(exchange)) if is_reset else None
     status = response.status
     if exchange.is_broken and reason in _BROKEN and not exchange.response_ended:
-        return Class(status, False, "", _error(exchange))
+        return Ended(status, False, "", _error(exchange))
     route = exchange.route
     if isinstance(route, ClassifyingRoute) and route.has_classes:
         return classify_by(route.classes, response, exchange.trailers)
@@ -87,34 +76,34 @@ def classify(exchange: Exchange) -> Class | None:
     return _PLAIN.get(status) or _plain(status)
 
 
-def classify_by(classes: ResponseClasses, response: ResponseHead, trailers: list[Field] | None) -> Class:
+def classify_by(classes: ResponseClasses, response: ResponseHead, trailers: list[Field] | None) -> Ended:
     """The route's classes decide for the statuses that they name; for others the gRPC status decides, in the head or
     in the trailers.
     """
     status = response.status
     if status in classes.failures:
-        return Class(status, False, "", "")
+        return Ended(status, False, "", "")
     if status not in classes.successes:
         code = _code_of(response, trailers)
         if code >= 0:
-            return Class(status, code not in grpc.FAILURES, str(code), "")
+            return Ended(status, code not in grpc.FAILURES, str(code), "")
         return _PLAIN.get(status) or _plain(status)
-    return Class(status, True, "", "")
+    return Ended(status, True, "", "")
 
 
-_PLAIN: Final[dict[int, Class]] = {}
+_PLAIN: Final[dict[int, Ended]] = {}
 
 
-def _plain(status: int) -> Class:
-    made = _PLAIN[status] = Class(status, status < 500, "", "")
+def _plain(status: int) -> Ended:
+    made = _PLAIN[status] = Ended(status, status < 500, "", "")
     return made
 
 
-def _classify_grpc(response: ResponseHead, trailers: list[Field] | None) -> Class:
+def _classify_grpc(response: ResponseHead, trailers: list[Field] | None) -> Ended:
     code = _code_of(response, trailers)
     if code < 0:
-        return Class(response.status, True, str(grpc.UNKNOWN), "")
-    return Class(response.status, code not in grpc.FAILURES, str(code), "")
+        return Ended(response.status, True, str(grpc.UNKNOWN), "")
+    return Ended(response.status, code not in grpc.FAILURES, str(code), "")
 
 
 def _code_of(response: ResponseHead, trailers: list[Field] | None) -> int:

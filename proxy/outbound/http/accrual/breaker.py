@@ -14,9 +14,9 @@ from proxy.core.failure.reason import Reason
 from proxy.core.loop.timers import Wheel
 from proxy.http import grpc
 from proxy.http.attempt import Attempt
+from proxy.metrics.scope import Ended
 from proxy.policy import client
 from proxy.policy.client import ConsecutiveFailures, FailureAccrual
-from proxy.policy.profiles.classify import Class
 
 _TOO_MANY_REQUESTS: Final = 429
 _RESOURCE_EXHAUSTED: Final = str(grpc.RESOURCE_EXHAUSTED)
@@ -40,7 +40,7 @@ def _judge_of(accrual: FailureAccrual) -> Judge:
     assert_never(accrual)
 
 
-def outcome_of(attempt: Attempt, ended: Class | None, reason: Reason) -> int:
+def outcome_of(attempt: Attempt, ended: Ended | None, reason: Reason) -> int:
     """What an attempt means for its endpoint's breaker. `ended` is its class; None if its client had left or there was
     no response.
     """

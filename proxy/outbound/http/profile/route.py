@@ -13,7 +13,7 @@ from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead, ResponseHead
 from proxy.http.headers import Field, field
-from proxy.metrics.scope import RequestScope
+from proxy.metrics.scope import Ended, RequestScope
 from proxy.outbound import labels
 from proxy.outbound.http.concrete import Concrete, shed
 from proxy.outbound.http.profile.budget import SharedBudget
@@ -23,14 +23,14 @@ from proxy.outbound.http.rescue import Rescue
 from proxy.outbound.http.retry.tries import Tries
 from proxy.outbound.runtime import Runtime
 from proxy.policy.distribution import Chooser
-from proxy.policy.profiles.classify import Class, ClassifyingRoute, classify
+from proxy.policy.profiles.classify import ClassifyingRoute, classify
 from proxy.policy.profiles.profile import ProfileRoute
 from proxy.policy.routes.redirect import Match
 
 _CANONICAL: Final = b"l5d-dst-canonical"
-_UNANSWERED: Final = Class(0, False, "", "unclassified")
+_UNANSWERED: Final = Ended(0, False, "", "unclassified")
 """No endpoint was reached, so the client's answer is not the service's."""
-_TIMED_OUT: Final = Class(0, False, "", "timeout")
+_TIMED_OUT: Final = Ended(0, False, "", "timeout")
 
 
 class Target:
@@ -85,7 +85,7 @@ class SentNumbers:
     def attempt_ended(self, attempt: Attempt) -> None:
         ended = _ended(attempt.exchange)
         if ended is not None:
-            self.scope.ended(*ended)
+            self.scope.count(ended)
 
 
 class ProfiledRoute(ClassifyingRoute):
@@ -147,7 +147,7 @@ class ProfiledRoute(ClassifyingRoute):
             if target.concrete.take(attempt):
                 return
             exchange.attempt = None
-        sent.scope.ended(*_UNANSWERED)
+        sent.scope.count(_UNANSWERED)
         shed(exchange, self._shared.rescue, [one.concrete for one in self._shared.chooser.backends])
 
     # ---- Observer
@@ -160,10 +160,10 @@ class ProfiledRoute(ClassifyingRoute):
     def exchange_ended(self, exchange: Exchange) -> None:
         ended = _TIMED_OUT if exchange.reason is Reason.RESPONSE_TIMEOUT else _ended(exchange)
         if ended is not None:
-            self._scope.ended(*ended)
+            self._scope.count(ended)
 
 
-def _ended(exchange: Exchange) -> Class | None:
+def _ended(exchange: Exchange) -> Ended | None:
     if exchange.endpoint is not None:
         return classify(exchange)
     return _UNANSWERED if exchange.response is not None else None
