@@ -52,6 +52,20 @@ def test_reads_that_take_long_end_the_turn_within_four() -> None:
     assert story.reads(10, TURN_READS_S * 1.1) == [False] * 4 + [True] * 6
 
 
+def test_three_of_four_reads_do_not_look_at_the_clock() -> None:
+    story = Story()
+    looks = 0
+
+    def look() -> float:
+        nonlocal looks
+        looks += 1
+        return 0.0
+
+    story.turn = Turn(story.loop, story.flusher, look)
+    story.reads(100, 0.0)
+    assert looks == 25
+
+
 def test_a_flush_ends_the_turn() -> None:
     story = Story()
     story.reads(5, TURN_READS_S)

@@ -245,6 +245,17 @@ def test_a_block_that_only_inserts_is_remembered_whatever_the_table_holds() -> N
     assert pairs(decoder.decode(b"\xbe\xbf")) == [(b"c", b"d"), (b"a", b"b")]
 
 
+def test_a_block_that_is_repeated_is_inserted_when_another_needs_the_table() -> None:
+    decoder = Decoder()
+    steady = b"\x40\x01a\x01b\x40\x01c\x01d"
+    for _ in range(100_000):
+        decoder.decode(steady)
+    assert len(decoder._table) == 2, "only the first was read; the others are counted"
+    last = TABLE_BYTES // 34
+    assert pairs(decoder.decode(bytes((255, 61 + last - 127)))) == [(b"a", b"b")]
+    assert decoder._size == 34 * last == sum(one.size for one in decoder._table)
+
+
 @given(
     st.lists(
         st.sampled_from([b"\x40\x01a\x01b", b"\x40\x01c\x0bddddddddddd\x40\x01e\x01f", b"\x40\x01g\x01h\xbe"]),
