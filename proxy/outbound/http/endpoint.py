@@ -30,6 +30,7 @@ from proxy.http.h2.frames.frame import DEFAULT_WINDOW, WINDOW_LIMIT
 from proxy.http.h2.frames.settings import H2Settings
 from proxy.http.head import HTTP_2, RequestHead, ResponseHead
 from proxy.http.pool import Pool
+from proxy.metrics.scope import Ended
 from proxy.outbound.backend.connect import Dialler, SessionProtocol, as_reached
 from proxy.outbound.backend.loads import Balancing
 from proxy.outbound.backend.reach import Reach
@@ -39,11 +40,11 @@ from proxy.outbound.http.rescue import IDENTITY_REQUIRED, Rescue
 from proxy.outbound.runtime import Runtime
 from proxy.policy.client import FailureAccrual
 from proxy.policy.endpoint import HINT_H2, EndpointMeta, Http2Params
-from proxy.policy.profiles.classify import Class, classify
+from proxy.policy.profiles.classify import classify
 
 _log: Final = logging.getLogger(__name__)
 
-_UNANSWERED: Final = Class(0, False, "", "unclassified")
+_UNANSWERED: Final = Ended(0, False, "", "unclassified")
 _PATIENT_S: Final = 1.0
 """A client that gives up sooner has changed its mind; after this long, the log says which endpoint did not answer."""
 
