@@ -37,6 +37,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 GATEWAY = "fd99::ffff"
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, namespace: default, labels: {{linkerd.io/control-plane-ns: linkerd}}}}
+spec:
+  serviceAccountName: {account}
+  containers: [{{name: linkerd-proxy, image: sponson}}]
+status: {{podIP: {ip}}}
+"""
 
 
 @dataclass
@@ -63,11 +72,25 @@ class Node:
     def ipv6(self, pod: Pod) -> str:
         return f"fd99::1:{pod.ip.rpartition('.')[2]}"
 
+    def announce(self, pod: Pod, account: str) -> None:
+        """Tell the control plane of the pod. It has no policy for one that it does not know, and a proxy waits for that as
+        long as ten seconds before it is ready.
+        """
+        manifest = self.mesh.manifests / f"pod-{pod.name}.yaml"
+        manifest.write_text(POD.format(name=pod.name, account=account, ip=pod.ip))
+
     def kubelet(
-        self, variation: str, account: str = "web", spec: dict[str, Any] | None = None, pod: Pod | None = None
+        self,
+        variation: str,
+        account: str = "web",
+        spec: dict[str, Any] | None = None,
+        pod: Pod | None = None,
+        is_known: bool = True,
     ) -> Kubelet:
         """A kubelet for a pod as it is rendered, except for the control plane's address and trust anchors."""
         pod = pod or self.pod(account)
+        if is_known:
+            self.announce(pod, account)
         environment = self.mesh.environment(account, account, pod)
         patch = {
             f"LINKERD2_PROXY_{name}_SVC_ADDR": f"127.0.0.1:{self.mesh.port}"

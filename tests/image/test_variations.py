@@ -128,26 +128,13 @@ def test_cni_without_rules_and_with_them(node: Node, variation: str) -> None:
         assert kubelet.stop() == {"linkerd-proxy": 0}
 
 
-POD = """\
-apiVersion: v1
-kind: Pod
-metadata: {{name: {name}, namespace: {namespace}, labels: {{linkerd.io/control-plane-ns: linkerd}}}}
-spec:
-  serviceAccountName: web
-  containers: [{{name: linkerd-proxy, image: sponson}}]
-status: {{podIP: {ip}}}
-"""
-
-
 def test_a_gateway_is_ready_when_the_control_plane_has_said_who_may_use_it(node: Node) -> None:
-    kubelet = node.kubelet(GATEWAY)
+    kubelet = node.kubelet(GATEWAY, is_known=False)
     del proxy_of(kubelet.spec)["startupProbe"]
     with running(kubelet):
         wait_until(lambda: "Certified identity" in kubelet.log("linkerd-proxy"), "it has its certificate")
         assert kubelet.get(4191, "/live") == 200
         assert kubelet.get(4191, "/ready") == 503
-        pod = kubelet.pod
-        manifest = node.mesh.manifests / f"pod-{pod.name}.yaml"
-        manifest.write_text(POD.format(name=pod.name, namespace=kubelet.namespace, ip=pod.ip))
+        node.announce(kubelet.pod, kubelet.account)
         wait_until(lambda: kubelet.get(4191, "/ready") == 200, "it is ready")
         assert kubelet.stop() == {"linkerd-proxy": 0}
