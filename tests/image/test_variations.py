@@ -43,7 +43,7 @@ SLEEPS_S = {"a-wait-before-exit": 10}
     "variation", [name for name in TRIED if "cni" not in name and name not in (*DENIED, *UNUSABLE, GATEWAY)]
 )
 def test_it_starts_is_redirected_and_ends(node: Node, variation: str) -> None:
-    kubelet = node.kubelet(variation)
+    kubelet = node.kubelet(variation, is_known="policy" not in variation)
     kubelet.pod.serve("0.0.0.0", 8080, answer)
     with running(kubelet):
         port = int(proxy_of(kubelet.spec)["readinessProbe"]["httpGet"]["port"])
@@ -78,7 +78,8 @@ def counted(metrics: str, direction: str) -> int:
 
 @pytest.mark.parametrize("variation", ["a-policy-deny"] if TRIED is SHAPES else list(DENIED))
 def test_probes_that_the_policy_denies(node: Node, variation: str) -> None:
-    kubelet = node.kubelet(variation)
+    # What the control plane says of a pod that it knows would replace the pod's own default.
+    kubelet = node.kubelet(variation, is_known=False)
     del proxy_of(kubelet.spec)["startupProbe"]
     with running(kubelet):
         wait_until(lambda: kubelet.pod.http("/live")[0], "the admin port answers")
