@@ -13,7 +13,7 @@ PYTEST := -m pytest -q -p pytest_timeout -p pytest_benchmark.plugin -p _hypothes
 # (ARGS names one) is sooner done in one process. tests/conftest.py says what stays together.
 WORKERS ?= $(if $(ARGS),0,auto)
 MANY = $(shell echo $$((2 * $$(nproc 2>/dev/null || echo 2))))
-PARALLEL = -n $(if $(filter auto,$(WORKERS)),$(MANY),$(WORKERS)) --dist loadgroup --no-loadscope-reorder
+PARALLEL = -n $(if $(filter auto,$(WORKERS)),$(MANY),$(WORKERS)) --dist loadscope --no-loadscope-reorder
 export PYTEST_DISABLE_PLUGIN_AUTOLOAD := 1
 # Some containers forbid Python to keep what it has compiled. The suite starts hundreds of processes and its workers read the
 # same sources: each would compile all of them again.

@@ -35,4 +35,4 @@ fi
 "$builder" run --rm --init --env PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 --volume "$PWD/tests:/suite/tests:ro" --volume "$PWD/pyproject.toml:/suite/pyproject.toml:ro" \
     --tmpfs /tmp --workdir /suite "$image-suite" \
     python3 -m pytest -q -p pytest_timeout -p pytest_benchmark.plugin -p _hypothesis_pytestplugin -p xdist.plugin -p no:cacheprovider \
-    -n "${WORKERS:-auto}" --dist loadgroup --no-loadscope-reorder --ignore tests/architecture --ignore tests/exercises --ignore tests/image --ignore tests/measure --ignore tests/recordings --ignore tests/systemd --ignore tests/tutorials "$@"
+    -n "${WORKERS:-auto}" --dist loadscope --no-loadscope-reorder --ignore tests/architecture --ignore tests/exercises --ignore tests/image --ignore tests/measure --ignore tests/recordings --ignore tests/systemd --ignore tests/tutorials "$@"
