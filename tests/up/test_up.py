@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.cli.process.listening import is_listened_on
 from proxy.mesh.apps import App, Seat, apps, is_anybody_up
 from proxy.mesh.claim import running
 from proxy.mesh.report.desk import ask as ask_desk
@@ -58,16 +59,13 @@ def web(state: State, name: str = "first") -> Iterator[subprocess.Popen[str]]:
             said = process.stderr.readline()
             assert "serves http://web.default.svc.cluster.local/" in said, said + process.stderr.read()
             port = next(app.port for app in apps(state) if app.pid == process.pid)
-            wait_until(lambda: is_listening(port), "the app listens", DEADLINE_S)
+            assert is_listened_on(port) or "where nothing listens yet" in said, "it serves as soon as that is said"
+            wait_until(lambda: is_listened_on(port), "the app listens", DEADLINE_S)
             yield process
         finally:
             if process.poll() is None:
                 process.terminate()
                 process.wait(DEADLINE_S)
-
-
-def is_listening(port: int) -> bool:
-    return f":{port:04X} 00000000:0000 0A" in Path("/proc/net/tcp").read_text()
 
 
 def ask(state: State) -> subprocess.CompletedProcess[str]:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from proxy.cli.demo.http import fetch
 from proxy.cli.process import orphans
 from proxy.cli.process.child import Child, dying_with_parent, stop_all
+from proxy.cli.process.listening import is_listened_on
 from proxy.cli.up.manifest import Manifest
 from proxy.core.address.addr import Addr
 from proxy.mesh.apps import App, Seat, is_anybody_up
@@ -25,6 +26,9 @@ from proxy.mesh.state import State, make_private
 
 _START_S: Final = 90.0
 _POLL_S: Final = 0.05
+_LISTEN_S: Final = 10.0
+"""How long an app is waited for before what it serves is said all the same."""
+
 _WATCH_S: Final = 0.5
 _STOP_S: Final = 10.0
 """How long an app may take to end before it is killed."""
@@ -100,9 +104,12 @@ class _Up:
         self._sidecar = self._start_sidecar(server)
         await self._until(self._is_sidecar_ready, "its sidecar", self._sidecar)
         self._held.release()
-        print(self._welcome(entry), file=sys.stderr)
         orphans.adopt()
+        if not entry.port:
+            print(self._welcome(entry), file=sys.stderr)
         self._app = self._start_app()
+        if entry.port:
+            await self._serving(entry, self._app)
         return await self._watch(self._app, self._sidecar)
 
     # ---- the control plane
@@ -169,6 +176,19 @@ class _Up:
             return subprocess.Popen(self._wanted.command, env=environment, preexec_fn=dying_with_parent(signal.SIGTERM))
         except OSError as error:
             raise UpError(f"{self._wanted.command[0]}: {error.strerror}") from None
+
+    async def _serving(self, entry: App, app: subprocess.Popen[bytes]) -> None:
+        """Say that the app serves once it does: whoever reads it asks at once, and should not meet a refused connection.
+        An app that listens late, or on another port than it was given, is not waited for longer than _LISTEN_S.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _LISTEN_S
+        while not is_listened_on(entry.port) and loop.time() < deadline:
+            if app.poll() is not None or self._stop.is_set():
+                return
+            await asyncio.sleep(_POLL_S)
+        late = "" if is_listened_on(entry.port) else f", where nothing listens yet after {_LISTEN_S:.0f} s"
+        print(f"{self._welcome(entry)}{late}", file=sys.stderr)
 
     async def _watch(self, app: subprocess.Popen[bytes], sidecar: Child) -> int:
         """Wait until the app ends by itself or is asked to."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -229,7 +230,8 @@ def test_the_table_of_thousands_of_expressions_is_made_in_shares() -> None:
     routes = [route(HttpMatch(path=PathMatch(regex=Pattern(f"/{number}/[a-z]+")))) for number in range(count)]
     reading = read_table(routes)
     pauses = parts = 0
-    longest_s = 0.0
+    longest_s = whole_s = 0.0
+    gc.disable()  # a collection may fall into any share, and has nothing to do with it
     while True:
         began_s = time.thread_time()
         try:
@@ -239,9 +241,11 @@ def test_the_table_of_thousands_of_expressions_is_made_in_shares() -> None:
             break
         finally:
             longest_s = max(longest_s, time.thread_time() - began_s)
+            whole_s += time.thread_time() - began_s
         pauses += 1
+    gc.enable()
     assert pauses >= 2 * count // 16 and parts > pauses + 5 * 31
-    assert longest_s < 0.05, (
+    assert longest_s < max(0.05, whole_s / 2), (
         "one set of all patterns would be compiled in one piece, which takes longer than linear time"
     )
     for number in (0, 511, 512, count - 1):
