@@ -65,6 +65,7 @@ BY_HAND = {
     "cli/inject.py": "the operator's documents, which may come through a pipe and be of any size; nothing else runs in that process",
     "cli/run.py": "the operator's variables, which may come through a pipe; bounded by read_most",
     "cli/mesh/identity/join.py": "an invitation, which may come through a pipe; bounded by read_most",
+    "cli/process/listening.py": "the kernel's tables of sockets",
     "cli/process/orphans.py": "the kernel's files of processes",
     "cli/process/child.py": "the log of a child of ours, of which the end is read",
     "redirect/firewall.py": "the kernel's settings of a network namespace",
