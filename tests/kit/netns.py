@@ -1,7 +1,7 @@
 """Pods as network namespaces: a bridge, addresses, real REDIRECT rules, sockets made inside. Needs root.
 
-Everything made here ends with its `Network`, also after a failed test. Names contain the process id, so that two
-suites do not use the same ones. Traffic never leaves the namespaces.
+Everything made here ends with its `Network`, also after a failed test. Names contain the process id and a
+number, so that no two networks use the same ones. Traffic never leaves the namespaces.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from itertools import count
 from pathlib import Path
 
 PROXY_GID = 2102
@@ -26,6 +27,9 @@ APP_GID = 1000
 OUTBOUND_PORT, INBOUND_PORT, ADMIN_PORT = 4140, 4143, 4191
 
 _CLONE_NEWNET = 0x40000000
+_NUMBERS = count()
+"""One for each network of this process: a package's may live as long as those of its modules."""
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -78,7 +82,7 @@ class Pod:
         self.network = network
         self.name = name
         self.ip = ip
-        self.space = f"sp{os.getpid()}-{name}"
+        self.space = f"{network.prefix}-{name}"
 
     def inside(self) -> AbstractContextManager[None]:
         """Sockets that this thread makes in here belong to the pod."""
@@ -175,7 +179,8 @@ class Network:
         self.pods: list[Pod] = []
         self.processes: list[subprocess.Popen[bytes]] = []
         self.listeners: list[socket.socket] = []
-        self.bridge = f"sp{os.getpid()}-net"
+        self.prefix = f"sp{os.getpid()}.{next(_NUMBERS)}"
+        self.bridge = f"{self.prefix}-net"
 
     def __enter__(self) -> Network:
         run("ip", "netns", "add", self.bridge)
