@@ -216,7 +216,7 @@ def test_row79_an_endless_body_neither_stalls_nor_is_sent_twice(stage: Stage) ->
 
     def app(peer: Peer) -> None:
         heads.append(peer.until(b"\r\n\r\n"))
-        peer.until(b"e" * 4096 + b"\r\n" + b"0\r\n\r\n")
+        peer.until(b"e\r\n0\r\n\r\n")  # however long the last chunk is: proxies make chunks of what they read
         peer.send(ok(b"failed", status=b"503 Service Unavailable"))
         peer.rest()
 
