@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from proxy.core import limits
 from proxy.core.codec import Codec, Wire
 from proxy.core.failure.errors import report_fault
 from proxy.core.failure.reason import Reason
-from proxy.core.loop.timers import Timer, Wheel
+from proxy.core.loop.stall import Stall
+from proxy.core.loop.timers import Wheel
 from proxy.transport.splice import SPLICE_AFTER_BYTES, Splice, splice
 
 
@@ -33,7 +33,7 @@ class Relay:
     """`relay = Relay(wire, on_ended)`; `wire.hand_over(relay.accepted)`; `dial_plain(reactor, addr, relay.dial, options)`
     (or dial_tls); then `relay.accepted.feed(first_bytes)`, and `eof()` if the client has ended already."""
 
-    __slots__ = ("accepted", "dialled", "_on_ended", "_wheel", "_half_closed", "_moved_bytes")
+    __slots__ = ("accepted", "dialled", "_on_ended", "_wheel", "_half_closed")
 
     def __init__(self, wire: Wire, on_ended: Callable[[RelayEnd], None], wheel: Wheel | None = None) -> None:
         """Without a wheel a half-closed relay has no limit."""
@@ -41,9 +41,7 @@ class Relay:
         self.dialled: Side | None = None
         self._on_ended: Callable[[RelayEnd], None] | None = on_ended
         self._wheel = wheel
-        self._half_closed: Timer | None = None
-        self._moved_bytes = 0
-        """How much had been relayed when the timer was armed."""
+        self._half_closed: Stall | None = None
 
     def dial(self, wire: Wire) -> Side:
         """The MakeCodec of the dialled side."""
@@ -71,7 +69,7 @@ class Relay:
     def part(self) -> None:
         """Release what points back here, because this relay is not needed."""
         self._on_ended = None
-        self._disarm()
+        self._release_stall()
         self.accepted.part()
 
     def close(self) -> None:
@@ -80,23 +78,20 @@ class Relay:
     def _on_side_ended(self) -> None:
         wheel = self._wheel
         if wheel is not None and self._half_closed is None:
-            dialled = self.dialled
-            self._moved_bytes = self.accepted.received_bytes + (0 if dialled is None else dialled.received_bytes)
-            self._half_closed = wheel.after(limits.HALF_CLOSED_S, self._look)
+            self._half_closed = Stall(wheel, self._relayed_bytes, self._on_stalled)
 
-    def _look(self) -> None:
-        self._half_closed = None
-        before = self._moved_bytes
-        self._on_side_ended()
-        if self._moved_bytes == before:
-            self._disarm()
-            self.abort(Reason.STALLED)
+    def _relayed_bytes(self) -> int:
+        dialled = self.dialled
+        return self.accepted.received_bytes + (0 if dialled is None else dialled.received_bytes)
 
-    def _disarm(self) -> None:
-        timer = self._half_closed
-        if timer is not None:
+    def _on_stalled(self) -> None:
+        self.abort(Reason.STALLED)
+
+    def _release_stall(self) -> None:
+        stall = self._half_closed
+        if stall is not None:
             self._half_closed = None
-            timer.cancel()
+            stall.cancel()
 
     def _on_side_lost(self) -> None:
         accepted, dialled = self.accepted, self.dialled
@@ -106,7 +101,7 @@ class Relay:
         if on_ended is None:
             return
         self._on_ended = None
-        self._disarm()
+        self._release_stall()
         # A failure on one side aborts the other with the same reason, unless the other had ended cleanly.
         reason = accepted.why if dialled is None or accepted.why is not Reason.COMPLETE else dialled.why
         accepted.part()

@@ -16,8 +16,9 @@ from proxy.core.codec import Codec, Wire
 from proxy.core.failure.errors import ProtocolError
 from proxy.core.failure.faults import Faults
 from proxy.core.failure.reason import Reason
+from proxy.core.loop.stall import Stall
 from proxy.core.loop.timers import Timer, Wheel
-from proxy.http.ending.left import Left
+from proxy.http.ending.left import wait_for_answer
 from proxy.http.ending.linger import Linger
 from proxy.http.ending.refusal import note_refusal
 from proxy.http.exchange import Clock, Exchange, Stage
@@ -63,7 +64,7 @@ class H1Server(Codec, ServerStream):
         self._is_writable, self._pauses, self._drained = True, 0, 0
         self._slow_head: Timer | None = None
         """Armed while a head has begun and not ended; a client that is idle is ended only when descriptors are short."""
-        self._left: Left | None = None  # armed while an answer is awaited whose client has ended its side
+        self._left: Stall | None = None  # armed while an answer is awaited whose client has ended its side
         self.head_timeout_s, self.bad_target = limits.HEAD_S, BAD_TARGET  # replaced by a side that has others
         self.on_bad_head: Callable[[], None] | None = None  # a head that no stage gets to see ends the connection
 
@@ -89,7 +90,7 @@ class H1Server(Codec, ServerStream):
             self.reset(Reason.PEER_CLOSED)
             exchange.request_reset(Reason.PEER_CLOSED)
         elif state == _WAIT and exchange is not None and not self._held:
-            self._left = Left(exchange, self._wheel)
+            self._left = wait_for_answer(exchange, self._wheel)
             exchange.request_left()
         elif state == _BODY or (state == _HEAD and (self._is_writable or not self._held)):
             self._finish()  # what is held is no whole request
@@ -242,7 +243,7 @@ class H1Server(Codec, ServerStream):
         if self._has_eof and self._state != _WAIT:
             self.eof()
         elif self._has_eof and self._exchange is not None and not self._held:
-            self._left = Left(self._exchange, self._wheel)  # a whole request gets its answer first
+            self._left = wait_for_answer(self._exchange, self._wheel)  # a whole request gets its answer first
 
     def _read_head(self, data: bytes) -> bytes:
         end = data.find(b"\r\n\r\n")

@@ -6,7 +6,8 @@ import pytest
 
 from proxy.core import limits
 from proxy.core.failure.reason import Reason
-from proxy.http.ending.left import Left
+from proxy.core.loop.stall import Stall
+
 from tests.kit.compare import dechunked
 from tests.kit.pair import Pair
 from tests.kit.playbook import Matcher, Playbook
@@ -453,7 +454,7 @@ def test_an_answer_that_nobody_may_want_any_more_is_not_awaited_for_ever(before:
 def test_an_answer_that_comes_leaves_no_timer_behind() -> None:
     def timers(pair: Pair) -> list[object]:
         armed = [timer for bucket in pair.wheel._buckets.values() for timer in bucket]
-        return [one for one in armed if isinstance(getattr(one._callback, "__self__", None), Left)]
+        return [one for one in armed if isinstance(getattr(one._callback, "__self__", None), Stall)]
 
     pair = Pair()
     pair.server.feed(GET)
