@@ -183,11 +183,11 @@ class _Up:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _LISTEN_S
-        while not is_listened_on(entry.port) and loop.time() < deadline:
+        while not (serves := is_listened_on(entry.port)) and loop.time() < deadline:
             if app.poll() is not None or self._stop.is_set():
                 return
             await asyncio.sleep(_POLL_S)
-        late = "" if is_listened_on(entry.port) else f", where nothing listens yet after {_LISTEN_S:.0f} s"
+        late = "" if serves else f", where nothing listens yet after {_LISTEN_S:.0f} s"
         print(f"{self._welcome(entry)}{late}", file=sys.stderr)
 
     async def _watch(self, app: subprocess.Popen[bytes], sidecar: Child) -> int:

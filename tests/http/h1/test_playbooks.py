@@ -7,7 +7,6 @@ import pytest
 from proxy.core import limits
 from proxy.core.failure.reason import Reason
 from proxy.core.loop.stall import Stall
-
 from tests.kit.compare import dechunked
 from tests.kit.pair import Pair
 from tests.kit.playbook import Matcher, Playbook
