@@ -27,6 +27,7 @@ from proxy.http.h1.server import H1Server
 from proxy.http.h2.server import H2Server
 from proxy.outbound.connection import OutboundConnection
 from proxy.outbound.discovery.discover import Destination
+from proxy.outbound.explicit.loop_mark import LoopMark
 from proxy.outbound.http.logical import HttpRouter
 from proxy.outbound.http.rescue import Rescue
 from proxy.outbound.numbers import ParentNumbers, TargetNumbers
@@ -48,11 +49,12 @@ _log: Final = logging.getLogger(__name__)
 class Protocols:
     """Makes the codecs and routers of this worker: joins a wire to a destination."""
 
-    __slots__ = ("runtime", "rescue", "_h2_settings")
+    __slots__ = ("runtime", "rescue", "loop_mark", "_h2_settings")
 
     def __init__(self, runtime: Runtime, rescue: Rescue) -> None:
         self.runtime: Final = runtime
         self.rescue: Final = rescue
+        self.loop_mark: Final = LoopMark(runtime.in_flight, runtime.reactor.descriptors.limit)
         self._h2_settings = server_settings(runtime.config.outbound_server_http2, runtime.registry.faults("outbound"))
 
     def parent_numbers(self, destination: Destination) -> ParentNumbers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any, cast
 
 import pytest
@@ -10,14 +11,18 @@ import pytest
 from proxy.balance.endpoints import reset
 from proxy.config import parse
 from proxy.core.address.addr import Addr, addr
+from proxy.core.connection.in_flight import InFlight
 from proxy.core.watch import Watch
+from proxy.http.head import RequestHead
+from proxy.outbound.explicit.loop_mark import NAME, LoopMark
 from proxy.outbound.runtime import Runtime
 from proxy.policy.client import forward_policy
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import default_meta
 from proxy.transport.listener import Listener, ListenOptions
 from tests.kit.environment import environment
-from tests.kit.network import Network, exchange, http_server
+from tests.kit.http1 import DEADLINE_S
+from tests.kit.network import Network, exchange, h2_request, http_server
 from tests.kit.sockets import Ticking, run
 
 OURS = ["0.0.0.0", "127.0.0.1", "[::ffff:0.0.0.0]", "[::ffff:127.0.0.1]", "[::ffff:0:0]", "[::ffff:7f00:1%251]"]
@@ -127,6 +132,44 @@ def test_a_connection_that_this_proxy_made_is_not_accepted_again(way: str) -> No
         network.close()
 
     run(story)
+
+
+@pytest.mark.parametrize("version", ["http1", "http2"])
+def test_a_request_that_two_proxies_send_each_other_comes_to_an_end(version: str) -> None:
+    """Each is an endpoint of the service, and refuses only itself. Over HTTP/1 this would take all descriptors, for good, if requests had
+    no mark. Over HTTP/2 one connection carries all hops, and the limit of requests that are under way ends it."""
+
+    async def story(ticking: Ticking) -> None:
+        one, other = (Network(ticking, OUTBOUND_MAX_IN_FLIGHT="500") for _ in range(2))
+        at = {network: network.start() for network in (one, other)}
+        for network in at:
+            network.name("loop.ns.svc.cluster.local:80", *at.values())
+        if version == "http1":
+            answer = await exchange(at[one], GET % (b"loop", 80), timeout_s=DEADLINE_S)
+            assert answer.startswith(b"HTTP/1.1 403 ") and b"has sent the request before" in answer
+        else:
+            sock = socket.create_connection(at[one])
+            sock.setblocking(False)
+            headers, body = await h2_request(sock, "GET", "loop.ns.svc.cluster.local", "/")
+            assert headers[":status"] == "503" and b"Sponson" in body, body
+        assert one.outbound.runtime.in_flight.count == other.outbound.runtime.in_flight.count == 0
+        one.close()
+        other.close()
+
+    run(story)
+
+
+def test_requests_are_marked_only_when_many_are_under_way_and_by_their_own_proxy() -> None:
+    in_flight = InFlight(1000)
+    mine, other = LoopMark(in_flight, 160), LoopMark(in_flight, 160)
+    in_flight.count = 20
+    assert not mine.is_due
+    in_flight.count = 21
+    assert mine.is_due
+    request = other.put_on(mine.put_on(RequestHead(b"GET", b"http", b"svc", b"/", [], 0)))
+    assert mine.is_on(request) and other.is_on(request)
+    assert not LoopMark(in_flight, 160).is_on(request)
+    assert [one.name for one in request.fields] == [NAME, NAME] and request.has_l5d
 
 
 def test_a_client_that_gets_a_port_which_was_ours_is_served() -> None:

@@ -155,6 +155,7 @@ class ExplicitConnection(OutboundConnection):
 
 _PLAIN: Final = (b"http", b"ws")
 """Schemes of absolute-form for which HTTP/1 in plain text is what the client asked for."""
+_CAME_BACK: Final = "this proxy has sent the request before: an endpoint of %s is a proxy that sends it back"
 _THROUGH_CONNECT: Final = ("https", "wss")
 
 
@@ -181,6 +182,7 @@ class ExplicitStage:
             and router is not None
             and request.authority == self._authority
             and effective.value is self._policy
+            and not request.has_l5d
             and not request.is_absolute
             and not request.wants_tunnel
         ):
@@ -198,6 +200,11 @@ class ExplicitStage:
             destination = self._judge(request)
             if request.is_absolute:
                 request = exchange.request = request.in_origin_form()
+            loop_mark = self._protocols.loop_mark
+            if loop_mark.is_on(request):
+                raise RefusedError(LOOP, _CAME_BACK % request.authority[:100].decode("latin-1"))
+            if loop_mark.is_due:
+                request = exchange.request = loop_mark.put_on(request)
         except RefusedError as error:
             self._protocols.rescue.fail(exchange, error.failure, str(error))
             return

@@ -35,7 +35,7 @@ _OF_LABEL: Final = {
     "not http": "the port: is it the Service's own (often 80, whatever the app listens on), and is it among its `ports`? What is no HTTP is reached through CONNECT (curl --proxytunnel)",
     "unknown": "do the control plane and the name servers answer? This sidecar's log says when they went",
     "bad request": "how the client names its target: http://NAME/ through the proxy, https:// through CONNECT",
-    "loop": "the target: it is to be the service's name, not this proxy's own address",
+    "loop": "the target, or the endpoints of the service: neither may be a sidecar's own port",
     "forbidden": "the client's address: names outside the mesh are for clients on this machine",
 }
 

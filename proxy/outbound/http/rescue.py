@@ -52,7 +52,7 @@ BAD_REQUEST: Final = Failure(400, grpc.INVALID_ARGUMENT, False, "bad request")
 FORBIDDEN: Final = Failure(403, grpc.PERMISSION_DENIED, False, "forbidden")
 """Ours: an explicit client that is not on loopback named something outside the mesh."""
 LOOP: Final = FORBIDDEN._replace(label="loop")
-"""Ours: an explicit client named this proxy itself."""
+"""Ours: an explicit client named this proxy itself, or a proxy that sent its request back."""
 
 _BAD_GATEWAY: Final = Failure(502, grpc.UNAVAILABLE, True)
 _CONNECT: Final = "client error (Connect)"
