@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the image with podman, buildah or docker, whichever is there: deploy/image/build.sh [TAG] [BUILD ARGUMENT...]
 # BUILDER chooses one; BASE, COMPILE, REVISION are arguments of the Dockerfile; PIP_CERT is a CA file for the package index, which
-# docker cannot mount into a build.
+# docker cannot mount into a build: there a base that has the file, and --build-arg PIP_CERT=/path/in/the/base.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 tag=${1:-sponson}
