@@ -14,7 +14,7 @@ from typing import Final
 
 from proxy.core.failure.reason import Reason
 from proxy.http.h2.frames.codes import text_of
-from proxy.http.head import HTTP_1_0, HTTP_1_1, HTTP_2, Renderings, RequestHead, ResponseHead
+from proxy.http.head import HTTP_1_0, HTTP_1_1, HTTP_2, Renderings, RequestHead
 from proxy.http.headers import L5D, Field, field
 
 NAME: Final = b"l5d-orig-proto"
@@ -28,7 +28,8 @@ _FORMS: Final[dict[bytes, tuple[int, bool]]] = {
 }
 """Everything that a mark may state about a request: its version, and whether its target was in absolute-form."""
 _MARKS: Final[dict[tuple[int, bool], Field]] = {form: field(NAME, text) for text, form in _FORMS.items()}
-_RESPONSE_MARKS: Final[dict[int, Field]] = {HTTP_1_1: _MARKS[HTTP_1_1, False], HTTP_1_0: _MARKS[HTTP_1_0, False]}
+RESPONSE_MARKS: Final[dict[int, Field]] = {HTTP_1_1: _MARKS[HTTP_1_1, False], HTTP_1_0: _MARKS[HTTP_1_0, False]}
+"""By the version of a response: the field that says it was HTTP/1."""
 
 
 def is_carriable(request: RequestHead) -> bool:
@@ -104,11 +105,6 @@ def _believe(request: RequestHead, mark: bytes) -> None:
         request.is_absolute = True
         request.target = request.absolute_form()
     request.needs_own_connection = version == HTTP_1_0 or not request.authority
-
-
-def mark_response(head: ResponseHead) -> Field | None:
-    """The field that says a response was HTTP/1, or None if it was not."""
-    return _RESPONSE_MARKS.get(head.version)
 
 
 def version_of(mark: bytes) -> int:

@@ -7,12 +7,12 @@ reported as such: it may be tried again whatever was sent.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from proxy.core import limits
 from proxy.core.budget import Table
 from proxy.core.codec import Wire
-from proxy.core.failure.errors import ProtocolError, report_fault
+from proxy.core.failure.errors import ProtocolError
 from proxy.core.failure.reason import Reason
 from proxy.core.loop.timers import Wheel
 from proxy.http.attempt import Attempt
@@ -21,11 +21,19 @@ from proxy.http.h2.connection import H2Connection
 from proxy.http.h2.control import never_opened
 from proxy.http.h2.frames import frame
 from proxy.http.h2.frames.codes import ENHANCE_YOUR_CALM, REFUSED_STREAM
-from proxy.http.h2.frames.frame import END_STREAM, LAST_ID
+from proxy.http.h2.frames.frame import END_HEADERS, END_STREAM, LAST_ID, header_struct
 from proxy.http.h2.frames.settings import DEFAULT, H2Settings
 from proxy.http.h2.heads import connect_fields, response_of, travelling
 from proxy.http.h2.leaving import LAST_STREAMS
-from proxy.http.h2.stream.state import BEGIN, HALF_CLOSED_LOCAL, NEVER_OPENED, ON_HEADERS, RESET_STREAM
+from proxy.http.h2.stream.state import (
+    AFTER_SENT_END,
+    BEGIN,
+    CLOSED,
+    HALF_CLOSED_LOCAL,
+    NEVER_OPENED,
+    ON_HEADERS,
+    RESET_STREAM,
+)
 from proxy.http.h2.stream.stream import H2Stream
 from proxy.http.head import HTTP_2, TUNNEL, Renderings, RequestHead, ResponseHead
 from proxy.http.headers import CONTENT_LENGTH, Field, field
@@ -38,7 +46,7 @@ _ELSEWHERE: Final = -1
 
 
 class H2Client(H2Connection):
-    __slots__ = ("_pool", "_heads", "_parked")
+    __slots__ = ("_pool", "_heads", "_parked", "_own_streams")
 
     def __init__(self, wire: Wire, pool: Pool, settings: H2Settings = DEFAULT, wheel: Wheel | None = None) -> None:
         wire.write(frame.PREFACE)
@@ -48,6 +56,9 @@ class H2Client(H2Connection):
         super().__init__(wire, settings, wheel, None, True)
         self._pool = pool
         self._heads: dict[bytes, ResponseHead] = self.decoder.heads
+        streams: Any = self.streams  # whose type says H2Stream
+        self._own_streams: dict[int, H2ClientStream] = streams
+        """`streams`, typed for this role: to ask each stream what it is would cost a call."""
         self._parked: list[tuple[H2ClientStream, RequestHead]] | None = None
         """Extended CONNECTs that wait for the peer's SETTINGS, which say whether it takes any."""
 
@@ -132,7 +143,7 @@ class H2Client(H2Connection):
         end = flags & END_STREAM != 0
         template = self._heads.get(block)
         fields = self.decoder.decode(block) if template is None else None
-        stream = self.streams.get(stream_id)
+        stream = self._own_streams.get(stream_id)
         verdict = ON_HEADERS[self.ids.state_of(stream_id) if stream is None else stream.state]
         if stream is None:
             if verdict == BEGIN or verdict == NEVER_OPENED:
@@ -142,7 +153,6 @@ class H2Client(H2Connection):
         if verdict == RESET_STREAM:
             self.reset_stream(stream, Reason.STREAM_CLOSED)
             return
-        assert isinstance(stream, H2ClientStream)
         try:
             if stream.has_head:
                 if not end:
@@ -151,11 +161,8 @@ class H2Client(H2Connection):
             else:
                 head = template if template is not None else self._head(block, fields or [])
                 stream.receive_head(head, end)
-        except ProtocolError as error:
-            self.reset_stream(stream, error.reason)
-        except Exception:
-            report_fault()
-            self.reset_stream(stream, Reason.INTERNAL)
+        except Exception as error:
+            self.fail_stream(stream, error)
 
     def _head(self, block: bytes, fields: list[Field]) -> ResponseHead:
         constant = self.decoder.constant
@@ -231,14 +238,23 @@ class H2ClientStream(H2Stream, ClientStream):
             if renderings is not None:
                 renderings.http2 = fields
         connection = self.connection
-        try:
-            block = connection.encoder.encode(fields)
-        except ProtocolError as error:
-            self._give_up(error.reason)
-            return
-        connection.wire.write(frame.header_frames(self.id, block, end))
+        block = connection.encoder.blocks.get(fields)
+        if block is None:
+            try:
+                block = connection.encoder.encode(fields)
+            except ProtocolError as error:
+                self._give_up(error.reason)
+                return
+        size = len(block)
+        if size <= limits.FRAME_BYTES:  # what `header_frames` does with a short one
+            flags = END_HEADERS | END_STREAM if end else END_HEADERS
+            connection.wire.write(header_struct.pack(size << 8 | frame.HEADERS, flags, self.id) + block)
+        else:
+            connection.wire.write(frame.header_frames(self.id, block, end))
         if end:
-            self.sent_end()
+            state = self.state = AFTER_SENT_END[self.state]  # what `sent_end` does
+            if state == CLOSED:
+                self.sent_end()
         elif connection.backlog.held_bytes > limits.BACKLOG_BYTES:
             connection.backlog.silence(self)
 

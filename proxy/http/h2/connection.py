@@ -16,7 +16,7 @@ from typing import Final
 
 from proxy.core import limits
 from proxy.core.codec import Wire
-from proxy.core.failure.errors import ProtocolError, report_fault
+from proxy.core.failure.errors import ProtocolError
 from proxy.core.failure.reason import Reason
 from proxy.core.loop.reactor import Clock
 from proxy.core.loop.timers import Wheel
@@ -25,14 +25,14 @@ from proxy.http.ending.linger import Linger
 from proxy.http.ending.refusal import note_flood
 from proxy.http.h2 import control
 from proxy.http.h2.frames import frame
-from proxy.http.h2.frames.frame import END_HEADERS, END_STREAM, PADDED, PRIORITY_FLAG, header_struct
+from proxy.http.h2.frames.frame import END_HEADERS, PADDED, PRIORITY_FLAG, header_struct
 from proxy.http.h2.frames.sequence import Sequence
 from proxy.http.h2.frames.settings import H2Settings
 from proxy.http.h2.hpack.decoder import Decoder
 from proxy.http.h2.keepalive import Keepalive
 from proxy.http.h2.leaving import OVER
 from proxy.http.h2.stream.flow import overrun
-from proxy.http.h2.stream.state import DELIVER, NEVER_OPENED, ON_DATA, RESET_STREAM
+from proxy.http.h2.stream.state import NEVER_OPENED, ON_DATA, RESET_STREAM
 from proxy.http.h2.stream.streams import Streams
 
 _unpack_header: Final = header_struct.unpack_from
@@ -140,21 +140,15 @@ class H2Connection(Streams):
     # ---- frames
 
     def _read_frames(self, data: bytes) -> bytes:
-        position = 0
+        position = self._read_preface(data) if self._preface else 0
         size = len(data)
         # Declared, since what comes out of `struct` is Any, which the compiler would compare and shift as objects.
         length_and_kind: int
         flags: int
         stream_id: int
-        if self._preface:
-            if not data.startswith(self._preface[:size]):
-                raise ProtocolError("no HTTP/2 preface")
-            if size < len(self._preface):
-                return data
-            position = len(self._preface)
-            self._preface = b""
         share = limits.TURN_FRAMES
         head_share = _RESPONSE_SHARE if self.is_client else _HEAD_SHARE
+        streams = self.streams
         sequence = self._sequence
         leaving = self.leaving
         while size - position >= 9 and leaving.state != OVER:
@@ -175,7 +169,11 @@ class H2Connection(Streams):
                 sequence.check(kind, flags, stream_id)
             share -= 1
             if kind == frame.DATA:
-                self._receive_data(data, start, end, flags, stream_id)
+                stream = streams.get(stream_id)
+                if stream is not None:
+                    stream.receive_data(data[start:end], flags)
+                else:
+                    self._receive_late_data(data[start:end], flags, stream_id)
             elif kind == frame.HEADERS:
                 if not self.flow.is_writable and not self.is_client and self._has_unread():
                     self._stop()
@@ -190,35 +188,24 @@ class H2Connection(Streams):
             position = end
         return data[position:] if position < size else b""
 
-    def _receive_data(self, data: bytes, start: int, end: int, flags: int, stream_id: int) -> None:
-        size = end - start
-        payload = data[start:end]
-        if flags & PADDED:
-            payload = frame.unpadded(payload, PADDED)
-        credit = self.flow.credit
-        window = credit.window = credit.window - size
-        if window < 0:
-            raise overrun()
-        stream = self.streams.get(stream_id)
-        if stream is None:
-            self._receive_late_data(size, stream_id)
-            return
-        if ON_DATA[stream.state] != DELIVER:
-            self.flow.take(size)
-            self.reset_stream(stream, Reason.STREAM_CLOSED)
-            return
-        if not payload and not flags & END_STREAM:
-            self.floods.charge_silent(1)
-        try:
-            stream.receive_data(payload, size, flags & END_STREAM != 0)
-        except ProtocolError as error:
-            self.reset_stream(stream, error.reason)
-        except Exception:
-            report_fault()
-            self.reset_stream(stream, Reason.INTERNAL)
+    def _read_preface(self, data: bytes) -> int:
+        """Where the first frame begins; the end of the data if the preface is not all there yet."""
+        size = len(data)
+        preface = self._preface
+        if not data.startswith(preface[:size]):
+            raise ProtocolError("no HTTP/2 preface")
+        self._preface = preface[size:]
+        return min(size, len(preface))
 
-    def _receive_late_data(self, size: int, stream_id: int) -> None:
+    def _receive_late_data(self, payload: bytes, flags: int, stream_id: int) -> None:
         """DATA for a stream that does not exist."""
+        size = len(payload)
+        credit = self.flow.credit
+        credit.window -= size
+        if credit.window < 0:
+            raise overrun()
+        if flags & PADDED:
+            frame.unpadded(payload, PADDED)
         verdict = ON_DATA[self.ids.state_of(stream_id)]
         if verdict == NEVER_OPENED:
             raise control.never_opened(stream_id)

@@ -13,7 +13,7 @@ from typing import Final
 
 from proxy.core import limits
 from proxy.core.codec import Wire
-from proxy.core.failure.errors import ProtocolError, report_fault
+from proxy.core.failure.errors import ProtocolError
 from proxy.core.failure.reason import Reason
 from proxy.core.loop.timers import Wheel
 from proxy.http import orig_proto
@@ -25,12 +25,22 @@ from proxy.http.fields.dates import date_field, needs_date
 from proxy.http.h2.connection import SELF_DEPENDENT, H2Connection
 from proxy.http.h2.frames import frame
 from proxy.http.h2.frames.codes import NO_ERROR, REFUSED_STREAM
-from proxy.http.h2.frames.frame import END_STREAM, LAST_ID
+from proxy.http.h2.frames.frame import END_HEADERS, END_STREAM, LAST_ID, header_struct
 from proxy.http.h2.frames.settings import DEFAULT, UNLIMITED, H2Settings
 from proxy.http.h2.heads import is_answered, request_of, travelling
 from proxy.http.h2.leaving import ANNOUNCED, LAST_STREAMS
-from proxy.http.h2.stream.state import BEGIN, CLOSED, HALF_CLOSED_REMOTE, IGNORE, NEVER_OPENED, ON_HEADERS, RESET_STREAM
-from proxy.http.h2.stream.stream import H2Stream
+from proxy.http.h2.stream.state import (
+    AFTER_RECEIVED_END,
+    AFTER_SENT_END,
+    BEGIN,
+    CLOSED,
+    HALF_CLOSED_REMOTE,
+    IGNORE,
+    NEVER_OPENED,
+    ON_HEADERS,
+    RESET_STREAM,
+)
+from proxy.http.h2.stream.stream import NO_WINDOW, H2Stream
 from proxy.http.head import HTTP_2, TUNNEL, Renderings, RequestHead, ResponseHead
 from proxy.http.headers import Field, field
 from proxy.http.stream import ServerStream, keep
@@ -95,7 +105,10 @@ class H2Server(H2Connection):
             return
         if not stream_id & 1:
             raise ProtocolError("even stream from a client")
-        ids.use(stream_id)
+        if stream_id == ids.last + 2:
+            ids.last = stream_id
+        else:
+            ids.use(stream_id)
         template = self._heads.get(block)
         fields = self.decoder.decode(block) if template is None else []
         if flags & SELF_DEPENDENT:
@@ -116,11 +129,8 @@ class H2Server(H2Connection):
         self.streams[stream_id] = stream
         try:
             stream.receive_head(head, end, self._stage, self.clock())
-        except ProtocolError as error:
-            self.reset_stream(stream, error.reason)
-        except Exception:
-            report_fault()
-            self.reset_stream(stream, Reason.INTERNAL)
+        except Exception as error:
+            self.fail_stream(stream, error)
         if is_crowded and stream.state != CLOSED:
             self.backlog.silence(stream)
 
@@ -143,11 +153,8 @@ class H2Server(H2Connection):
             return
         try:
             stream.receive_trailers(fields)
-        except ProtocolError as error:
-            self.reset_stream(stream, error.reason)
-        except Exception:
-            report_fault()
-            self.reset_stream(stream, Reason.INTERNAL)
+        except Exception as error:
+            self.fail_stream(stream, error)
 
     def _refuse(self, stream_id: int, end: bool, error: ProtocolError) -> None:
         """A request that no stage gets to see: answered if it is well formed, reset if not."""
@@ -192,7 +199,7 @@ class H2ServerStream(H2Stream, ServerStream):
         if end:
             if head.body_size > 0:
                 raise ProtocolError("content-length without a body")
-            self.received_end()
+            self.state = AFTER_RECEIVED_END[self.state]  # what `received_end` does with a new stream
         elif head.wants_tunnel:
             self.is_tunnel = True
             self.early = []
@@ -210,8 +217,15 @@ class H2ServerStream(H2Stream, ServerStream):
         self.connection.close()
 
     def send_informational(self, head: ResponseHead) -> None:
-        if self.state != CLOSED:
-            self._send_block(head.status, head, (), False)
+        if self.state == CLOSED:
+            return
+        connection = self.connection
+        try:
+            block = connection.encoder.encode((_status_field(head.status), *head.fields))
+        except ProtocolError as error:
+            self._too_long(error)
+            return
+        connection.wire.write(frame.header_frames(self.id, block, False))
 
     def send_head(self, head: ResponseHead, end: bool) -> None:
         status = head.status
@@ -224,14 +238,35 @@ class H2ServerStream(H2Stream, ServerStream):
         exchange = self.exchange
         extra: tuple[Field, ...] = ()
         if exchange is not None and exchange.request.version != HTTP_2:
-            mark = orig_proto.mark_response(head)
+            mark = orig_proto.RESPONSE_MARKS.get(head.version)
             if mark is not None:
                 if head.has_l5d:  # a mark that the app sent itself does not count
                     head = head.with_fields([one for one in head.fields if one.name != orig_proto.NAME])
                 extra = (mark,)
         if not head.has_date and needs_date(head):
             extra = (*extra, date_field(self.connection.clock()))
-        self._send_block(status, head, extra, end)
+        connection = self.connection
+        renderings = head.renderings if status == head.status else None
+        fields: tuple[Field, ...] = () if renderings is None else renderings.http2
+        if not fields:
+            fields = (_status_fields.get(status) or _status_field(status), *head.fields)
+            if renderings is not None:
+                renderings.http2 = fields
+        if extra:
+            fields += extra
+        block = connection.encoder.blocks.get(fields)
+        if block is None:
+            try:
+                block = connection.encoder.encode(fields)
+            except ProtocolError as error:
+                self._too_long(error)
+                return
+        size = len(block)
+        if size <= limits.FRAME_BYTES:  # what `header_frames` does with a short one
+            flags = END_HEADERS | END_STREAM if end else END_HEADERS
+            connection.wire.write(header_struct.pack(size << 8 | frame.HEADERS, flags, self.id) + block)
+        else:
+            connection.wire.write(frame.header_frames(self.id, block, end))
         if end:
             self.sent_end()
         elif self.is_tunnel:
@@ -244,7 +279,8 @@ class H2ServerStream(H2Stream, ServerStream):
             return
         self.exchange = None
         if self.state == HALF_CLOSED_REMOTE:
-            self.close()
+            self.state = AFTER_SENT_END[self.state]  # and so it is closed
+            self.send_window = NO_WINDOW
             self.connection.forget(self.id)
         elif self.state != CLOSED:
             self.reset(Reason.EARLY_RESPONSE)
@@ -256,21 +292,6 @@ class H2ServerStream(H2Stream, ServerStream):
         if self.state != CLOSED:
             is_forwarded = reason is Reason.PEER_RESET or reason is Reason.PEER_REFUSED
             self.reset_with(exchange.reset_code if is_forwarded and exchange is not None else code_of(reason))
-
-    def _send_block(self, status: int, head: ResponseHead, extra: tuple[Field, ...], end: bool) -> None:
-        connection = self.connection
-        renderings = head.renderings if status == head.status else None
-        fields: tuple[Field, ...] = () if renderings is None else renderings.http2
-        if not fields:
-            fields = (_status_fields.get(status) or _status_field(status), *head.fields)
-            if renderings is not None:
-                renderings.http2 = fields
-        try:
-            block = connection.encoder.encode(fields + extra if extra else fields)
-        except ProtocolError as error:
-            self._too_long(error)
-            return
-        connection.wire.write(frame.header_frames(self.id, block, end))
 
     def _too_long(self, error: ProtocolError) -> None:
         """The client does not take a head of this length: answer with a short one."""

@@ -158,7 +158,7 @@ def test_every_state_has_its_place_in_every_row() -> None:
 
 
 def test_nothing_goes_around_the_table() -> None:
-    """Only a stream's own three methods set its state; no other code bypasses the table."""
+    """A stream's state is set by a look into a table, but where the stream begins and in `close`."""
     found = []
     for path in sorted((Path(proxy.__file__).parent / "http" / "h2").rglob("*.py")):
         for step in ast.walk(ast.parse(path.read_text())):
@@ -166,15 +166,18 @@ def test_nothing_goes_around_the_table() -> None:
                 for node in ast.walk(step):
                     targets = node.targets if isinstance(node, ast.Assign) else []
                     if any(isinstance(one, ast.Attribute) and one.attr == "state" for one in targets):
-                        found.append((path.name, step.name))
+                        is_looked_up = isinstance(node, ast.Assign) and ast.unparse(node.value) in (
+                            "AFTER_SENT_END[self.state]",
+                            "AFTER_RECEIVED_END[self.state]",
+                        )
+                        if not is_looked_up:
+                            found.append((path.name, step.name))
     assert sorted(found) == [
         ("leaving.py", "__init__"),
         ("leaving.py", "finish"),
         ("leaving.py", "reach"),
         ("stream.py", "__init__"),
         ("stream.py", "close"),
-        ("stream.py", "received_end"),
-        ("stream.py", "sent_end"),
     ]
 
 

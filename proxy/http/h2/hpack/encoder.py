@@ -58,13 +58,14 @@ def _unindexed_prefix(name: bytes) -> bytes:
 
 class Encoder:
     __slots__ = (
-        "_blocks", "_octets", "_positions", "_size", "_max_size", "_seen", "_announcement", "_list_bytes", "_refused",
+        "blocks", "_octets", "_positions", "_size", "_max_size", "_seen", "_announcement", "_list_bytes", "_refused",
         "_share",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self._blocks: dict[tuple[Field, ...], bytes] = {}
-        """Whole blocks of indexed fields; valid until the next insertion. Identity makes the key cheap."""
+        self.blocks: dict[tuple[Field, ...], bytes] = {}
+        """Whole blocks of indexed fields; valid until the next insertion. Identity makes the key cheap. Whoever sends the
+        head of a message looks here first, and calls `encode` for what is not here."""
         self._octets: dict[Field, bytes] = {}
         """What to send for a field that is in a table; valid until the next insertion."""
         self._positions: dict[tuple[bytes, bytes], int] = {}
@@ -82,7 +83,7 @@ class Encoder:
 
     def encode(self, fields: tuple[Field, ...]) -> bytes:
         """A header block; ProtocolError with OVER_LIMIT, and nothing changed, if the peer does not take such a list."""
-        block = self._blocks.get(fields)
+        block = self.blocks.get(fields)
         return block if block is not None else self._encode(fields)
 
     def _encode(self, fields: tuple[Field, ...]) -> bytes:
@@ -102,9 +103,9 @@ class Encoder:
             block = self._announcement + block
             self._announcement = b""
         elif is_indexed and len(block) <= limits.REMEMBERED_TEXT_BYTES:
-            if len(self._blocks) >= limits.CACHED_BLOCKS:
-                self._blocks.clear()
-            self._blocks[fields] = block
+            if len(self.blocks) >= limits.CACHED_BLOCKS:
+                self.blocks.clear()
+            self.blocks[fields] = block
             self._hold(_ENTRY_BYTES + 8 * len(fields) + len(block))
         if self._refused > _REFUSED_FIELDS:
             self._start_over(self._max_size)
@@ -123,14 +124,14 @@ class Encoder:
         The limit is advisory (RFC 9113 section 6.5.2), so one that even the shortest answer would exceed is raised.
         """
         self._list_bytes = max(size, _LEAST_LIST_BYTES) if size else 0
-        self._blocks.clear()
+        self.blocks.clear()
 
     def _start_over(self, size: int) -> None:
         self._max_size = size
         self._size = 0
         self._refused = 0
         self._octets.clear()
-        self._blocks.clear()
+        self.blocks.clear()
         self._positions.clear()
         # The smallest size in between must be said too (RFC 7541 section 4.2); 0 is never larger.
         self._announcement = integer(0, 5, 32) + integer(size, 5, 32)
@@ -182,7 +183,7 @@ class Encoder:
 
     def forget(self) -> None:
         """Forget what is remembered beside the table, which the peer relies on."""
-        self._blocks.clear()
+        self.blocks.clear()
         self._octets.clear()
         self._seen.clear()
         if self._share is not None:
@@ -199,6 +200,6 @@ class Encoder:
         self._size += new.size
         self._positions[key] = len(self._positions)
         self._octets.clear()
-        self._blocks.clear()
+        self.blocks.clear()
         self._seen.pop(new, None)
         return _name_prefix(key[0], 6, 64) + literal

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from proxy.core.codec import Codec, Wire
+from proxy.core.failure.errors import ProtocolError, report_fault
+from proxy.core.failure.reason import Reason
 from proxy.core.loop.reactor import Clock
 from proxy.core.loop.timers import Wheel
 from proxy.http.h2.floods import Floods
@@ -62,6 +64,19 @@ class Carrier(Codec):
         raise NotImplementedError
 
     # ---- what happens to a stream, and to the connection
+
+    def reset_stream(self, stream: Sender, reason: Reason) -> None:
+        """Reset a stream whose peer broke the rules on it."""
+        stream.fail(reason)
+        self.floods.charge_reset()
+
+    def fail_stream(self, stream: Sender, error: Exception) -> None:
+        """What came for a stream raised this: reset it for the peer's fault, or for ours."""
+        if isinstance(error, ProtocolError):
+            self.reset_stream(stream, error.reason)
+        else:
+            report_fault()
+            self.reset_stream(stream, Reason.INTERNAL)
 
     def note_reset(self, stream_id: int) -> None:
         """We reset this stream, and frames of it may still come."""

@@ -17,7 +17,7 @@ from proxy.http.h2.frames.settings import H2Settings
 class Credit:
     """What the peer may still send, on one stream or on the connection.
 
-    Its two steps, receiving and taking, are written out where every DATA frame passes (connection.py, stream.py).
+    Its two steps, receiving and taking, are written out where every DATA frame passes (`H2Stream.receive_data`).
     """
 
     __slots__ = ("window", "taken", "batch")
@@ -63,9 +63,13 @@ class Flow:
         credit = self.credit
         credit.taken += size
         if credit.taken >= credit.batch:
-            increment = credit.give_back()
-            self._allowed_bytes += increment
-            self._wire.write(frame.window_update(0, increment))
+            self.give_back()
+
+    def give_back(self) -> None:
+        """A batch of the connection's credit was taken."""
+        increment = self.credit.give_back()
+        self._allowed_bytes += increment
+        self._wire.write(frame.window_update(0, increment))
 
     def waste(self, size: int) -> None:
         """Give back the credit of DATA that is discarded; it does not count as progress."""

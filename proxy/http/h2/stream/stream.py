@@ -16,7 +16,7 @@ from proxy.core.failure.errors import ProtocolError
 from proxy.core.failure.reason import Reason
 from proxy.http.ending.endings import code_of
 from proxy.http.h2.frames import frame
-from proxy.http.h2.frames.frame import END_STREAM, header_struct
+from proxy.http.h2.frames.frame import END_STREAM, PADDED, header_struct
 from proxy.http.h2.stream.backlog import STREAM_BYTES, Sender
 from proxy.http.h2.stream.carrier import Carrier
 from proxy.http.h2.stream.flow import Credit, overrun
@@ -24,8 +24,10 @@ from proxy.http.h2.stream.state import (
     AFTER_RECEIVED_END,
     AFTER_SENT_END,
     CLOSED,
+    DELIVER,
     HALF_CLOSED_REMOTE,
     NAMES,
+    ON_DATA,
     OPEN,
 )
 from proxy.http.head import UNKNOWN
@@ -34,7 +36,7 @@ from proxy.http.stream import keep
 
 _SMALL: Final = 2048
 """Up to here a frame's header and data are cheaper joined than written apart."""
-_NO_WINDOW: Final = -(1 << 40)
+NO_WINDOW: Final = -(1 << 40)
 """The send window of a closed stream: nothing passes the fast path of `send_data`, which does not look at the state."""
 
 
@@ -50,7 +52,8 @@ class H2Stream(Sender):
         self.is_stalled = False
         self.id = stream_id
         self.state = OPEN
-        """Only `sent_end`, `received_end` and `close` change it, by the tables of state.py."""
+        """Only `close` changes it but by the tables of state.py, in `sent_end`, in `received_end`, and where these are written
+        out because every request passes."""
         self.connection = connection
         # Attributes of only one role are set here too, for the same reason.
         self.is_tunnel = False
@@ -88,7 +91,17 @@ class H2Stream(Sender):
         ):
             if size or end:
                 connection.floods.sent_messages += 1
-                self._send_frame(data, size, end)
+                # What `_send_frame` does.
+                self.send_window -= size
+                flow.send_window -= size
+                start = header_struct.pack(size << 8, END_STREAM if end else 0, self.id)
+                if size <= _SMALL:
+                    connection.wire.write(start + data)
+                else:
+                    connection.wire.write(start)
+                    connection.wire.write(data)
+                if end:
+                    self.sent_end()
         elif self.state != CLOSED:
             self._enqueue(data, end)
 
@@ -132,7 +145,7 @@ class H2Stream(Sender):
     def close(self) -> None:
         """Send nothing more, whatever the caller was in the middle of."""
         self.state = CLOSED
-        self.send_window = _NO_WINDOW
+        self.send_window = NO_WINDOW
 
     def pause_reading(self, cause: int) -> None:
         self._pauses |= cause
@@ -209,10 +222,23 @@ class H2Stream(Sender):
 
     # ---- from the peer
 
-    def receive_data(self, data: bytes, size: int, end: bool) -> None:
-        """`size` is what flow control counts: the data and its padding."""
+    def receive_data(self, data: bytes, flags: int) -> None:
+        """A DATA frame. ProtocolError if it breaks the connection; the stream alone is reset."""
         connection = self.connection
         flow = connection.flow
+        size = len(data)  # what flow control counts: with the padding
+        shared = flow.credit
+        window = shared.window = shared.window - size
+        if window < 0:
+            raise overrun()
+        end = flags & END_STREAM != 0
+        if flags & PADDED:
+            data = frame.unpadded(data, PADDED)
+        if ON_DATA[self.state] != DELIVER:
+            self._refuse_data(size, Reason.STREAM_CLOSED)
+            return
+        if not data and not end:
+            connection.floods.charge_silent(1)
         credit = self._credit
         # A body that comes whole in one frame, within the window, needs no Credit: a stream that has ended gives nothing back.
         if credit is None and (not end or size > flow.stream_window):
@@ -220,22 +246,38 @@ class H2Stream(Sender):
         if credit is not None:
             credit.window -= size
             if credit.window < 0:
-                raise overrun()
-        if self.body_left >= 0:
-            self.body_left -= len(data)
-            if self.body_left < 0 or (end and self.body_left):
-                flow.take(size)  # the stream fails, but the connection's window must not shrink with it
-                raise ProtocolError("body does not match content-length")
+                self._refuse_data(size, Reason.FLOW_CONTROL)
+                return
+        left = self.body_left
+        if left >= 0:
+            left = self.body_left = left - len(data)
+            if left < 0 or (end and left):
+                self._refuse_data(size, Reason.PROTOCOL_ERROR)  # it does not match content-length
+                return
         if end:
-            self.received_end()
-        self.deliver_data(data, end)
+            state = self.state = AFTER_RECEIVED_END[self.state]  # what `received_end` does
+            if state == CLOSED:
+                self.send_window = NO_WINDOW
+                connection.forget(self.id)
+        try:
+            self.deliver_data(data, end)
+        except Exception as error:
+            connection.fail_stream(self, error)
         # If that closed the stream, what it held was given back already, and this is given back at once.
         if self._pauses and self.state != CLOSED:
             self.held += size
         elif credit is None:
-            flow.take(size)
+            taken = shared.taken = shared.taken + size
+            if taken >= shared.batch:
+                flow.give_back()
         else:
             self._take(size)
+
+    def _refuse_data(self, size: int, reason: Reason) -> None:
+        """The frame breaks the stream, but the connection's window must not shrink with it."""
+        connection = self.connection
+        connection.flow.take(size)
+        connection.reset_stream(self, reason)
 
     def receive_trailers(self, fields: list[Field]) -> None:
         """Fields of framing, routing, trust and the mesh are dropped (RFC 9110 section 6.5.1); what no message may hold is refused."""
@@ -257,13 +299,13 @@ class H2Stream(Sender):
     def received_end(self) -> None:
         self.state = AFTER_RECEIVED_END[self.state]
         if self.state == CLOSED:
-            self.send_window = _NO_WINDOW
+            self.send_window = NO_WINDOW
             self.connection.forget(self.id)
 
     def sent_end(self) -> None:
         self.state = AFTER_SENT_END[self.state]
         if self.state == CLOSED:
-            self.send_window = _NO_WINDOW
+            self.send_window = NO_WINDOW
             self.connection.forget(self.id)
 
     def has_unsent(self) -> bool:

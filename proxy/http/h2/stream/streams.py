@@ -57,11 +57,6 @@ class Streams(Carrier):
         if self.leaving.state >= LAST_STREAMS and not self.streams:
             self.end_if_idle()
 
-    def reset_stream(self, stream: H2Stream, reason: Reason) -> None:
-        """Reset a stream that broke the rules."""
-        stream.fail(reason)
-        self.floods.charge_reset()
-
     # ---- all
 
     def end_streams(self, reason: Reason) -> None:
