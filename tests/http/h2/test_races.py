@@ -57,6 +57,24 @@ def test_data_for_a_stream_that_we_reset_costs_its_sender_no_window_of_the_conne
     assert credit > 200 * 16000 - (1 << 19) and client.wire.aborted is None
 
 
+@pytest.mark.parametrize("piece", [b"x" * 16000, b"x" * 70000], ids=["before a head", "beyond the stream's window"])
+def test_data_that_breaks_its_stream_costs_its_sender_no_window_of_the_connection(piece: bytes) -> None:
+    server = Server(H2Settings(stream_window_bytes=65535, max_early_resets=1000))
+    credit = 0
+    for number in range(1, 201, 2):
+        front = server.request()
+        server.take()
+        pieces = [piece[start : start + 16000] for start in range(0, len(piece), 16000)]
+        if len(pieces) > 1:
+            server.head(number, OK, end=False)
+            front.exchange.server_blocked()
+        for one in pieces:
+            got = server.send(raw(0, 0, number, one))
+            credit += sum(frame.number for frame in got if frame.kind == 8 and not frame.stream)
+        assert reset_codes(got).keys() == {number}
+    assert credit > 100 * len(piece) - (1 << 20) and server.wire.aborted is None
+
+
 def test_streams_above_the_limit_are_refused_but_not_for_ever() -> None:
     client = Client(H2Settings(max_concurrent_streams=1))
     client.head(1, POST, end=False)
