@@ -5,7 +5,7 @@ close_notify is sent by `end` and reading goes on, which the loops' own ssl
 cannot do. Only close_notify is a clean end: a bare FIN may be a truncation
 (RFC 8446, section 6.1) and becomes `lost(PEER_CLOSED)`, without `eof`.
 Records that are there are read together into one shared buffer and fed once;
-whether to look for more records is learnt from earlier reads.
+whether to look for more records is learnt from earlier looks.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from proxy.core import limits
-from proxy.core.codec import CLOSED, HANDSHAKE, Codec, Connection, Wire
+from proxy.core.codec import CLOSED, HANDSHAKE, Codec, Wire
 from proxy.core.connection.dial import errno_name
+from proxy.core.connection.gathering import Gathering
 from proxy.core.connection.meter import Meter
 from proxy.core.failure.errors import report_fault
 from proxy.core.failure.reason import Reason
 from proxy.core.loop.reactor import Reactor
-from proxy.core.loop.step_queue import Guarded, Steps
 from proxy.core.loop.timers import Timer
 from proxy.tls.context import forget_errors, is_reset, unread_of
 from proxy.tls.ending import reason_of, shut
@@ -31,9 +31,10 @@ MakeCodec = Callable[[Wire], Codec]
 
 _BUFFER_BYTES: Final = 524288
 _RECORD_BYTES: Final = 16384
-_PATIENCE: Final = 8
-"""Wake-ups with a single record until we stop looking for a second (the look that finds none costs 10 us),
-and then until we look once more: without that, two peers settle into one record per wake-up for good."""
+_LONGEST_PAUSE: Final = 63
+"""The most wake-ups between two looks for a second record. A look that finds none costs as much as three system calls, so
+each makes the pause twice as long, and one that finds a record ends it. We never stop looking: two peers would settle
+into one record per wake-up for good."""
 
 # One buffer for all: an allocation of this size per read would be mapped and unmapped every time.
 _buffer: Final = bytearray(_BUFFER_BYTES)
@@ -49,18 +50,18 @@ def _read_nothing(size: int, buffer: memoryview) -> int:
     raise ssl.SSLWantReadError
 
 
-class TlsConnection(Connection):
+class TlsConnection(Gathering):
     """A Wire that is waiting for its handshake (handshake.py), open, lingering (aborted, output still leaves), or closed."""
 
     __slots__ = (
-        "_reactor", "_loop", "_socket", "_fd", "_state",
-        "_output", "_unsent", "_read", "_write", "_patience", "_deadline", "_on_abandoned", "_reason", "_errno",
-        "_is_marked", "_is_paused", "_is_ending", "_has_ended", "_has_eof", "_is_full",
+        "_loop", "_socket", "_fd", "_state",
+        "_unsent", "_read", "_write", "_skips", "_pause", "_deadline", "_on_abandoned", "_reason", "_errno",
+        "_is_paused", "_has_ended", "_has_eof", "_is_full",
     )  # fmt: skip
 
     def __init__(self, reactor: Reactor, meter: Meter | None, on_abandoned: Callable[[], None]) -> None:
         """Set `codec` before `opened` is called. `on_abandoned` is called if the connection is aborted before that."""
-        self._reactor = reactor
+        super().__init__(reactor)
         self._loop = reactor.loop
         self.meter = meter
         self.on_lost = None
@@ -69,15 +70,17 @@ class TlsConnection(Connection):
         self._socket: ssl.SSLSocket | None = None
         self._fd = -1
         self._state = _WAITING
-        self._output: list[bytes] = []
         self._unsent = b""
         self._read: Callable[..., int] = _read_nothing
         self._write: Callable[[bytes | memoryview], int] | None = None
-        self._patience = _PATIENCE
+        self._skips = 0
+        """So many more wake-ups pass without a look for a second record."""
+        self._pause = 0
+        """How many wake-ups were to pass after the last look."""
         self._deadline: Timer | None = None
         self._reason = Reason.COMPLETE
         self._errno = ""
-        self._is_marked = self._is_paused = self._is_ending = self._is_full = False
+        self._is_paused = self._is_full = False
         self._has_ended = self._has_eof = False
 
     # ---- of the handshake
@@ -97,7 +100,7 @@ class TlsConnection(Connection):
         self._write = engine.write
         self._state = _OPEN
         if self.meter is not None:
-            self.meter.open(self._reactor.clock())
+            self.meter.open(self.reactor.clock())
         if not self._is_paused:
             self._loop.add_reader(self._fd, self._on_readable)
         if first_bytes:
@@ -108,7 +111,7 @@ class TlsConnection(Connection):
     def _count_refused(self) -> None:
         meter = self.meter
         if meter is not None:
-            now = self._reactor.clock()
+            now = self.reactor.clock()
             meter.open(now)
             meter.close("", now)
             meter.lost(self._reason)
@@ -123,12 +126,6 @@ class TlsConnection(Connection):
 
     # ---- Wire
 
-    def write(self, data: bytes) -> None:
-        self._output.append(data)
-        if not self._is_marked:
-            self._is_marked = True
-            self._reactor.flusher.mark(self)
-
     def pause_reading(self) -> None:
         if not self._is_paused:
             self._is_paused = True
@@ -140,12 +137,6 @@ class TlsConnection(Connection):
             self._is_paused = False
             if self._state == _OPEN and not self._has_eof:
                 self._loop.add_reader(self._fd, self._on_readable)
-
-    def end(self) -> None:
-        self._is_ending = True
-        if not self._is_marked:
-            self._is_marked = True
-            self._reactor.flusher.mark(self)
 
     def abort(self, reason: Reason) -> None:
         if self._state == _WAITING:
@@ -174,9 +165,6 @@ class TlsConnection(Connection):
     def peer_certificate(self) -> bytes | None:  # as DER; None without one, or when it is closed
         return None if self._socket is None else self._socket.getpeercert(True)
 
-    def schedule(self, target: Steps) -> None:
-        self._reactor.steps.add(Guarded(target, self.abort))
-
     def hand_over(self, codec: Codec) -> None:
         if self.codec is not CLOSED:
             self.codec = codec
@@ -187,7 +175,7 @@ class TlsConnection(Connection):
         self._state = _LINGERING
         self._reason = reason
         self._loop.remove_reader(self._fd)
-        self._deadline = self._reactor.wheel.after(limits.ABORT_S, self._timed_out)
+        self._deadline = self.reactor.wheel.after(limits.ABORT_S, self._timed_out)
 
     def _timed_out(self) -> None:
         """The peer does not take what was written before an abort."""
@@ -215,7 +203,7 @@ class TlsConnection(Connection):
             self._loop.remove_writer(self._fd)
             shut(tls, reason, self._has_ended)
         if self.meter is not None:
-            self.meter.close(self._errno, self._reactor.clock())
+            self.meter.close(self._errno, self.reactor.clock())
             self.meter.lost(reason)
         self._loop.call_soon(self._lose)
 
@@ -339,9 +327,9 @@ class TlsConnection(Connection):
             self._close(self._reason)
 
     def _on_readable(self) -> None:
-        if self._reactor.turn.is_over():
+        if self.reactor.turn.is_over():
             self._loop.remove_reader(self._fd)
-            self._reactor.reads.add(self)
+            self.reactor.reads.add(self)
         else:
             self._read_records()
 
@@ -360,16 +348,17 @@ class TlsConnection(Connection):
         try:
             filled = self._read(_BUFFER_BYTES, _buffer)
             has_eof = not filled
-            patience = self._patience
-            self._patience = patience - 1 if patience > -_PATIENCE else 1
-            if filled and (patience > 0 or filled == _RECORD_BYTES):
+            if self._skips and filled != _RECORD_BYTES:
+                self._skips -= 1
+            elif filled:
+                self._skips = self._pause = min(2 * self._pause + 1, _LONGEST_PAUSE)
                 while filled <= _BUFFER_BYTES - _RECORD_BYTES:
                     count = self._read(_RECORD_BYTES, _view[filled:])
                     if not count:
                         has_eof = True
                         break
                     filled += count
-                    self._patience = _PATIENCE
+                    self._skips = self._pause = 0
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLZeroReturnError:

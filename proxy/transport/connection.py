@@ -14,13 +14,13 @@ from typing import Final
 
 from proxy.core import limits
 from proxy.core.address.addr import Addr
-from proxy.core.codec import CLOSED, Codec, Connection, Wire
+from proxy.core.codec import CLOSED, Codec, Wire
 from proxy.core.connection.dial import Connecting, DialOptions, errno_name, has_anything, reset_on_close, unread_of
+from proxy.core.connection.gathering import Gathering
 from proxy.core.connection.meter import Meter
 from proxy.core.failure.errors import report_fault
 from proxy.core.failure.reason import Reason
 from proxy.core.loop.reactor import Reactor
-from proxy.core.loop.step_queue import Guarded, Steps
 from proxy.core.loop.timers import Timer
 from proxy.transport.adopt import adopt
 
@@ -30,16 +30,16 @@ _LONG_READ_BYTES: Final = 250_000
 """uvloop reads at most 256,000 bytes at once: a read this long shows that the kernel has more."""
 
 
-class PlainConnection(Connection):
+class PlainConnection(Gathering):
     """Also the loop's protocol object, by duck typing: mypyc classes cannot inherit asyncio.Protocol."""
 
     __slots__ = (
-        "reactor", "_sock", "_transport", "_connecting", "_on_made", "_on_failed", "_deadline",
-        "_output", "_missed", "_reason", "_errno", "_is_marked", "_is_full", "_is_paused", "_is_ending", "_has_eof", "_is_open", "_is_lost",
+        "_sock", "_transport", "_connecting", "_on_made", "_on_failed", "_deadline",
+        "_missed", "_reason", "_errno", "_is_full", "_is_paused", "_has_eof", "_is_open", "_is_lost",
     )  # fmt: skip
 
     def __init__(self, reactor: Reactor, make_codec: MakeCodec, meter: Meter | None) -> None:
-        self.reactor = reactor
+        super().__init__(reactor)
         self.meter = meter
         self.on_lost = None
         self._sock: socket.socket | None = None
@@ -48,11 +48,10 @@ class PlainConnection(Connection):
         self._on_made: Callable[[], None] | None = None
         self._on_failed: Callable[[str], None] | None = None
         self._deadline: Timer | None = None
-        self._output: list[bytes] = []
         self._missed: list[bytes] = []  # read while reading was paused or out of turn; b"" stands for the end
         self._reason: Reason | None = None  # set once the connection is gone, or is to be
         self._errno = ""
-        self._is_marked = self._is_full = self._is_paused = self._is_ending = False
+        self._is_full = self._is_paused = False
         self._has_eof = self._is_open = self._is_lost = False
         self.codec = make_codec(self)
 
@@ -107,12 +106,6 @@ class PlainConnection(Connection):
 
     # ---- Wire
 
-    def write(self, data: bytes) -> None:
-        self._output.append(data)
-        if not self._is_marked:
-            self._is_marked = True
-            self.reactor.flusher.mark(self)
-
     def pause_reading(self) -> None:
         self._is_paused = True
         if self._transport is not None and self._reason is None:
@@ -124,12 +117,6 @@ class PlainConnection(Connection):
             self.reactor.loop.call_soon(self.step)
         elif self._transport is not None and self._reason is None and not self._has_eof:
             self._transport.resume_reading()
-
-    def end(self) -> None:
-        self._is_ending = True
-        if not self._is_marked:
-            self._is_marked = True
-            self.reactor.flusher.mark(self)
 
     def abort(self, reason: Reason) -> None:
         if self._reason is not None:
@@ -169,9 +156,6 @@ class PlainConnection(Connection):
 
     def is_stale(self) -> bool:
         return self._sock is None or not self.is_idle_reader() or has_anything(self._sock)
-
-    def schedule(self, target: Steps) -> None:
-        self.reactor.steps.add(Guarded(target, self.abort))
 
     def hand_over(self, codec: Codec) -> None:
         if not self._is_lost:
@@ -264,7 +248,16 @@ class PlainConnection(Connection):
             self.reactor.reads.add(self)
         else:
             flusher.reads_left -= 1
-            self._feed(data)
+            if self._reason is None:  # what `_feed` does
+                meter = self.meter
+                if meter is not None:
+                    meter.read_bytes += len(data)
+                try:
+                    self.codec.feed(data)
+                except Exception:
+                    self._give_up()
+                if len(data) >= _LONG_READ_BYTES:
+                    self._read_later()
 
     def _feed(self, data: bytes) -> None:
         if self._reason is None:

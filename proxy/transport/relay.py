@@ -147,7 +147,7 @@ class Side(Codec):
         self._other = other
         if self._held:
             for data in self._held:
-                other.send(data)
+                other.wire.write(data)
             self._held.clear()
             self.wire.resume_reading()
         if self._has_eof:
@@ -159,9 +159,6 @@ class Side(Codec):
         self._on_lost = self._on_eof = _ignore
 
     # ---- of the other side
-
-    def send(self, data: bytes) -> None:
-        self.wire.write(data)
 
     def send_end(self) -> None:
         self.wire.end()
@@ -190,7 +187,7 @@ class Side(Codec):
         self.received_bytes += len(data)
         other = self._other
         if other is not None:
-            other.send(data)
+            other.wire.write(data)
             if self.received_bytes >= self._splice_at:
                 self._splice = splice(self.wire, other.wire, self._on_moved, self._on_idle)
         else:

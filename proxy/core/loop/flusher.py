@@ -18,7 +18,7 @@ from proxy.core.failure.errors import report_fault
 
 
 class Flusher:
-    __slots__ = ("flushes", "reads_left", "_call_soon", "_marked")
+    __slots__ = ("flushes", "reads_left", "marked", "_call_soon")
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], Any]) -> None:
         self.flushes = 0
@@ -26,17 +26,18 @@ class Flusher:
         self.reads_left = 0
         """How many plain connections may read before one has to ask whether the turn is over (turn.py). Each counts it down;
         a flush ends a turn, and the first read of the next asks. TLS connections, which bring more with a read, always ask."""
+        self.marked: list[Wire] = []
+        """The connections to be flushed. All but the first of a turn may be appended without a call of `mark`."""
         self._call_soon = call_soon
-        self._marked: list[Wire] = []
 
     def mark(self, connection: Wire) -> None:
-        if not self._marked:
+        if not self.marked:
             self._call_soon(self._flush)
-        self._marked.append(connection)
+        self.marked.append(connection)
 
     def _flush(self) -> None:
-        marked = self._marked
-        self._marked = []
+        marked = self.marked
+        self.marked = []
         self.flushes += 1
         self.reads_left = 0
         for connection in marked:
