@@ -28,6 +28,8 @@ READ_AHEAD: Final = 4
 """More was read behind an open exchange than we keep."""
 NEXT_TURN: Final = 8
 """More was read than one turn's share."""
+ANY: Final = 15
+"""All of them, to go on whatever the cause was."""
 
 
 _SMALL: Final = 4096

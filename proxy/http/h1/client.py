@@ -19,12 +19,13 @@ from proxy.http.fields.upgrades import is_asked_for
 from proxy.http.h1 import head as h1
 from proxy.http.h1.block import header_block
 from proxy.http.h1.body import BodyReader, last_chunk, write_chunk
+from proxy.http.h1.pauses import Pauses
 from proxy.http.h1.repair import is_still_begun, repaired_response, with_crlf
 from proxy.http.head import TUNNEL, UNKNOWN, RequestHead, ResponseHead
 from proxy.http.headers import Field
 from proxy.http.pool import Pool
 from proxy.http.repeat.repeat import BEGUN, NOT_BEGUN, RACED
-from proxy.http.stream import NEXT_TURN, ClientStream, keep
+from proxy.http.stream import ANY, NEXT_TURN, ClientStream, keep
 
 _CONNECTING: Final = 0
 _IDLE: Final = 1
@@ -59,15 +60,14 @@ class H1Client(Codec, ClientStream):
         self._early: list[bytes] | None = None
         """Bytes for a tunnel that is not open yet: a server that refuses it would read them as its next request."""
         self._is_chunked = self._request_ended = False
-        self._keeps_alive = True
+        self._keeps_alive = self._is_writable = True
         self._was_used = False
         """Whether it has carried an exchange before, so that the peer may be closing it just now."""
         self.keep_alive_s = 0.0
         """How long the peer said that it leaves an idle connection open (`Keep-Alive: timeout=`); 0 if it said nothing."""
         self._is_unanswered = False
         """A request was sent, and not one byte has come back."""
-        self._is_writable = True
-        self._pauses = 0
+        self._pauses = Pauses(wire)
         self._has_eof = False
         """The peer has ended; bytes that came before wait for the next turn."""
 
@@ -114,7 +114,7 @@ class H1Client(Codec, ClientStream):
     def feed(self, data: bytes) -> None:
         if self._held:
             data = self._held + data
-            if self._pauses & NEXT_TURN or (self._state == _HEAD and is_still_begun(data, len(self._held))):
+            if self._pauses.causes & NEXT_TURN or (self._state == _HEAD and is_still_begun(data, len(self._held))):
                 self._held = data
                 return
             self._held = b""
@@ -128,7 +128,9 @@ class H1Client(Codec, ClientStream):
                         break
                     before = data
                     data = self._read_head(data)
-                    heads_left -= h1.share_of(before, data) if data else 1
+                    if not data:
+                        break
+                    heads_left -= h1.share_of(before, data)
                 elif state == _BODY:
                     data = self._body.feed(data)
                     if self._body.has_rest:
@@ -161,7 +163,7 @@ class H1Client(Codec, ClientStream):
             self.eof()
 
     def eof(self) -> None:
-        if self._pauses & NEXT_TURN:
+        if self._pauses.causes & NEXT_TURN:
             self._has_eof = True  # it came while earlier bytes still wait
             return
         self._has_eof = False
@@ -191,13 +193,18 @@ class H1Client(Codec, ClientStream):
 
     def send_head(self, head: RequestHead, end: bool) -> None:
         self._request = head
-        self._is_chunked = head.body_size == UNKNOWN and not end
         self._request_ended = end
         self._is_unanswered = True
-        self._early = [] if head.wants_tunnel and not end and head.body_size <= 0 and not self._is_chunked else None
-        if head.has_crumbs:
-            head = head.with_one_cookie()
-        self._wire.write(h1.write_request(head, self._is_chunked))
+        is_chunked = self._is_chunked = not end and head.body_size == UNKNOWN
+        renderings = head.renderings
+        if renderings is not None and renderings.http1 and not is_chunked and not head.wants_tunnel:
+            self._wire.write(renderings.http1)
+        else:
+            if head.wants_tunnel and not end and head.body_size <= 0 and not is_chunked:
+                self._early = []
+            if head.has_crumbs:
+                head = head.with_one_cookie()
+            self._wire.write(h1.write_request(head, is_chunked))
         if not end and not self._is_writable and self._attempt is not None:
             self._attempt.exchange.client_blocked()
 
@@ -232,15 +239,10 @@ class H1Client(Codec, ClientStream):
         self._wire.abort(reason)
 
     def pause_reading(self, cause: int) -> None:
-        if not self._pauses:
-            self._wire.pause_reading()
-        self._pauses |= cause
+        self._pauses.add(cause)
 
     def resume_reading(self, cause: int) -> None:
-        if self._pauses & cause:
-            self._pauses &= ~cause
-            if not self._pauses:
-                self._wire.resume_reading()
+        self._pauses.remove(cause)
 
     # ---- BodySink
 
@@ -263,16 +265,25 @@ class H1Client(Codec, ClientStream):
 
     def _read_head(self, data: bytes) -> bytes:
         self._is_unanswered = False
-        end = data.find(b"\r\n\r\n")
-        if end < 0 or end > limits.HEAD_BYTES:
+        text, end, rest = data.partition(b"\r\n\r\n")
+        if not end or len(text) > limits.HEAD_BYTES:
             return self._partial_head(data)
-        text = data[:end]
-        rest = data[end + 4 :]
         attempt = self._attempt
-        known = h1.known_response(text)
-        if known is not None and self._request.method not in _BODILESS and attempt is not None:
-            self.keep_alive_s = 0.0  # it said nothing of it
-            return self._begin_body(attempt, known, rest, False)
+        head = h1.known_response(text)
+        if head is None or attempt is None or self._request.method in _BODILESS:
+            return self._read_new_head(data, text, rest)
+        self.keep_alive_s = 0.0  # it said nothing of it
+        if head.body_size != len(rest):
+            return self._begin_body(attempt, head, rest, False)
+        # The whole body came with its head: the most common answer needs no reader.
+        attempt.response_head(head, False)
+        if self._attempt is attempt:
+            self._finish(False)
+            attempt.exchange.response_data(rest, True)
+        return b""
+
+    def _read_new_head(self, data: bytes, text: bytes, rest: bytes) -> bytes:
+        attempt = self._attempt
         start_line, _, lines = text.partition(b"\r\n")
         try:
             block = header_block(lines)
@@ -300,19 +311,11 @@ class H1Client(Codec, ClientStream):
         return self._begin_body(attempt, head, rest, block.is_chunked)
 
     def _begin_body(self, attempt: Attempt, head: ResponseHead, rest: bytes, is_chunked: bool) -> bytes:
-        """`rest` is what came behind the head. Returns the part of it that the body's reader must get."""
-        size = head.body_size
-        if size == len(rest):
-            # The whole body came with its head: the most common answer needs no reader.
-            attempt.response_head(head, False)
-            if self._attempt is attempt:
-                self._finish(False)
-                attempt.exchange.response_data(rest, True)
-            return b""
-        if size == UNKNOWN and not is_chunked:
+        """`rest` is what came behind the head. Returns it for the body's reader."""
+        if head.body_size == UNKNOWN and not is_chunked:
             self._keeps_alive = False
         self._state = _BODY
-        self._body.begin(size, is_chunked)
+        self._body.begin(head.body_size, is_chunked)
         attempt.response_head(head, False)
         return rest
 
@@ -351,12 +354,11 @@ class H1Client(Codec, ClientStream):
 
     def _finish(self, has_surplus: bool) -> None:
         """The response is complete: back to the pool, or away."""
-        self._attempt = None
+        self._attempt = self._early = None
         self._request = _NO_HEAD  # an idle connection holds on to nothing of what passed
         self._was_used = True
-        if self._pauses:  # by the exchange that is over
-            self._pauses = 0
-            self._wire.resume_reading()
+        if self._pauses.causes:  # by the exchange that is over
+            self._pauses.remove(ANY)
         if self._keeps_alive and self._request_ended and not has_surplus:
             self._state = _IDLE
             self._pool.release(self)
@@ -383,8 +385,7 @@ class H1Client(Codec, ClientStream):
         return RACED if self._is_unanswered and self._was_used and reason in _RACES else BEGUN
 
     def _tell(self, reason: Reason, progress: int) -> None:
-        attempt = self._attempt
-        self._attempt = None
+        attempt, self._attempt = self._attempt, None
         if attempt is not None:
             attempt.response_reset(reason, 0, progress)
 

@@ -122,7 +122,7 @@ def _new_response_line(start_line: bytes) -> tuple[int, int, bytes]:
 
 
 def read_request(text: bytes) -> tuple[RequestHead, bool, bool]:
-    """The head of a request, whether its client wants the connection closed, and whether the target has a form that the
+    """The head of a request, whether the connection closes behind its answer, and whether the target has a form that the
     method may have (RFC 9112 section 3.2). `text` is without the empty line.
 
     ProtocolError if nothing after it could be trusted.
@@ -164,7 +164,7 @@ def read_request(text: bytes) -> tuple[RequestHead, bool, bool]:
     head.has_l5d = block.has_l5d
     is_good = method != b"CONNECT" if target[0] == 0x2F else _read_target(head, target)
     head.needs_own_connection = not head.authority or not is_http_1_1 or (head.is_absolute and not authority)
-    found = (head, block.closes, is_good)
+    found = (head, block.closes or not is_http_1_1, is_good)
     if not block.has_come_before:
         block.has_come_before = True
     elif is_line_known and is_good and not head.wants_tunnel and not head.needs_own_connection:

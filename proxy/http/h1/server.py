@@ -26,11 +26,12 @@ from proxy.http.fields.dates import date_line
 from proxy.http.h1 import head as h1
 from proxy.http.h1.body import BodyReader, last_chunk, write_chunk
 from proxy.http.h1.expect import asks_to_continue
+from proxy.http.h1.pauses import Pauses
 from proxy.http.h1.refusal import BAD_TARGET, count_incomplete, refused
 from proxy.http.h1.repair import is_still_begun, repaired
-from proxy.http.head import HTTP_1_0, TUNNEL, UNKNOWN, ResponseHead
+from proxy.http.head import HTTP_1_0, HTTP_1_1, TUNNEL, UNKNOWN, ResponseHead
 from proxy.http.headers import Field
-from proxy.http.stream import NEXT_TURN, READ_AHEAD, ServerStream
+from proxy.http.stream import ANY, NEXT_TURN, READ_AHEAD, ServerStream
 
 _HEAD: Final = 0
 _BODY: Final = 1
@@ -43,7 +44,7 @@ _STATES: Final = ("head", "body", "wait", "tunnel", "closed")
 
 class H1Server(Codec, ServerStream):
     __slots__ = (
-        "_wire", "_stage", "_clock", "_wheel", "_state", "_held", "_exchange", "_body", "_is_head", "_is_http_1_0",
+        "_wire", "_stage", "_clock", "_wheel", "_state", "_held", "_exchange", "_body", "_version",
         "_closes", "_is_chunked", "_ends_by_close", "_is_sending", "_has_eof", "_is_writable", "_pauses", "_is_advancing",
         "_drained", "_faults", "_slow_head", "_left", "_is_leaving", "head_timeout_s", "bad_target", "on_bad_head",
     )  # fmt: skip
@@ -54,14 +55,13 @@ class H1Server(Codec, ServerStream):
         """With a wheel, a client that will not hang up after our last answer is closed after `limits.LINGER_S`, and one
         that does not end a head that it has begun after `head_timeout_s`. `faults` counts the requests that are refused."""
         self._wire, self._stage, self._clock, self._wheel, self._faults = wire, stage, clock, wheel, faults
-        self._state, self._held = _HEAD, b""
+        self._state, self._held, self._version = _HEAD, b"", HTTP_1_1
         self._exchange: Exchange | None = None
         self._body = BodyReader(self)
-        self._is_head = self._is_http_1_0 = self._closes = self._is_leaving = self._is_chunked = False
+        self._closes = self._is_leaving = self._is_chunked = self._has_eof = self._is_advancing = False
         self._ends_by_close = False  # the response that is being written has no other end
         self._is_sending = False  # the client sends its body, or got a 100
-        self._has_eof = self._is_advancing = False
-        self._is_writable, self._pauses, self._drained = True, 0, 0
+        self._is_writable, self._pauses, self._drained = True, Pauses(wire), 0
         self._slow_head: Timer | None = None
         """Armed while a head has begun and not ended; a client that is idle is ended only when descriptors are short."""
         self._left: Stall | None = None  # armed while an answer is awaited whose client has ended its side
@@ -73,15 +73,50 @@ class H1Server(Codec, ServerStream):
     def feed(self, data: bytes) -> None:
         if self._held:
             data = self._held + data
-            if self._pauses & NEXT_TURN or (self._state == _HEAD and is_still_begun(data, len(self._held))):
+            if self._pauses.causes & NEXT_TURN or (self._state == _HEAD and is_still_begun(data, len(self._held))):
                 self._held = data
                 return
             self._held = b""
-        self._advance(data)
+        self._is_advancing = True
+        heads_left = limits.TURN_HEADS
+        try:
+            while data:
+                state = self._state
+                if state == _HEAD:
+                    if not self._is_writable:  # it sends requests and does not read answers
+                        data = self._hold(data)
+                    elif heads_left <= 0:
+                        data = self._wait_turn(data)
+                    else:
+                        before = data
+                        data = self._read_head(data)
+                        if not data:
+                            break
+                        heads_left -= h1.share_of(before, data)
+                elif state == _BODY:
+                    data = self._body.feed(data)
+                    if self._body.has_rest:
+                        data = self._wait_turn(data)
+                elif state == _WAIT:
+                    data = self._hold(data)
+                elif state == _TUNNEL and self._exchange is not None:
+                    self._exchange.request_data(data, False)
+                    break
+                else:
+                    break
+        except ProtocolError as error:
+            self._refuse(error)
+        finally:
+            self._is_advancing = False
+        if self._has_eof:
+            if self._state != _WAIT:
+                self.eof()
+            elif self._exchange is not None and not self._held:
+                self._left = wait_for_answer(self._exchange, self._wheel)  # a whole request gets its answer first
 
     def eof(self) -> None:
         self._has_eof = True
-        if self._pauses & NEXT_TURN:
+        if self._pauses.causes & NEXT_TURN:
             return  # what came before it still waits
         state, exchange = self._state, self._exchange
         if state == _TUNNEL and exchange is not None:
@@ -117,25 +152,37 @@ class H1Server(Codec, ServerStream):
 
     def close(self) -> None:
         self.ask_to_leave()
-        if self._exchange is None and self._is_writable and not self._pauses & NEXT_TURN and self._state != _CLOSED:
+        has_more = self._pauses.causes & NEXT_TURN
+        if self._exchange is None and self._is_writable and not has_more and self._state != _CLOSED:
             self._become_closed()
             self._wire.abort(Reason.COMPLETE)
 
     # ---- ServerStream
 
     def send_informational(self, head: ResponseHead) -> None:
-        if not self._is_http_1_0:
+        if self._version != HTTP_1_0:
             self._is_sending = True
             self._wire.write(h1.write_response(head, b"\r\n", False))
 
     def send_head(self, head: ResponseHead, end: bool) -> None:
         self._is_chunked = self._ends_by_close = False
-        if head.body_size == TUNNEL:
+        written = head.renderings.http1 if head.renderings is not None else b""
+        if written and head.body_size >= 0 and self._state == _WAIT and not self._closes and not self._held:
+            self._wire.write(written)  # this connection has nothing of its own to say about it
+        elif head.body_size == TUNNEL:
             self._begin_tunnel(head)
             return
-        is_http_1_0 = self._is_http_1_0
+        else:
+            self._wire.write(self._written(head, end))
+        if end:
+            self._response_ended()
+
+    def _written(self, head: ResponseHead, end: bool) -> bytes:
+        """The head with what this connection has to say about it."""
+        exchange = self._exchange
+        is_http_1_0 = self._version == HTTP_1_0
         framing = b"\r\n"
-        if head.body_size == UNKNOWN and not self._is_head:
+        if head.body_size == UNKNOWN and (exchange is None or exchange.request.method != b"HEAD"):
             if end:
                 if head.status != 204 and head.status != 304:
                     framing = b"Content-Length: 0\r\n\r\n"
@@ -145,7 +192,6 @@ class H1Server(Codec, ServerStream):
             else:
                 self._is_chunked = True
                 framing = b"Transfer-Encoding: chunked\r\n\r\n"
-        exchange = self._exchange
         if self._state == _BODY and not self._is_sending and exchange is not None:
             self._closes = self._closes or asks_to_continue(exchange)
         elif self._held and exchange is not None and exchange.request.method == b"CONNECT":
@@ -154,9 +200,7 @@ class H1Server(Codec, ServerStream):
             framing = b"Connection: close\r\n" + framing
         if not head.has_date:
             framing = date_line(head, self._clock()) + framing
-        self._wire.write(h1.write_response(head, framing, is_http_1_0 or head.version == HTTP_1_0))
-        if end:
-            self._response_ended()
+        return h1.write_response(head, framing, is_http_1_0 or head.version == HTTP_1_0)
 
     def send_data(self, data: bytes, end: bool) -> None:
         if self._is_chunked:
@@ -182,15 +226,10 @@ class H1Server(Codec, ServerStream):
         self._wire.abort(Reason.CONNECTION_RESET if self._ends_by_close else reason)
 
     def pause_reading(self, cause: int) -> None:
-        if not self._pauses:
-            self._wire.pause_reading()
-        self._pauses |= cause
+        self._pauses.add(cause)
 
     def resume_reading(self, cause: int) -> None:
-        if self._pauses & cause:
-            self._pauses &= ~cause
-            if not self._pauses:
-                self._wire.resume_reading()
+        self._pauses.remove(cause)
 
     def body_data(self, data: bytes, end: bool) -> None:
         exchange = self._exchange
@@ -210,46 +249,10 @@ class H1Server(Codec, ServerStream):
         self._state = _WAIT
         exchange.request_trailers(fields)
 
-    def _advance(self, data: bytes) -> None:
-        self._is_advancing = True
-        heads_left = limits.TURN_HEADS
-        try:
-            while data:
-                state = self._state
-                if state == _HEAD:
-                    if not self._is_writable:  # it sends requests and does not read answers
-                        data = self._hold(data)
-                    elif heads_left <= 0:
-                        data = self._wait_turn(data)
-                    else:
-                        before = data
-                        data = self._read_head(data)
-                        heads_left -= h1.share_of(before, data) if data else 1
-                elif state == _BODY:
-                    data = self._body.feed(data)
-                    if self._body.has_rest:
-                        data = self._wait_turn(data)
-                elif state == _WAIT:
-                    data = self._hold(data)
-                elif state == _TUNNEL and self._exchange is not None:
-                    self._exchange.request_data(data, False)
-                    break
-                else:
-                    break
-        except ProtocolError as error:
-            self._refuse(error)
-        finally:
-            self._is_advancing = False
-        if self._has_eof and self._state != _WAIT:
-            self.eof()
-        elif self._has_eof and self._exchange is not None and not self._held:
-            self._left = wait_for_answer(self._exchange, self._wheel)  # a whole request gets its answer first
-
     def _read_head(self, data: bytes) -> bytes:
-        end = data.find(b"\r\n\r\n")
-        if end <= 0 or end > limits.HEAD_BYTES:
+        text, end, rest = data.partition(b"\r\n\r\n")
+        if not end or not text or len(text) > limits.HEAD_BYTES:
             return self._partial_head(data)
-        text = data[:end]
         known = h1.known_request(text)
         if known is None:
             try:
@@ -262,9 +265,8 @@ class H1Server(Codec, ServerStream):
         head, closes, is_good = known
         if self._slow_head is not None:
             self._slow_head.cancel()
-        is_http_1_0 = self._is_http_1_0 = head.version == HTTP_1_0
-        self._closes = closes or is_http_1_0 or self._is_leaving
-        self._is_head = head.method == b"HEAD"
+        self._version = head.version
+        self._closes = closes or self._is_leaving
         size = head.body_size
         if size:
             self._state = _BODY
@@ -274,10 +276,10 @@ class H1Server(Codec, ServerStream):
         else:
             self._state = _WAIT
         stage = self._stage if is_good else self.bad_target
-        rest = data[end + 4 :]
         if rest and head.method == b"CONNECT" and stage is not BAD_TARGET:
             self._held, rest = rest, b""  # these belong to the tunnel, or are dropped: they are never the next request
-        exchange = self._exchange = Exchange(self, head, self._clock(), self._clock)
+        clock = self._clock  # a local: CPython 3.11 is slow to call what a slot holds by its attribute
+        exchange = self._exchange = Exchange(self, head, clock(), clock)
         exchange.request_head(stage, not size)
         return rest
 
@@ -322,7 +324,7 @@ class H1Server(Codec, ServerStream):
         self.resume_reading(READ_AHEAD)
         held, self._held = self._held, b""
         if held or self._has_eof:
-            self._advance(held)
+            self.feed(held)
 
     def _drain(self, count: int, end: bool) -> None:
         """Discard the rest of a request whose response was sent early."""
@@ -351,9 +353,8 @@ class H1Server(Codec, ServerStream):
             self._wire.end()
             return
         self._exchange = None
-        if self._pauses:
-            self._pauses = 0
-            self._wire.resume_reading()
+        if self._pauses.causes:
+            self._pauses.remove(ANY)
         if self._closes:
             self._finish()
         elif self._state == _WAIT:
