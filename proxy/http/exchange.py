@@ -14,6 +14,7 @@ from proxy.core import limits
 from proxy.core.failure.errors import ProtocolError, report_fault
 from proxy.core.failure.reason import COMPLETE, Reason
 from proxy.core.histogram import Histogram
+from proxy.core.loop.effort import Effort
 from proxy.core.loop.reactor import Clock as Clock
 from proxy.http.ending.endings import ENDINGS
 from proxy.http.ending.replies import answer, grpc_trailers, is_grpc
@@ -67,7 +68,7 @@ class Exchange:
         "server", "client", "request", "response", "request_ended", "response_ended", "reason", "trailers", "reset_code",
         "accepted_at", "dispatched_at", "request_ended_at", "answered_at", "ended_at", "request_bytes", "response_bytes",
         "request_frames", "response_frames", "is_body_sent", "attempts", "attempt", "tries", "route", "backend", "endpoint", "failure",
-        "observers", "editor", "rescue", "has_begun", "is_broken", "is_server_full",
+        "observers", "editor", "rescue", "effort", "has_begun", "is_broken", "is_server_full",
         "clock", "_on_gone", "_held", "has_left", "_informed_bytes",
     )  # fmt: skip
 
@@ -102,6 +103,7 @@ class Exchange:
         self.observers: tuple[Observer, ...] = ()
         self.editor: ResponseEditor | None = None
         self.rescue: Rescue | None = None
+        self.effort: Effort | None = None  # what the expressions of policies may still cost; None before any was tried
         self.has_begun = False  # the observers' `response_began` was called
         self.is_broken = False  # it failed on the endpoint's side, or here: the client would have stayed
         self.clock: Clock = clock or (lambda: now)
@@ -197,8 +199,7 @@ class Exchange:
             self.server.send_informational(head)
 
     def response_head(self, head: ResponseHead, end: bool) -> None:
-        self.response = head
-        self.response_ended = end
+        self.response, self.response_ended = head, end
         if head.body_size == TUNNEL:
             self.request_ended = False  # from here on its bytes are the tunnel's
             self.request_frames = self.response_frames = None
@@ -296,8 +297,7 @@ class Exchange:
         `closes` takes the client's connection down after this answer."""
         if self.response is not None or self.reason is not None:
             return
-        self.response = head
-        self.response_ended = True
+        self.response, self.response_ended = head, True
         if closes:
             self.server.close_connection()
         self.server.send_head(head, not body)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from proxy.core.loop.effort import Effort
 from proxy.http.head import RequestHead
 from proxy.inbound.http.numbers import RouteNumbers
 from proxy.policy.ratelimit import RateLimiter
@@ -32,13 +33,11 @@ class Router:
         self.numbers: Final[dict[int, RouteNumbers]] = {}
         """The metrics of routes that requests have taken; filled in by the code that counts them."""
 
-    def find(self, request: RequestHead) -> Found | None:
-        """None if no route matches, and always for a policy without routes."""
-        return self._table.find(request)
-
-    def find_as(self, request: RequestHead, path: bytes) -> Found | None:
-        """What the request would find with another path."""
-        return self._table.find_as(request, path)
+    def find_as(self, request: RequestHead, path: bytes, effort: Effort) -> Found | None:
+        """What the request finds with this path; None if no route matches, and always for a policy without routes.
+        TooCostlyError if `effort` does not suffice to tell.
+        """
+        return self._table.find_as(request, path, effort)
 
     def route(self, found: Found) -> ServerRoute:
         return self.policy.routes[found.route]

@@ -20,6 +20,7 @@ from proxy.core.connection.gathering import Gathering
 from proxy.core.connection.meter import Meter
 from proxy.core.failure.errors import report_fault
 from proxy.core.failure.reason import Reason
+from proxy.core.loop.effort import spent
 from proxy.core.loop.reactor import Reactor
 from proxy.core.loop.timers import Timer
 from proxy.transport.adopt import adopt
@@ -243,7 +244,7 @@ class PlainConnection(Gathering):
         flusher = self.reactor.flusher
         if self._is_paused:
             self._miss(data)
-        elif flusher.reads_left <= 0 and self.reactor.turn.is_over():
+        elif (flusher.reads_left <= 0 or spent.s > flusher.enough_s) and self.reactor.turn.is_over():
             self._miss(data)
             self.reactor.reads.add(self)
         else:

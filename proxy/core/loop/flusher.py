@@ -18,7 +18,7 @@ from proxy.core.failure.errors import report_fault
 
 
 class Flusher:
-    __slots__ = ("flushes", "reads_left", "marked", "_call_soon")
+    __slots__ = ("flushes", "reads_left", "enough_s", "marked", "_call_soon")
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], Any]) -> None:
         self.flushes = 0
@@ -28,6 +28,8 @@ class Flusher:
         a flush ends a turn, and the first read of the next asks. TLS connections, which bring more with a read, always ask."""
         self.marked: list[Wire] = []
         """The connections to be flushed. All but the first of a turn may be appended without a call of `mark`."""
+        self.enough_s = 0.0
+        """They have to ask, too, when `effort.spent` has grown beyond this."""
         self._call_soon = call_soon
 
     def mark(self, connection: Wire) -> None:

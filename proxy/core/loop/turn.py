@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from proxy.core import limits
+from proxy.core.loop.effort import spent
 from proxy.core.loop.flusher import Flusher
 
 TURN_READS_S: Final = 0.008
@@ -49,6 +51,7 @@ class Turn:
             self._loop.call_soon(self._end)  # there may be nothing to flush
             return True
         flusher.reads_left = _READS
+        flusher.enough_s = spent.s + limits.TURN_MATCH_S
         return False
 
     def _end(self) -> None:

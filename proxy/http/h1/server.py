@@ -16,6 +16,7 @@ from proxy.core.codec import Codec, Wire
 from proxy.core.failure.errors import ProtocolError
 from proxy.core.failure.faults import Faults
 from proxy.core.failure.reason import Reason
+from proxy.core.loop.effort import spent
 from proxy.core.loop.stall import Stall
 from proxy.core.loop.timers import Timer, Wheel
 from proxy.http.ending.left import wait_for_answer
@@ -78,14 +79,14 @@ class H1Server(Codec, ServerStream):
                 return
             self._held = b""
         self._is_advancing = True
-        heads_left = limits.TURN_HEADS
+        heads_left, enough_s = limits.TURN_HEADS, spent.s + limits.TURN_MATCH_S
         try:
             while data:
                 state = self._state
                 if state == _HEAD:
                     if not self._is_writable:  # it sends requests and does not read answers
                         data = self._hold(data)
-                    elif heads_left <= 0:
+                    elif heads_left <= 0 or spent.s > enough_s:
                         data = self._wait_turn(data)
                     else:
                         before = data

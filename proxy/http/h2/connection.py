@@ -18,6 +18,7 @@ from proxy.core import limits
 from proxy.core.codec import Wire
 from proxy.core.failure.errors import ProtocolError
 from proxy.core.failure.reason import Reason
+from proxy.core.loop.effort import spent
 from proxy.core.loop.reactor import Clock
 from proxy.core.loop.timers import Wheel
 from proxy.http.ending.endings import code_of
@@ -147,12 +148,13 @@ class H2Connection(Streams):
         flags: int
         stream_id: int
         share = limits.TURN_FRAMES
+        enough_s = spent.s + limits.TURN_MATCH_S
         head_share = _RESPONSE_SHARE if self.is_client else _HEAD_SHARE
         streams = self.streams
         sequence = self._sequence
         leaving = self.leaving
         while size - position >= 9 and leaving.state != OVER:
-            if share <= 0:
+            if share <= 0 or spent.s > enough_s:
                 self.wait_turn()
                 break
             length_and_kind, flags, stream_id = _unpack_header(data, position)

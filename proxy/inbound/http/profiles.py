@@ -16,6 +16,7 @@ from proxy.core.address.addr import port_number
 from proxy.core.address.names import dns_name
 from proxy.core.failure.errors import report_fault
 from proxy.core.failure.reason import Reason
+from proxy.core.loop.effort import effort_of
 from proxy.core.loop.reactor import Reactor
 from proxy.core.loop.timers import Timer
 from proxy.core.watch import Absent, Watch
@@ -129,7 +130,7 @@ class KnownProfile:
             self._waiting[exchange] = onward
             exchange.park(lambda: self._left(exchange))
             return
-        route = self._route(exchange.request)
+        route = self._route(exchange)
         if route is not None:
             route.begin(exchange)
         onward.dispatch(exchange)
@@ -177,11 +178,12 @@ class KnownProfile:
         else:
             self.close()
 
-    def _route(self, request: RequestHead) -> InboundRoute | None:
+    def _route(self, exchange: Exchange) -> InboundRoute | None:
         profile = self._watch.value
         if not isinstance(profile, Profile) or not profile.name:
             return None
-        place = self._table.find(request.method, request.path)
+        request = exchange.request
+        place = self._table.find(request.method, request.path, effort_of(exchange))
         route = self._made.get(place)
         if route is None:
             given = profile.routes[place] if place >= 0 else default_route()

@@ -12,6 +12,7 @@ from typing import Final
 from proxy.core import limits
 from proxy.core.codec import Codec, Wire
 from proxy.core.connection.in_flight import InFlight
+from proxy.core.loop.effort import TooCostlyError, effort_of
 from proxy.http.exchange import Exchange, Stage
 from proxy.http.h1.server import H1Server
 from proxy.http.h2.server import H2Server
@@ -29,6 +30,7 @@ from proxy.metrics import RequestScope
 from proxy.policy.profiles.classify import classify
 from proxy.policy.routes.choices import Found
 from proxy.policy.routes.reading import has_readings, other_readings
+from proxy.policy.routes.table import tell_too_costly
 
 
 class HttpConnection:
@@ -68,7 +70,7 @@ class HttpConnection:
         if router is not self._router:
             self._router = router
             self._permits.clear()
-        found = router.only or self._find(router, request)
+        found = router.only or self._find(router, exchange)
         if found is None:
             self._not_found(exchange)
             return
@@ -113,14 +115,24 @@ class HttpConnection:
             request.renderings = Renderings()
         return request
 
-    def _find(self, router: Router, request: RequestHead) -> Found | None:
+    def _find(self, router: Router, exchange: Exchange) -> Found | None:
         """The rule for the path as it is written. If the app may read the path as another one that this client may not
-        request, the rule for that one."""
-        found = router.find(request)
+        request, the rule for that one. None also if it would cost too much to find out: what is not known is not permitted.
+        """
+        try:
+            return self._find_readings(router, exchange)
+        except TooCostlyError as error:
+            tell_too_costly(exchange.request, error)
+            return None
+
+    def _find_readings(self, router: Router, exchange: Exchange) -> Found | None:
+        request = exchange.request
+        effort = effort_of(exchange)
+        found = router.find_as(request, request.path, effort)
         if found is None or has_readings(request.path) is None:
             return found
         for reading in other_readings(request.path):
-            other = router.find_as(request, reading.path)
+            other = router.find_as(request, reading.path, effort)
             if other is None:
                 if reading.goes_up:
                     return None

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.core import limits
+from proxy.core.loop.effort import effort_of
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead
@@ -121,7 +122,7 @@ class HttpRouter:
                 numbers.begin(exchange)
             only.route(exchange, exchange.request, self._only_match)
             return
-        found = self._table.find(exchange.request)
+        found = self._table.find(exchange.request, effort_of(exchange))
         if found is None:
             exchange.route = self._place
             self._rescue.fail(exchange, NO_ROUTE, "no route")

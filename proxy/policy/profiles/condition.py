@@ -6,19 +6,18 @@ request that meets it begins, as far as that can be derived; profile_table.py tr
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import Final
 
-from proxy.policy.routes.pattern import Pattern
+from proxy.core.loop.effort import Effort
+from proxy.policy.routes.pattern import Pattern, beginning_of
 
 
 @dataclass(frozen=True, slots=True)
 class PathIs:
     pattern: Pattern
 
-    def fits(self, method: bytes, path: bytes) -> bool:
-        return self.pattern.occurs_in(path)
+    def fits(self, method: bytes, path: bytes, effort: Effort) -> bool:
+        return self.pattern.occurs_in(path, effort)
 
     @property
     def beginning(self) -> bytes:
@@ -29,7 +28,7 @@ class PathIs:
 class MethodIs:
     method: bytes
 
-    def fits(self, method: bytes, path: bytes) -> bool:
+    def fits(self, method: bytes, path: bytes, effort: Effort) -> bool:
         return method == self.method
 
     @property
@@ -43,8 +42,8 @@ class AllOf:
 
     parts: tuple[RequestCondition, ...]
 
-    def fits(self, method: bytes, path: bytes) -> bool:
-        return all(part.fits(method, path) for part in self.parts)
+    def fits(self, method: bytes, path: bytes, effort: Effort) -> bool:
+        return all(part.fits(method, path, effort) for part in self.parts)
 
     @property
     def beginning(self) -> bytes:
@@ -57,8 +56,8 @@ class AnyOf:
 
     parts: tuple[RequestCondition, ...]
 
-    def fits(self, method: bytes, path: bytes) -> bool:
-        return any(part.fits(method, path) for part in self.parts)
+    def fits(self, method: bytes, path: bytes, effort: Effort) -> bool:
+        return any(part.fits(method, path, effort) for part in self.parts)
 
     @property
     def beginning(self) -> bytes:
@@ -69,8 +68,8 @@ class AnyOf:
 class NotThat:
     part: RequestCondition
 
-    def fits(self, method: bytes, path: bytes) -> bool:
-        return not self.part.fits(method, path)
+    def fits(self, method: bytes, path: bytes, effort: Effort) -> bool:
+        return not self.part.fits(method, path, effort)
 
     @property
     def beginning(self) -> bytes:
@@ -78,36 +77,3 @@ class NotThat:
 
 
 RequestCondition = PathIs | MethodIs | AllOf | AnyOf | NotThat
-
-
-# ---- how an expression begins
-
-_LITERAL: Final = re.compile(r"\^((?:[A-Za-z0-9/_\-~%=@:,&;!' ]|\\[./\-_~])*)")
-"""Characters that stand for themselves, in RE2 and in Rust's engine alike, behind the anchor."""
-_ALTERNATIVES: Final = re.compile(
-    r"\\.|\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]|(?P<open>\()|(?P<close>\))|(?P<or>\|)", re.DOTALL
-)
-
-
-def beginning_of(expression: str) -> bytes:
-    """The octets with which every text that this expression matches begins; empty where that cannot be derived simply."""
-    found = _LITERAL.match(expression)
-    if found is None or _has_alternatives(expression):
-        return b""
-    literal = found[1]
-    if expression[found.end() : found.end() + 1] in ("?", "*", "{"):
-        literal = literal[:-1].removesuffix("\\")  # the last character need not be there
-    return literal.replace("\\", "").encode()
-
-
-def _has_alternatives(expression: str) -> bool:
-    """Whether the whole expression is a list of alternatives: then the anchor belongs to the first of them only."""
-    depth = 0
-    for found in _ALTERNATIVES.finditer(expression):
-        if found["open"]:
-            depth += 1
-        elif found["close"]:
-            depth -= 1
-        elif found["or"] and depth <= 0:
-            return True
-    return False

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from proxy.core.log import logger
+from proxy.core.loop.effort import Effort, TooCostlyError
 from proxy.policy.profiles.condition import RequestCondition
-from proxy.policy.routes.pattern import TextTooLongError
+
+_log: Final = logger(__name__)
 
 NONE: Final = -1
 _FEW: Final = 4
@@ -36,16 +39,20 @@ class ProfileTable:
                 self._anywhere.append(place)
         self._lengths: Final = sorted({len(beginning) for beginning in self._beginnings})
 
-    def find(self, method: bytes, path: bytes) -> int:
-        """The position of the first condition that holds; NONE if none does, or if the path is too long for an expression. A
-        query in `path` is not looked at.
+    def find(self, method: bytes, path: bytes, effort: Effort | None = None) -> int:
+        """The position of the first condition that holds; NONE if none does, or if `effort`, which is the request's, does
+        not suffice. A query in `path` is not looked at.
         """
+        effort = effort or Effort()
         try:
-            return self._find(method, path.partition(b"?")[0])
-        except TextTooLongError:
+            return self._find(method, path.partition(b"?")[0], effort)
+        except TooCostlyError as error:
+            _log.warning("No route of a service profile takes a request whose path has %d octets: %s", len(path), error)
             return NONE
+        finally:
+            effort.rest()
 
-    def _find(self, method: bytes, path: bytes) -> int:
+    def _find(self, method: bytes, path: bytes, effort: Effort) -> int:
         conditions = self._conditions
         best = len(conditions)
         for length in self._lengths:
@@ -53,15 +60,15 @@ class ProfileTable:
                 break
             places = self._beginnings.get(path[:length])
             if places is not None:
-                best = self._first(places, best, method, path)
-        best = self._first(self._anywhere, best, method, path)
+                best = self._first(places, best, method, path, effort)
+        best = self._first(self._anywhere, best, method, path, effort)
         return best if best < len(conditions) else NONE
 
-    def _first(self, places: list[int], before: int, method: bytes, path: bytes) -> int:
+    def _first(self, places: list[int], before: int, method: bytes, path: bytes, effort: Effort) -> int:
         """The first of these positions whose condition holds and that is below `before`; else `before`."""
         for place in places:
             if place >= before:
                 break
-            if self._conditions[place].fits(method, path):
+            if self._conditions[place].fits(method, path, effort):
                 return place
         return before

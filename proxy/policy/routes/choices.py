@@ -5,7 +5,7 @@ Among equal scores the first in the table counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from proxy.core.shares import Reading
@@ -14,6 +14,9 @@ from proxy.policy.routes.route import GrpcMatch, HttpMatch
 
 FEW: Final = 4
 """Up to this many matches it is faster to score each than to look them up."""
+
+_SCORE_STEPS: Final = 40
+"""What it costs to score one, beside what it looks at, in steps of an Effort."""
 
 PER_PART: Final = 16
 """Matches, hosts or routes that are put in their places in 0.1 ms."""
@@ -52,10 +55,12 @@ def better(one: Scored | None, other: Scored | None) -> Scored | None:
     return one if one.candidate.order <= other.candidate.order else other
 
 
-def best_of(candidates: Iterable[Candidate], asked: Asked) -> Scored | None:
+def best_of(candidates: Sequence[Candidate], asked: Asked) -> Scored | None:
     best: Candidate | None = None
     best_score: Score = ()
+    effort = asked.effort
     for one in candidates:
+        effort.spend(_SCORE_STEPS, "one of many matches")
         score = one.matcher.score(asked)
         if score is not None:
             if best is None or score > best_score or (score == best_score and one.order < best.order):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
+from proxy.core.loop.effort import Effort
 from proxy.http.head import RequestHead
 from proxy.http.headers import Field
 from proxy.policy.routes.pattern import Pattern
@@ -18,6 +19,10 @@ from proxy.policy.routes.route import GrpcMatch, HostMatch, HttpMatch, PathMatch
 Score = tuple[int, ...]
 """HTTP: path length, header matches, query matches, method match; gRPC: service length, method length, header matches."""
 
+_PAIR_STEPS: Final = 200
+"""What a pair of the query costs to be read, 1 µs, in steps of an Effort; below what a name costs to be compared."""
+_NAME_STEPS: Final = 8
+
 _EXACT: Final = 2
 _SUFFIX: Final = 1
 
@@ -25,10 +30,11 @@ _SUFFIX: Final = 1
 class Asked:
     """The parts of one request that matches look at, while it is matched."""
 
-    __slots__ = ("method", "path", "fields", "_query", "_pairs", "_rpc")
+    __slots__ = ("method", "path", "fields", "effort", "_query", "_pairs", "_rpc")
 
-    def __init__(self, request: RequestHead, path: bytes) -> None:
-        """`path` has the query; it may be another one than the request's."""
+    def __init__(self, request: RequestHead, path: bytes, effort: Effort) -> None:
+        """`path` has the query; it may be another one than the request's. `effort` is what matching may cost."""
+        self.effort: Final = effort
         self.method: Final = request.method
         self.fields: Final = request.fields
         self.path, _, self._query = path.partition(b"?")
@@ -39,6 +45,7 @@ class Asked:
     def pairs(self) -> list[tuple[bytes, bytes]]:
         """Names and values of the query."""
         if self._pairs is None:
+            self.effort.spend(_PAIR_STEPS * self._query.count(b"&"), "the query")
             self._pairs = query_pairs(self._query)
         return self._pairs
 
@@ -93,14 +100,14 @@ class HttpMatcher(Matcher):
     def score(self, asked: Asked) -> Score | None:
         if self._method and self._method != asked.method:
             return None
-        length = self._path.length(asked.path)
+        length = self._path.length(asked.path, asked.effort)
         if length < 0:
             return None
         for header in self._headers:
-            if not header.fits_field(asked.fields):
+            if not header.fits_field(asked.fields, asked.effort):
                 return None
         for param in self._params:
-            if not param.fits_pair(asked.pairs):
+            if not param.fits_pair(asked.pairs, asked.effort):
                 return None
         return length, len(self._headers), len(self._params), 1 if self._method else 0
 
@@ -121,7 +128,7 @@ class GrpcMatcher(Matcher):
         if (service and service != rpc[0]) or (method and method != rpc[1]):
             return None
         for header in self._headers:
-            if not header.fits_field(asked.fields):
+            if not header.fits_field(asked.fields, asked.effort):
                 return None
         return len(service), len(method), len(self._headers)
 
@@ -181,7 +188,7 @@ class PathMatcher:
         elif match.prefix is not None and match.prefix != "/":
             self.prefix = match.prefix.encode().rstrip(b"/")
 
-    def length(self, path: bytes) -> int:
+    def length(self, path: bytes, effort: Effort) -> int:
         """How many characters of the path (without its query) matched; -1 if it does not."""
         exact = self.exact
         if exact is not None:
@@ -195,7 +202,7 @@ class PathMatcher:
             return size if len(path) == size or path[size] == _SLASH else -1
         regex = self.regex
         if regex is not None:
-            return len(path) if regex.covers(path) else -1
+            return len(path) if regex.covers(path, effort) else -1
         return 1
 
 
@@ -213,8 +220,9 @@ class ValueMatcher:
         self.exact: Final = match.exact
         self.regex: Final = match.regex
 
-    def fits_field(self, fields: Sequence[Field]) -> bool:
+    def fits_field(self, fields: Sequence[Field], effort: Effort) -> bool:
         """Whether some value of that header fits; an expression matches visible ASCII only."""
+        effort.spend(_NAME_STEPS * len(fields), "the header fields")
         name = self.name
         for field in fields:
             if field.name == name:
@@ -222,17 +230,18 @@ class ValueMatcher:
                 if regex is None:
                     if field.value == self.exact:
                         return True
-                elif field.value.isascii() and regex.covers(field.value):
+                elif field.value.isascii() and regex.covers(field.value, effort):
                     return True
         return False
 
-    def fits_pair(self, pairs: Sequence[tuple[bytes, bytes]]) -> bool:
+    def fits_pair(self, pairs: Sequence[tuple[bytes, bytes]], effort: Effort) -> bool:
         """Whether some value of that query parameter fits."""
+        effort.spend(_NAME_STEPS * len(pairs), "the query")
         name = self.name
         for one, value in pairs:
             if one == name:
                 regex = self.regex
-                if value == self.exact if regex is None else regex.covers(value):
+                if value == self.exact if regex is None else regex.covers(value, effort):
                     return True
         return False
 

@@ -73,13 +73,14 @@ class PatternError(ValueError):
 
 
 class Program:
-    """`search(octets)` is RE2's, which has no types. Get one by `program_of`."""
+    """`match(octets)`, which begins with them, and `search(octets)` are RE2's, which has no types. Get one by `program_of`."""
 
-    __slots__ = ("search", "size", "parts", "_bytes", "__weakref__")
+    __slots__ = ("match", "search", "size", "parts", "_bytes", "__weakref__")
 
     def __init__(self, text: str) -> None:
         work = _work_of(text)
         made = _compiled(text)
+        self.match: Final[Any] = made.match  # re2 has no types
         self.search: Final[Any] = made.search  # re2 has no types
         self.size: Final[int] = made.programsize
         """Its instructions. Matching takes each octet of a text through all of them, at worst."""
@@ -143,6 +144,8 @@ def _options(most_bytes: int) -> Any:  # re2.Options has no types
 
     found = re2.Options()
     found.log_errors = False
+    # Only where a match begins and ends is asked for. To follow the groups too would cost as many times more as there are.
+    found.never_capture = True
     found.max_mem = most_bytes
     return found
 

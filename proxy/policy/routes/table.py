@@ -14,15 +14,19 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from proxy.core import limits
+from proxy.core.log import logger
+from proxy.core.loop.effort import Effort, TooCostlyError
 from proxy.core.shares import Reading, at_once
 from proxy.http.head import RequestHead
 from proxy.policy.routes.choices import FEW, PER_PART, Candidate, Choices, Found, Scored, best_of, better, read_choices
 from proxy.policy.routes.match import Asked, Everything, HostMatcher, PathMatcher, Score, host_of, matcher
-from proxy.policy.routes.pattern import TOGETHER, TOGETHER_SIZE, Pattern, Patterns, TextTooLongError
+from proxy.policy.routes.pattern import TOGETHER_SIZE, Pattern, Patterns, grouped
 from proxy.policy.routes.route import GrpcMatch, HostMatch, HttpMatch
 
+_log: Final = logger(__name__)
+
 _TOGETHER_PARTS: Final = 32
-"""What the compilation of TOGETHER expressions counts for: 3 ms."""
+"""What the compilation of expressions that are tried together counts for: 3 ms."""
 
 
 class Rule(Protocol):
@@ -52,24 +56,34 @@ class RouteTable:
         self._hosts: Final = hosts
         self._anywhere: Final = anywhere
 
-    def find(self, request: RequestHead) -> Found | None:
-        """The best rule; None if no route matches, or if a text of the request is too long for an expression of a route."""
-        return self.only or self.find_as(request, request.path)
-
-    def find_as(self, request: RequestHead, path: bytes) -> Found | None:
-        """What `find` would return if the request had this path and query."""
+    def find(self, request: RequestHead, effort: Effort | None = None) -> Found | None:
+        """The best rule; None if no route matches, or if `effort`, which is the request's, does not suffice to tell."""
         if self.only is not None:
             return self.only
-        asked = Asked(request, path)
+        try:
+            return self.find_as(request, request.path, effort or Effort())
+        except TooCostlyError as error:
+            tell_too_costly(request, error)
+            return None
+
+    def find_as(self, request: RequestHead, path: bytes, effort: Effort) -> Found | None:
+        """The best rule if the request had this path and query; TooCostlyError if `effort` does not suffice to tell."""
+        if self.only is not None:
+            return self.only
+        asked = Asked(request, path, effort)
         try:
             if self._hosts is not None:
                 best = self._hosts.best(asked, host_of(request.authority))
                 if best is not None:
                     return best.found
             scored = self._anywhere.best(asked)
-        except TextTooLongError:
-            return None
+        finally:
+            effort.rest()
         return scored.candidate.found if scored is not None else None
+
+
+def tell_too_costly(request: RequestHead, error: TooCostlyError) -> None:
+    _log.warning("No route takes a request whose path has %d octets: %s", len(request.path), error)
 
 
 def table_of(routes: Sequence[Route]) -> RouteTable:
@@ -229,8 +243,8 @@ def _paths_of(candidates: Sequence[Candidate]) -> Reading[Paths]:
     if len(expressions) > FEW:
         small = [one for one in expressions if one.pattern.size <= TOGETHER_SIZE]
         expressions = [one for one in expressions if one.pattern.size > TOGETHER_SIZE]
-        for first in range(0, len(small), TOGETHER):
-            together.append(Expressions(small[first : first + TOGETHER]))
+        for some in grouped([one.pattern.size for one in small]):
+            together.append(Expressions(small[some]))
             yield _TOGETHER_PARTS
     others += [one.candidate for one in expressions]
     return Paths(
@@ -327,4 +341,4 @@ class Expressions:
 
     def best(self, asked: Asked) -> Scored | None:
         candidates = self._candidates
-        return best_of([candidates[place] for place in self._patterns.likely(asked.path)], asked)
+        return best_of([candidates[place] for place in self._patterns.likely(asked.path, asked.effort)], asked)

@@ -9,6 +9,7 @@ from google.protobuf.json_format import ParseDict
 
 from proxy.api import destination_pb2
 from proxy.control.convert.profile import profile_of
+from proxy.core.loop.effort import Effort
 from proxy.policy.profiles.condition import AllOf, AnyOf, MethodIs, NotThat, PathIs
 from proxy.policy.profiles.profile import Profile, ProfileRoute, ResponseClasses, RetryBudget
 from proxy.policy.routes.pattern import Pattern, anchored
@@ -253,4 +254,4 @@ def test_conditions_within_conditions_end_where_messages_do() -> None:
     for _ in range(45):
         condition = {"not": condition}
     profile = convert(routes=[{"condition": condition}])
-    assert not profile.routes[0].condition.fits(b"GET", b"/")
+    assert not profile.routes[0].condition.fits(b"GET", b"/", Effort())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from proxy.core import limits
 from proxy.core.codec import Wire
+from proxy.core.loop.effort import spent
 from proxy.core.loop.flusher import Flusher
 from proxy.core.loop.turn import TURN_READS_S, Turn
 from tests.kit import Clock
@@ -50,6 +52,20 @@ def test_reads_that_take_long_end_the_turn_within_four() -> None:
     """The clock is looked at before every fourth read."""
     story = Story()
     assert story.reads(10, TURN_READS_S * 1.1) == [False] * 4 + [True] * 6
+
+
+def test_a_read_that_cost_much_for_expressions_has_the_next_one_look_at_the_clock() -> None:
+    story = Story()
+
+    def read() -> bool:
+        flusher = story.flusher
+        return (flusher.reads_left <= 0 or spent.s > flusher.enough_s) and story.turn.is_over()
+
+    assert not read()
+    story.clock.now += TURN_READS_S * 2
+    assert not read(), "it is one of four that need not ask"
+    spent.s += limits.TURN_MATCH_S * 1.1
+    assert read()
 
 
 def test_three_of_four_reads_do_not_look_at_the_clock() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.core.loop.effort import Effort
 from proxy.http.head import RequestHead
 from proxy.http.headers import Field, field
 from proxy.policy.client import ClientRoute as Route
@@ -45,15 +46,15 @@ def find(routes: list[Route], asked: RequestHead) -> tuple[int, int] | None:
 
 
 def match_http(match: HttpMatch, asked: RequestHead) -> Score | None:
-    return HttpMatcher(match).score(Asked(asked, asked.path))
+    return HttpMatcher(match).score(Asked(asked, asked.path, Effort()))
 
 
 def match_grpc(match: GrpcMatch, asked: RequestHead) -> Score | None:
-    return GrpcMatcher(match).score(Asked(asked, asked.path))
+    return GrpcMatcher(match).score(Asked(asked, asked.path, Effort()))
 
 
 def match_path(match: PathMatch, path: bytes) -> int | None:
-    length = PathMatcher(match).length(path)
+    length = PathMatcher(match).length(path, Effort())
     return length if length >= 0 else None
 
 
@@ -63,11 +64,11 @@ def match_host(pattern: HostMatch, host: str) -> Score | None:
 
 
 def match_header(match: ValueMatch, fields: list[Field]) -> bool:
-    return ValueMatcher(match.name.lower(), match).fits_field(fields)
+    return ValueMatcher(match.name.lower(), match).fits_field(fields, Effort())
 
 
 def match_query(match: ValueMatch, pairs: list[tuple[bytes, bytes]]) -> bool:
-    return ValueMatcher(match.name, match).fits_pair(pairs)
+    return ValueMatcher(match.name, match).fits_pair(pairs, Effort())
 
 
 def suffix(text: str) -> HostMatch:

@@ -12,7 +12,8 @@ import pytest
 import re2
 
 from proxy.core import limits
-from proxy.policy.routes.pattern import Pattern, Patterns, TextTooLongError
+from proxy.core.loop.effort import Effort, TooCostlyError
+from proxy.policy.routes.pattern import TOGETHER_SIZES, Pattern, Patterns, grouped
 from proxy.policy.routes.program import PATTERN_BYTES, PatternError, held
 
 
@@ -93,7 +94,7 @@ def test_patterns_together_name_each_that_covers() -> None:
             dice.choice([b"/a/", b"/", b"a", b"b", b"1", b"\xc3\xa9", b"\xff", b"\n", b"A"]) for _ in range(4)
         )
         value = value[: dice.randint(0, len(value))]
-        likely = together.likely(value)
+        likely = together.likely(value, Effort())
         covering = [place for place, one in enumerate(TOGETHER) if one.covers(value)]
         assert set(covering) <= set(likely) and len(likely) < len(TOGETHER), value
         count += len(covering)
@@ -122,7 +123,7 @@ def test_patterns_that_are_too_large_together_are_tried_one_by_one(
     compiles: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(re2.Set, "FullMatchSet", lambda options: TooLarge(compiles))
-    assert list(Patterns(TOGETHER).likely(b"/a/1")) == list(range(len(TOGETHER)))
+    assert list(Patterns(TOGETHER).likely(b"/a/1", Effort())) == [0, 1, 3, 4, 5, 6, 7, 8]
 
 
 @pytest.mark.parametrize(
@@ -271,15 +272,38 @@ def test_what_all_patterns_hold_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert Pattern(".{100}y").size
 
 
-@pytest.mark.parametrize(("text", "size"), [(".*foo.{0,100}bar", 10_000), (".*[ab]a[ab]{900}c", 8_000), ("/a", 65_536)])
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [(".*foo.{0,100}bar", 3_000), (".*[ab]a[ab]{900}c", 3_000), ("/a", 65_536), ("(a*)" * 300, 65_536)],
+)
 def test_a_text_may_be_as_long_as_the_pattern_allows(text: str, size: int) -> None:
-    """RE2 builds a state for each octet of the texts below, of as many instructions as the count says."""
+    """RE2 builds a state for each octet of the second text, of as many instructions as the count says. To follow the groups
+    of the last would cost ten times as much as anything else.
+    """
     pattern = Pattern(text)
-    value = bytes(Random(1).choices(b"fo", k=size))
-    began_at = time.process_time()
-    assert not pattern.covers(value) and not pattern.occurs_in(value)
-    assert time.process_time() - began_at < 0.4
+    value = bytes(Random(1).choices(b"fo" if "a*" not in text else b"a", k=size))
+    began_at = time.thread_time()
+    pattern.covers(value)
+    pattern.occurs_in(value)
+    assert time.thread_time() - began_at < 0.2
     too_long = b"a" * (limits.MATCH_STEPS // pattern.size + 1)
     for ask in (pattern.covers, pattern.occurs_in):
-        with pytest.raises(TextTooLongError):
+        with pytest.raises(TooCostlyError, match="could take too long on so long a text"):
             ask(too_long)
+
+
+def test_a_text_that_is_long_for_all_patterns_together_is_tried_on_those_that_it_begins_like() -> None:
+    """Together they would cost as much at worst as all of them have instructions, for each octet."""
+    patterns = [Pattern(f"/team-{number}/.*") for number in range(200)]
+    together = Patterns(patterns)
+    short, long, longest = b"/team-7/a", b"/team-7/" + b"a" * 5_000, b"/team-7/" + b"a" * 60_000
+    assert len(long) * sum(one.size for one in patterns) > limits.MATCH_STEPS
+    for value in (short, long, longest):
+        assert together.likely(value, Effort()) == [7] and patterns[7].covers(value)
+
+
+def test_patterns_are_put_together_until_they_are_large_enough() -> None:
+    assert grouped([]) == []
+    assert grouped([100]) == [slice(0, 1)]
+    assert grouped([TOGETHER_SIZES, 1, 1]) == [slice(0, 1), slice(1, 3)]
+    assert [one.stop - one.start for one in grouped([30] * 1200)] == [546, 546, 108]

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from proxy.core.loop.effort import Effort
 from proxy.http.head import RequestHead
 from proxy.http.headers import Field, field
 from proxy.policy.client import EMPTY, ClientRoute, ClientRule, Distribution
@@ -109,7 +110,7 @@ def test_what_is_found_is_what_a_search_finds() -> None:
 def test_another_path_can_be_looked_up() -> None:
     asked = request("/a?x=1", "GET", "a", [])
     table = table_of([route(HttpMatch(PathMatch(exact="/a"))), route(HttpMatch(PathMatch(exact="/b")))])
-    found = table.find_as(asked, b"/b?x=2")
+    found = table.find_as(asked, b"/b?x=2", Effort())
     assert found is not None and found.route == 1 and asked.path == b"/a?x=1"
 
 
@@ -244,7 +245,7 @@ def test_the_table_of_thousands_of_expressions_is_made_in_shares() -> None:
             whole_s += time.thread_time() - began_s
         pauses += 1
     gc.enable()
-    assert pauses >= 2 * count // 16 and parts > pauses + 5 * 31
+    assert pauses >= 2 * count // 16 and parts >= pauses + 2 * 31
     assert longest_s < max(0.05, whole_s / 2), (
         "one set of all patterns would be compiled in one piece, which takes longer than linear time"
     )

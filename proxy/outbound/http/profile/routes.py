@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from proxy.core.loop.effort import effort_of
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead
 from proxy.outbound.backend.split import split_of
@@ -56,7 +57,7 @@ class ProfileRoutes:
         return self._shared.is_ready
 
     def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
-        place = self._table.find(head.method, head.path)
+        place = self._table.find(head.method, head.path, effort_of(exchange))
         route = self._made.get(place)
         if route is None:
             given = self._profile.routes[place] if place >= 0 else _DEFAULT
