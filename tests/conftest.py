@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import os
+import time
 from collections.abc import Generator, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -76,7 +77,46 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:  # A
         def _split_scope(self, nodeid: str) -> str:
             return together(nodeid)
 
+        # A worker that dies is replaced, and its groups are handed out again. By xdist alone, the test that killed it would kill
+        # the next one, too; and a worker that is given a group of which nothing is left, such as one that the dead worker had
+        # finished, reports nothing, so that it is never given another and the suite never ends.
+
+        def remove_node(self, node: Any) -> str | None:
+            groups = self.assigned_work[node].values()
+            killer = next(((tests, one) for tests in groups for one, is_done in tests.items() if not is_done), None)
+            if killer is None:
+                super().remove_node(node)
+                return None
+            tests, nodeid = killer
+            tests[nodeid] = True
+            _running.pop(nodeid, None)
+            super().remove_node(node)
+            return nodeid
+
+        def _reschedule(self, node: Any) -> None:
+            super()._reschedule(node)
+            while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+                super()._reschedule(node)
+
     return Grouped(config, log)
+
+
+_running: dict[str, float] = {}
+"""Tests that have begun and not ended, in any worker, and when they began."""
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    _running[nodeid] = time.monotonic()
+
+
+def pytest_runtest_logfinish(nodeid: str) -> None:
+    _running.pop(nodeid, None)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name what was running when the suite was interrupted, by a person or by a time limit."""
+    for nodeid, since in _running.items():
+        terminalreporter.write_line(f"NOT ENDED {nodeid}, which began {time.monotonic() - since:.0f} s ago")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

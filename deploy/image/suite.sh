@@ -8,7 +8,8 @@ image=${1:-sponson}
 shift || true
 builder=$(command -v podman || command -v docker) || { echo 'this takes podman or docker' >&2; exit 1; }
 scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+name=sponson-suite-$$
+trap 'rm -rf "$scratch"; "$builder" rm --force "$name" >/dev/null 2>&1 || true' EXIT
 python3 - > "$scratch/dev.txt" <<'P'
 import tomllib
 print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["dev"], sep="\n")
@@ -32,7 +33,14 @@ if [ "${builder##*/}" = podman ] && [ -n "${PIP_CERT:-}" ] && [ -f "$PIP_CERT" ]
 fi
 "$builder" build "${arguments[@]}" "$scratch"
 # A process that its parent has left behind belongs to the container's first, which --init makes one that fetches its status.
-"$builder" run --rm --init --env PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 --volume "$PWD/tests:/suite/tests:ro" --volume "$PWD/pyproject.toml:/suite/pyproject.toml:ro" \
+limit_s=${SUITE_TIMEOUT_S:-2400}
+status=0
+timeout --signal=INT --kill-after=60 "$limit_s" \
+    "$builder" run --rm --init --name "$name" --env PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 --volume "$PWD/tests:/suite/tests:ro" --volume "$PWD/pyproject.toml:/suite/pyproject.toml:ro" \
     --tmpfs /tmp --workdir /suite "$image-suite" \
     python3 -m pytest -q -p pytest_timeout -p pytest_benchmark.plugin -p _hypothesis_pytestplugin -p xdist.plugin -p no:cacheprovider \
-    -n "${WORKERS:-auto}" --dist loadscope --no-loadscope-reorder --ignore tests/architecture --ignore tests/exercises --ignore tests/image --ignore tests/measure --ignore tests/recordings --ignore tests/systemd --ignore tests/tutorials "$@"
+    -n "${WORKERS:-auto}" --dist loadscope --no-loadscope-reorder --ignore tests/architecture --ignore tests/exercises --ignore tests/image --ignore tests/measure --ignore tests/recordings --ignore tests/systemd --ignore tests/tutorials "$@" || status=$?
+if [ "$status" = 124 ] || [ "$status" = 137 ]; then
+    echo "$0: the suite in the image had not ended after $limit_s s; lines above that begin with NOT ENDED name the tests that were running" >&2
+fi
+exit "$status"
