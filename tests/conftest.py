@@ -88,6 +88,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:  # A
                 super().remove_node(node)
                 return None
             tests, nodeid = killer
+            nodeid = str(nodeid)
             tests[nodeid] = True
             _running.pop(nodeid, None)
             super().remove_node(node)

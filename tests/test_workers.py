@@ -70,7 +70,9 @@ def test_a_worker_that_dies_fails_its_test_and_the_others_are_run(tmp_path: Path
 
 
 def test_a_suite_that_is_interrupted_names_what_was_running(tmp_path: Path) -> None:
-    hangs = "import pathlib, threading\ndef test_hangs():\n    pathlib.Path('hangs').touch(); threading.Event().wait()\n"
+    hangs = (
+        "import pathlib, threading\ndef test_hangs():\n    pathlib.Path('hangs').touch(); threading.Event().wait()\n"
+    )
     with suite(tmp_path, hangs=hangs + "def test_next(): pass\n") as running:
         try:
             wait_until(lambda: (tmp_path / "hangs").exists(), "the test that hangs has begun")

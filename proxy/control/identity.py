@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from proxy.control.rpc.channel import Channel
 from proxy.core.log import logger
 from proxy.core.loop.reactor import Clock
 from proxy.core.small_file import TOKEN_BYTES, read_small
+from proxy.core.value import Value
 from proxy.http.grpc import Status
 from proxy.tls.certificate.csr import KeyAndCsr
 from proxy.tls.credentials import Credentials, CredentialsError
@@ -39,8 +39,7 @@ CALL_TIMEOUT_S: Final = 60.0
 """A service that takes the call and never answers must not keep us from asking another."""
 
 
-@dataclass(frozen=True, slots=True)
-class IdentitySettings:
+class IdentitySettings(Value):
     name: str
     """The DNS name to certify."""
     token_file: str

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from proxy.config import Config
@@ -31,6 +30,7 @@ from proxy.core.address.here import ADMIN, INBOUND, Here
 from proxy.core.connection.drain import Drain
 from proxy.core.failure.errors import report_fault
 from proxy.core.loop.reactor import Reactor
+from proxy.core.value import Value
 from proxy.core.watch import Watch
 from proxy.http.exchange import Stage
 from proxy.inbound.connection.accept import Accept, destination
@@ -52,8 +52,7 @@ from proxy.tls.credentials import Credentials
 OnAccept = Callable[[socket.socket, Addr], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Lookups:
+class Lookups(Value):
     """What the inbound side looks up. Closing a Watch ends its lookup."""
 
     policy: Callable[[int, ServerPolicy], Watch[ServerPolicy]]

@@ -6,11 +6,12 @@ becomes `invalid_policy`, never a half-understood one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal
 
 from proxy.core.address.addr import Addr
 from proxy.core.backoff import Backoff
+from proxy.core.value import Value
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import Meta
 from proxy.policy.protocol import DETECT as DETECT
@@ -23,30 +24,26 @@ from proxy.policy.routes.route import Filter, GrpcMatch, HostMatch, HttpMatch, U
 from proxy.policy.routes.table import RouteTable
 
 
-@dataclass(frozen=True, slots=True)
-class PeakEwmaLoad:
+class PeakEwmaLoad(Value):
     default_rtt_s: float = 0.03
     decay_s: float = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class PenaltyLoad:
+class PenaltyLoad(Value):
     default_rtt_s: float = 0.03
     decay_s: float = 10.0
     penalty_s: float = 5.0
     max_retry_after_s: float = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class LeastRequestLoad:
+class LeastRequestLoad(Value):
     """Ours: the load of an endpoint is the number of its requests, however fast it answers them."""
 
 
 LoadPolicy = PeakEwmaLoad | PenaltyLoad | LeastRequestLoad
 
 
-@dataclass(frozen=True, slots=True)
-class Tuning:
+class Tuning(Value):
     """Settings of ours, beyond Linkerd's balancing. None means that the policy does not set it, and the proxy's own
     default applies.
     """
@@ -59,33 +56,28 @@ class Tuning:
     """The share of requests that go to an endpoint without work, though it was slow before; 0 for none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Balance:
+class Balance(Value):
     path: str
     """`name:port` to ask the destination service for."""
     load: LoadPolicy = PeakEwmaLoad()
     tuning: Tuning = Tuning()
 
 
-@dataclass(frozen=True, slots=True)
-class Forward:
+class Forward(Value):
     addr: Addr
     endpoint: EndpointMeta = EndpointMeta()
 
 
-@dataclass(frozen=True, slots=True)
-class Fail:
+class Fail(Value):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Backend:
+class Backend(Value):
     meta: Meta
     dispatch: Balance | Forward | Fail
 
 
-@dataclass(frozen=True, slots=True)
-class RouteBackend:
+class RouteBackend(Value):
     backend: Backend
     weight: int = 1
     filters: tuple[Filter, ...] = ()
@@ -97,8 +89,7 @@ FIRST_AVAILABLE: Final = "first-available"
 RANDOM_AVAILABLE: Final = "random-available"
 
 
-@dataclass(frozen=True, slots=True)
-class Distribution:
+class Distribution(Value):
     kind: DistributionKind
     backends: tuple[RouteBackend, ...] = ()
 
@@ -111,8 +102,7 @@ class Distribution:
         return tuple(one for one in self.backends if one.weight > 0) or self.backends
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
+class Timeouts(Value):
     """None stands for no limit."""
 
     request_s: float | None = None
@@ -120,8 +110,7 @@ class Timeouts:
     idle_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(Value):
     max_retries: int
     max_request_bytes: int
     statuses: tuple[tuple[int, int], ...] = ()
@@ -131,8 +120,7 @@ class Retry:
     backoff: Backoff | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ClientRule:
+class ClientRule(Value):
     matches: tuple[HttpMatch | GrpcMatch, ...]
     filters: tuple[Filter, ...]
     distribution: Distribution
@@ -141,8 +129,7 @@ class ClientRule:
     allows_l5d_headers: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ClientRoute:
+class ClientRoute(Value):
     meta: Meta
     hosts: tuple[HostMatch, ...]
     rules: tuple[ClientRule, ...]
@@ -154,8 +141,7 @@ INVALID_BACKEND: Final = "invalid_backend"
 INVALID_POLICY: Final = "invalid_policy"
 
 
-@dataclass(frozen=True, slots=True)
-class StreamRoute:
+class StreamRoute(Value):
     """An opaque or TLS route with its one rule."""
 
     meta: Meta
@@ -166,14 +152,12 @@ class StreamRoute:
     refusal_text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ConsecutiveFailures:
+class ConsecutiveFailures(Value):
     max_failures: int
     backoff: Backoff
 
 
-@dataclass(frozen=True, slots=True)
-class Unified:
+class Unified(Value):
     success_rate_threshold: float
     window_s: float
     min_requests: int
@@ -184,8 +168,7 @@ class Unified:
 FailureAccrual = ConsecutiveFailures | Unified
 
 
-@dataclass(frozen=True, slots=True)
-class ClientPolicy:
+class ClientPolicy(Value):
     meta: Meta
     protocol: str
     """DETECT, OPAQUE, TLS, HTTP_1, HTTP_2 or GRPC; which of the routes below are filled follows from it."""

@@ -5,8 +5,9 @@ A value. A balancer keeps an endpoint (its connections, load and breaker) exactl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from proxy.core.value import Value
 
 HINT_NONE: Final = ""
 HINT_H2: Final = "h2"
@@ -14,16 +15,14 @@ HINT_H2: Final = "h2"
 HINT_OPAQUE: Final = "opaque"
 
 
-@dataclass(frozen=True, slots=True)
-class TlsIdentity:
+class TlsIdentity(Value):
     server_id: str
     """The identity that the peer's certificate must carry (DNS name or URI)."""
     server_name: str
     """The SNI to send."""
 
 
-@dataclass(frozen=True, slots=True)
-class Http2Params:
+class Http2Params(Value):
     """0 stands for unset."""
 
     stream_window_bytes: int = 0
@@ -35,8 +34,7 @@ class Http2Params:
     max_frame_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointMeta:
+class EndpointMeta(Value):
     labels: tuple[tuple[str, str], ...] = ()
     """Sorted by key; exported with the prefix `dst_`."""
     tls: TlsIdentity | None = None

@@ -5,11 +5,12 @@ A value; equal when group, kind and name are (docs/linkerd/outbound.md, section 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from proxy.core.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Meta:
+class Meta(Value):
     group: str
     kind: str
     name: str

@@ -5,9 +5,10 @@ A value; replaced whole by each message. `defaults.py` makes the built-in ones.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import IPv4Network, IPv6Network
 
+from proxy.core.value import Value
 from proxy.policy.meta import Meta
 from proxy.policy.protocol import DETECT as DETECT
 from proxy.policy.protocol import GRPC as GRPC
@@ -21,14 +22,12 @@ from proxy.policy.routes.table import RouteTable
 Network = IPv4Network | IPv6Network
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkMatch:
+class NetworkMatch(Value):
     net: Network
     excepted: tuple[Network, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Authentication:
+class Authentication(Value):
     """The clients that are let in: all; or all with mesh TLS; or those with certain identities."""
 
     needs_tls: bool = False
@@ -39,21 +38,18 @@ class Authentication:
     """As `.ns.svc`; the empty text matches every DNS identity. Never applies to URI identities."""
 
 
-@dataclass(frozen=True, slots=True)
-class Authorization:
+class Authorization(Value):
     meta: Meta
     networks: tuple[NetworkMatch, ...]
     authentication: Authentication
 
 
-@dataclass(frozen=True, slots=True)
-class ServerRule:
+class ServerRule(Value):
     matches: tuple[HttpMatch | GrpcMatch, ...]
     filters: tuple[Filter, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ServerRoute:
+class ServerRoute(Value):
     """Its authorizations already include the server's."""
 
     meta: Meta
@@ -63,8 +59,7 @@ class ServerRoute:
     is_grpc: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RateLimit:
+class RateLimit(Value):
     """Requests per second; 0 stands for no limit."""
 
     meta: Meta | None = None
@@ -73,8 +68,7 @@ class RateLimit:
     overrides: tuple[tuple[frozenset[str], int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ServerPolicy:
+class ServerPolicy(Value):
     meta: Meta
     protocol: str
     """DETECT, OPAQUE, TLS, HTTP_1, HTTP_2 or GRPC."""

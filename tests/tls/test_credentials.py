@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_der_private_key
 from cryptography.x509.oid import NameOID
@@ -155,6 +156,20 @@ def test_key_and_request() -> None:
     assert next(iter(request.subject)).oid == NameOID.COMMON_NAME
     [extension] = request.extensions
     assert list(extension.value) == [x509.DNSName(NAME)]
+
+
+@pytest.mark.parametrize("name", [NAME, "a" * 64, ".".join(["b" * 60] * 2), ".".join(["c" * 60] * 4)])
+def test_a_request_is_what_cryptography_would_write(name: str) -> None:
+    made = make_key_and_csr(name)
+    key = load_der_private_key(made.key_der, None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    subject = [x509.NameAttribute(NameOID.COMMON_NAME, name)] if len(name) <= 64 else []
+    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(subject))
+    builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+    theirs, ours = builder.sign(key, hashes.SHA256()), x509.load_der_x509_csr(made.csr_der)
+    assert ours.tbs_certrequest_bytes == theirs.tbs_certrequest_bytes
+    assert ours.signature_algorithm_oid == theirs.signature_algorithm_oid
+    assert ours.is_signature_valid
 
 
 def test_a_name_too_long_for_a_cn_stands_in_the_san_only() -> None:

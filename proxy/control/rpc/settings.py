@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from proxy.core.address.addr import Addr
@@ -11,6 +10,7 @@ from proxy.core.address.control_addr import ControlAddr
 from proxy.core.backoff import Backoff
 from proxy.core.codec import Codec, Wire
 from proxy.core.connection.dial import DialOptions
+from proxy.core.value import Value
 from proxy.http.h2.frames.settings import H2Settings
 
 QUEUE_CALLS: Final = 1000
@@ -23,8 +23,7 @@ class Dial(Protocol):
         """Begin a connection (plain or TLS) and return its codec; a failure is the codec's `lost`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelSettings:
+class ChannelSettings(Value):
     client: str
     """The name of the client for logs and metrics: `destination`, `policy`, `identity`."""
     target: ControlAddr

@@ -10,7 +10,7 @@ means nothing to servers, where `Via` would change what they do (nginx compresse
 
 from __future__ import annotations
 
-import secrets
+import os
 from typing import Final
 
 from proxy.core.connection.in_flight import InFlight
@@ -27,7 +27,7 @@ class LoopMark:
 
     def __init__(self, in_flight: InFlight, descriptors: int) -> None:
         """The value is random: a client that does not know it can forge no loop."""
-        self._field: Final = field(NAME, secrets.token_hex(8).encode())
+        self._field: Final = field(NAME, os.urandom(8).hex().encode())
         self._in_flight: Final = in_flight
         self._most_unmarked: Final = min(MOST_UNMARKED, descriptors // 8)
 

@@ -6,14 +6,12 @@ request that meets it begins, as far as that can be derived; profile_table.py tr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from proxy.core.loop.effort import Effort
+from proxy.core.value import Value
 from proxy.policy.routes.pattern import Pattern, beginning_of
 
 
-@dataclass(frozen=True, slots=True)
-class PathIs:
+class PathIs(Value):
     pattern: Pattern
 
     def fits(self, method: bytes, path: bytes, effort: Effort) -> bool:
@@ -24,8 +22,7 @@ class PathIs:
         return beginning_of(self.pattern.text)
 
 
-@dataclass(frozen=True, slots=True)
-class MethodIs:
+class MethodIs(Value):
     method: bytes
 
     def fits(self, method: bytes, path: bytes, effort: Effort) -> bool:
@@ -36,8 +33,7 @@ class MethodIs:
         return b""
 
 
-@dataclass(frozen=True, slots=True)
-class AllOf:
+class AllOf(Value):
     """Without parts, every request meets it."""
 
     parts: tuple[RequestCondition, ...]
@@ -50,8 +46,7 @@ class AllOf:
         return max((part.beginning for part in self.parts), key=len, default=b"")
 
 
-@dataclass(frozen=True, slots=True)
-class AnyOf:
+class AnyOf(Value):
     """Without parts, no request meets it."""
 
     parts: tuple[RequestCondition, ...]
@@ -64,8 +59,7 @@ class AnyOf:
         return b""
 
 
-@dataclass(frozen=True, slots=True)
-class NotThat:
+class NotThat(Value):
     part: RequestCondition
 
     def fits(self, method: bytes, path: bytes, effort: Effort) -> bool:

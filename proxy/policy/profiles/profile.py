@@ -6,15 +6,13 @@ last one changes nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from proxy.core.address.addr import Addr
+from proxy.core.value import Value
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.profiles.condition import AllOf, RequestCondition
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseClasses:
+class ResponseClasses(Value):
     """A route's response classes by status. If several classes match a status, the first counts; that is decided when
     the object is made.
     """
@@ -23,8 +21,7 @@ class ResponseClasses:
     failures: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class RetryBudget:
+class RetryBudget(Value):
     """Valid by construction of the message (docs/linkerd/service-profiles.md, section 5.3)."""
 
     ttl_s: float
@@ -34,8 +31,7 @@ class RetryBudget:
     """Retries that are allowed without any such request."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileRoute:
+class ProfileRoute(Value):
     condition: RequestCondition
     labels: tuple[tuple[str, str], ...] = ()
     """The labels of its metrics, sorted by name, without their `rt_`."""
@@ -52,8 +48,7 @@ def default_route() -> ProfileRoute:
     return ProfileRoute(AllOf(()))
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Value):
     name: str = ""
     """`fully_qualified_name:port` if it parsed, else empty."""
     is_opaque: bool = False

@@ -6,20 +6,17 @@ Semantics: docs/linkerd/inbound.md, section 6; docs/linkerd/outbound.md, section
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from proxy.core.value import Value
 from proxy.policy.routes.pattern import Pattern
 
 
-@dataclass(frozen=True, slots=True)
-class HostMatch:
+class HostMatch(Value):
     text: str
     """Lower case; a suffix without its leading `*.`."""
     is_suffix: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ValueMatch:
+class ValueMatch(Value):
     """Matches a header or query parameter: the exact bytes, or an expression that must cover the whole value."""
 
     name: str
@@ -27,8 +24,7 @@ class ValueMatch:
     regex: Pattern | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PathMatch:
+class PathMatch(Value):
     """Exactly one is set."""
 
     exact: str | None = None
@@ -36,31 +32,27 @@ class PathMatch:
     regex: Pattern | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HttpMatch:
+class HttpMatch(Value):
     path: PathMatch = PathMatch(prefix="/")
     headers: tuple[ValueMatch, ...] = ()
     query_params: tuple[ValueMatch, ...] = ()
     method: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class GrpcMatch:
+class GrpcMatch(Value):
     service: str = ""
     method: str = ""
     headers: tuple[ValueMatch, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderModifier:
+class HeaderModifier(Value):
     add: tuple[tuple[str, bytes], ...] = ()
     set: tuple[tuple[str, bytes], ...] = ()
     remove: tuple[str, ...] = ()
     on_response: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Redirect:
+class Redirect(Value):
     scheme: str = ""
     host: str = ""
     port: int = 0
@@ -69,8 +61,7 @@ class Redirect:
     status: int = 301
 
 
-@dataclass(frozen=True, slots=True)
-class FailureInjector:
+class FailureInjector(Value):
     """`status` is an HTTP status, or a gRPC code if `is_grpc`."""
 
     status: int
@@ -80,8 +71,7 @@ class FailureInjector:
     denominator: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Unusable:
+class Unusable(Value):
     """A filter that we cannot carry out: every request that reaches it fails with this text."""
 
     text: str

@@ -11,11 +11,23 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from proxy.tls.certificate import private_file
+from proxy.tls.certificate.der import BIT_STRING, INTEGER, OCTET_STRING, SEQUENCE, SET, UTF8_STRING, element
 
 _log: Final = logging.getLogger(__name__)
 
 KEY_FILE: Final = "key.p8"
 CSR_FILE: Final = "csr.der"
+
+_COMMON_NAME: Final = b"\x06\x03\x55\x04\x03"
+"""2.5.4.3."""
+_SUBJECT_ALTERNATIVE_NAME: Final = b"\x06\x03\x55\x1d\x11"
+"""2.5.29.17."""
+_EXTENSION_REQUEST: Final = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x09\x0e"
+"""1.2.840.113549.1.9.14 (RFC 2985, section 5.4.2)."""
+_ECDSA_WITH_SHA256: Final = b"\x06\x08\x2a\x86\x48\xce\x3d\x04\x03\x02"
+"""1.2.840.10045.4.3.2 (RFC 5758, section 3.2)."""
+_DNS_NAME: Final = 0x82
+_ATTRIBUTES: Final = 0xA0
 
 
 class KeyAndCsr(NamedTuple):
@@ -26,24 +38,31 @@ class KeyAndCsr(NamedTuple):
 
 
 def make_key_and_csr(name: str) -> KeyAndCsr:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
+    """ValueError if the name is not ASCII, as every DNS name is."""
+    from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
     key = ec.generate_private_key(ec.SECP256R1())
+    unsigned = _unsigned(name, key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
+    signature = key.sign(unsigned, ec.ECDSA(hashes.SHA256()))
+    csr = element(SEQUENCE, unsigned, element(SEQUENCE, _ECDSA_WITH_SHA256), element(BIT_STRING, b"\0", signature))
+    return KeyAndCsr(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption()), csr)
+
+
+def _unsigned(name: str, public_key: bytes) -> bytes:
+    """What is signed of the request (RFC 2986, section 4.1), with `public_key` as X.509 has it.
+
+    By hand, because cryptography.x509 takes longer to import than everything else here together, and a pod waits for it.
+    """
+    text = name.encode("ascii")
     # RFC 5280 limits a CN to 64 characters, and a DNS name may have 253. Verifiers look at the SAN.
-    subject = [x509.NameAttribute(NameOID.COMMON_NAME, name)] if len(name) <= 64 else []
-    request = (
-        x509.CertificateSigningRequestBuilder()
-        .subject_name(x509.Name(subject))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    key_der = key.private_bytes(
-        serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return KeyAndCsr(key_der, request.public_bytes(serialization.Encoding.DER))
+    common_name = element(SEQUENCE, _COMMON_NAME, element(UTF8_STRING, text)) if len(text) <= 64 else b""
+    subject = element(SEQUENCE, element(SET, common_name) if common_name else b"")
+    names = element(OCTET_STRING, element(SEQUENCE, element(_DNS_NAME, text)))
+    extensions = element(SEQUENCE, element(SEQUENCE, _SUBJECT_ALTERNATIVE_NAME, names))
+    attribute = element(SEQUENCE, _EXTENSION_REQUEST, element(SET, extensions))
+    return element(SEQUENCE, element(INTEGER, b"\0"), subject, public_key, element(_ATTRIBUTES, attribute))
 
 
 def load_or_make(directory: Path | None, name: str) -> KeyAndCsr:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import secrets
 from pathlib import Path
 from stat import S_IMODE, S_ISREG
 from typing import Final
@@ -72,7 +71,7 @@ def _make_private(file: Path, fd: int) -> None:
 
 def write(file: Path, content: bytes) -> None:
     """Replace the file, whole or not at all, readable by its owner only, whatever had that name before. OSError if it fails."""
-    draft = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
+    draft = file.with_name(f".{file.name}.{os.urandom(8).hex()}")
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(fd, "wb") as opened:
