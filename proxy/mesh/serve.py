@@ -21,6 +21,7 @@ import grpc
 import grpc.aio
 
 from proxy.api import services
+from proxy.blocking.names import SystemResolver
 from proxy.core.address.addr import Addr
 from proxy.mesh.answers.endpoints import endpoints_of
 from proxy.mesh.answers.policy.inbound import InboundPolicies
@@ -49,7 +50,7 @@ from proxy.mesh.server.rpc import Feed, asking, calling, watching
 from proxy.mesh.state import State
 from proxy.mesh.store.manifests import Manifests, Rules
 from proxy.mesh.store.store import Update
-from proxy.mesh.vitals.names import Names, SystemResolver
+from proxy.mesh.vitals.names import Names
 from proxy.mesh.vitals.prober import Prober
 
 _log: Final = logging.getLogger("sponson.mesh")
@@ -233,7 +234,7 @@ async def _follow(manifests: Manifests, first: Update, topics: Topics, stop: asy
     """Publish the state of the manifests, and whether and where the things that they name can be reached, until
     `stop`.
     """
-    prober, names = Prober(topics.observe), Names(topics.observe, SystemResolver().resolve)
+    prober, names = Prober(topics.observe), Names(topics.observe, SystemResolver().addresses)
     prober.apply(first)
     names.apply(first)
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -78,11 +78,11 @@ def certificate_for(csr: x509.CertificateSigningRequest, name: str) -> bytes:
 
 
 class Sidecar:
-    """A `sponson run`: its ports, which it logs, and its output."""
+    """A `sponson run`: its ports, which it logs, and its output. `before` is a command that becomes the one after it."""
 
-    def __init__(self, env: dict[str, str]) -> None:
+    def __init__(self, env: dict[str, str], before: Sequence[str] = ()) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "proxy", "run"],
+            [*before, sys.executable, "-m", "proxy", "run"],
             env={**os.environ, **env},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -154,7 +154,9 @@ class Sidecar:
 
 
 @contextmanager
-def sidecar(control: ControlPlane, directory: Path, is_ready: bool = True, **env: str | None) -> Iterator[Sidecar]:
+def sidecar(
+    control: ControlPlane, directory: Path, is_ready: bool = True, before: Sequence[str] = (), **env: str | None
+) -> Iterator[Sidecar]:
     """A sidecar that uses this control plane, on free ports. Waits until it is ready. `env` is as `environment()`
     takes it, and may have SPONSON_ variables.
     """
@@ -175,7 +177,7 @@ def sidecar(control: ControlPlane, directory: Path, is_ready: bool = True, **env
     }
     ours = {name: value for name, value in env.items() if name.startswith("SPONSON_") and value is not None}
     theirs = {name: value for name, value in env.items() if name not in ours}
-    made = Sidecar(environment(**(given | theirs)) | ours)
+    made = Sidecar(environment(**(given | theirs)) | ours, before)
     try:
         if is_ready:
             control.may_certify.set()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proxy.mesh.answers.topics import Topics
-from proxy.mesh.vitals.names import Names, SystemResolver
+from proxy.mesh.vitals.names import Names
 from tests.mesh.kit import SERVICE, until, workload
 from tests.mesh.questions import endpoints_of_web
 from tests.mesh.test_store import Directory
@@ -59,10 +59,3 @@ def test_the_addresses_of_a_name_elsewhere_are_its_endpoints(tmp_path: Path, cap
 
     with caplog.at_level(logging.INFO):
         asyncio.run(run())
-
-
-def test_the_system_resolves_localhost() -> None:
-    async def run() -> tuple[str, ...]:
-        return await SystemResolver().resolve("localhost")
-
-    assert "127.0.0.1" in asyncio.run(run())

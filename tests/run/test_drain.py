@@ -378,6 +378,30 @@ def test_a_silent_outbound_connection_holds_up_nothing(
         assert time.monotonic() - began_at < 5
 
 
+@pytest.mark.needs_root  # only root can give a process a resolv.conf of its own
+def test_names_whose_name_servers_are_silent_hold_up_neither_others_nor_the_end(
+    control: ControlPlane, tmp_path: Path
+) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent, App(quick) as app:
+        silent.bind(("127.0.0.53", 53))
+        (tmp_path / "resolv.conf").write_text("nameserver 127.0.0.53\noptions timeout:30\n")
+        script = 'mount --bind "$0" /etc/resolv.conf && exec "$@"'
+        own = ("unshare", "--mount", "sh", "-c", script, str(tmp_path / "resolv.conf"))
+        with sidecar(control, tmp_path, before=own, **EXPLICIT) as proxy, contextlib.ExitStack() as stack:
+            for number in range(6):
+                client = stack.enter_context(proxy.connect("Outbound"))
+                client.sendall(b"GET http://dead-%d.example/ HTTP/1.1\r\nhost: x\r\n\r\n" % number)
+            client = stack.enter_context(proxy.connect("Outbound"))
+            client.sendall(b"GET http://localhost:%d/ HTTP/1.1\r\nhost: x\r\n\r\n" % app.port)
+            assert read_until(client, b"ok").startswith(b"HTTP/1.1 200 ")
+            proxy.signal()
+            wait_for(lambda: is_refused(proxy, "Inbound"), proxy)
+            began_at = time.monotonic()
+            proxy.signal()
+            assert proxy.exit_status() == 0
+            assert time.monotonic() - began_at < 10
+
+
 def test_one_that_is_not_certified_ends_too(control: ControlPlane, tmp_path: Path) -> None:
     with sidecar(control, tmp_path, is_ready=False) as proxy:
         wait_for(lambda: proxy.admin("/live")[0] == 200, proxy)

@@ -7,9 +7,10 @@ dnspython is imported on the first question: most proxies' controllers are addre
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
+
+from proxy.blocking.names import SystemResolver
 
 SYSTEM_TTL_S: Final = 30.0
 """How long an address from the system's resolver may be used; the resolver gives no TTL."""
@@ -27,7 +28,10 @@ class DnsError(Exception):
 class Client:
     """Asks name servers. `servers`, as (ip, port), replace those of resolv.conf."""
 
-    def __init__(self, servers: Sequence[tuple[str, int]] = (), lifetime_s: float = 5.0) -> None:
+    def __init__(
+        self, system: SystemResolver, servers: Sequence[tuple[str, int]] = (), lifetime_s: float = 5.0
+    ) -> None:
+        self._system = system
         self._servers = servers
         self._lifetime_s = lifetime_s
         self._resolver: Any = None
@@ -50,7 +54,7 @@ class Client:
         if ips:
             return ips, min(ttls)
         try:
-            return await system_addresses(name), SYSTEM_TTL_S
+            return list(await system_addresses(self._system, name)), SYSTEM_TTL_S
         except DnsError:
             raise answers[0] if isinstance(answers[0], DnsError) else DnsError(f"{name}: no addresses") from None
 
@@ -88,12 +92,11 @@ def _negative_ttl_s(responses: Iterable[Any]) -> float:
     return float(min((response.resolve_chaining().minimum_ttl for response in responses), default=0))
 
 
-async def system_addresses(name: str) -> list[str]:
-    """The addresses that getaddrinfo gives, called in a thread of the loop's; DnsError if it finds none."""
+async def system_addresses(system: SystemResolver, name: str) -> tuple[str, ...]:
+    """The addresses that the system's resolver gives; DnsError if it finds none."""
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        return await system.addresses(name)
     except OSError as error:
         raise DnsError(f"{name}: {error.strerror or error}") from None
     except UnicodeError:
         raise DnsError(f"{name}: no name that DNS knows") from None
-    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, Protocol
 
 from proxy.balance.endpoints import FAILED, KNOWN, Resolution
+from proxy.blocking.names import SystemResolver
 from proxy.control.rpc import dns
 from proxy.control.rpc.dns import DnsError
 from proxy.core.address.addr import Addr, addr
@@ -31,6 +32,9 @@ MIN_TTL_S: Final = 5.0
 """No name is looked up more often than this."""
 SYSTEM_TTL_S: Final = 30.0
 """The lifetime of answers of the system's resolver, which gives no TTL."""
+_AGAIN: Final = Backoff(1.0, SYSTEM_TTL_S, 0.1)
+"""When it is asked again after a failure: a name that is not there yet is often there a moment later, and whoever asks for it
+gets the failure until then."""
 
 SRV: Final = "SRV"
 ADDRESS: Final = "A/AAAA"
@@ -72,14 +76,20 @@ class Names:
     """`dns_min_ttl_s` and `dns_max_ttl_s` clamp the TTLs of records; MIN_TTL_S applies as well."""
 
     def __init__(
-        self, loop: Any, dns_client: Dns | None = None, min_ttl_s: float | None = None, max_ttl_s: float | None = None
+        self,
+        loop: Any,
+        dns_client: Dns | None = None,
+        min_ttl_s: float | None = None,
+        max_ttl_s: float | None = None,
+        system: SystemResolver | None = None,
     ) -> None:
         self.counts: Final[Counter[tuple[str, str, str]]] = Counter()
         """Resolutions by client, record type (SRV, A/AAAA) and result (ok, not_found); docs/linkerd/metrics.md,
         section 9.
         """
         self._loop = loop
-        self._dns: Dns = dns_client or dns.Client()
+        self._system: Final = system or SystemResolver()
+        self._dns: Dns = dns_client or dns.Client(self._system)
         self._min_ttl_s = max(min_ttl_s or 0.0, MIN_TTL_S)
         self._max_ttl_s = max_ttl_s
 
@@ -95,7 +105,7 @@ class Names:
 
     def endpoints(self, path: str) -> Watch[Resolution[EndpointMeta]]:
         """The addresses of `host:port` by the system's resolver, for names outside the mesh: KNOWN without metadata,
-        or FAILED.
+        or FAILED. Addresses that are known stay until others are found, so that a name server that is away ends no traffic.
         """
         watch: Watch[Resolution[EndpointMeta]] = Watch(Resolution(), lambda: task.cancel())
         task = self._loop.create_task(self._keep_system(path, watch))
@@ -145,17 +155,24 @@ class Names:
 
     async def _keep_system(self, path: str, watch: Watch[Resolution[EndpointMeta]]) -> None:
         host, _, port = path.rpartition(":")
+        failures, failed = 0, ""
         while not watch.is_closed:
+            wait_s = SYSTEM_TTL_S
             try:
-                ips = await dns.system_addresses(host.strip("[]"))
+                ips = await dns.system_addresses(self._system, host.strip("[]"))
                 watch.set(Resolution(KNOWN, {addr(ip, int(port)): EndpointMeta() for ip in ips}))
+                failures, failed = 0, ""
             except (DnsError, ValueError) as error:
-                if watch.value.error != str(error):
-                    _log.warning("%s cannot be resolved: %s; asking again every %gs", host, error, SYSTEM_TTL_S)
-                watch.set(Resolution(FAILED, {}, str(error)))
+                wait_s = _AGAIN.wait_s(failures)
+                failures += 1
+                if failed != str(error):
+                    failed = str(error)
+                    _log.warning("%s cannot be resolved: %s; asking again within %gs", host, error, SYSTEM_TTL_S)
+                if watch.value.state != KNOWN:
+                    watch.set(Resolution(FAILED, {}, failed))
             except Exception:
                 report_fault()
-            await asyncio.sleep(SYSTEM_TTL_S)
+            await asyncio.sleep(wait_s)
 
 
 def srv_addr(target: str, port: int) -> Addr:

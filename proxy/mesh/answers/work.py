@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 
-from proxy.mesh.server.errands import Errands
+from proxy.blocking.errands import Errands
 
 R = TypeVar("R")
 

@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from proxy.blocking.errands import Errands
 from proxy.core.failure.errors import report_fault
-from proxy.mesh.server.errands import Errands
 from proxy.mesh.state import State, StateError
 
 FILE: Final = "desk.sock"

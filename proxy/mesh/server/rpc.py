@@ -12,9 +12,9 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from proxy.api.services import Method
+from proxy.blocking.errands import Errands
 from proxy.mesh.answers.question import UNAVAILABLE, Finished, Question, Refusal
 from proxy.mesh.answers.topics import Topic, Topics, encoded
-from proxy.mesh.server.errands import Errands
 
 Q = TypeVar("Q", bound=Message)
 A = TypeVar("A", bound=Message)

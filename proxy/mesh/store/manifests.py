@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 
 from watchfiles import awatch
 
+from proxy.blocking.errands import Errands
 from proxy.mesh.manifests.reading import Catalog
-from proxy.mesh.server.errands import Errands
 from proxy.mesh.store.checks import Checks
 from proxy.mesh.store.file import File, FileRead
 from proxy.mesh.store.folder import Folder, Look

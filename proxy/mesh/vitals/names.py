@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
@@ -17,7 +16,6 @@ from proxy.mesh.kinds.services.resolved import RESOLVED, Resolved
 from proxy.mesh.kinds.services.service import SERVICE
 from proxy.mesh.manifests.kind import Key, ObjectId
 from proxy.mesh.model import CLUSTER_DOMAIN
-from proxy.mesh.server.errands import Errands
 from proxy.mesh.store.snapshot import Entry, Source
 from proxy.mesh.store.store import Update
 
@@ -26,31 +24,10 @@ _log: Final = logging.getLogger("sponson.mesh")
 PERIOD_S: Final = 30.0
 """The system's resolver gives no lifetimes; CoreDNS' answers live as long by default."""
 
-AT_ONCE: Final = 4
 _BY_RESOLVING: Final = Source("(resolved)", 0)
 
 Publish = Callable[[Mapping[ObjectId, Entry | None]], object]
 Resolve = Callable[[str], Awaitable[tuple[str, ...]]]
-
-
-class SystemResolver:
-    """The system's resolver, which blocks, asked by a few threads."""
-
-    __slots__ = ("_free",)
-
-    def __init__(self) -> None:
-        self._free: asyncio.Queue[Errands] = asyncio.Queue()
-        for _ in range(AT_ONCE):
-            self._free.put_nowait(Errands("names"))
-
-    async def resolve(self, name: str) -> tuple[str, ...]:
-        """Its addresses, each once; OSError if it has none."""
-        thread = await self._free.get()
-        try:
-            found = await thread.run(lambda: socket.getaddrinfo(name, None, type=socket.SOCK_STREAM))
-        finally:
-            self._free.put_nowait(thread)
-        return tuple(dict.fromkeys(str(one[4][0]) for one in found))
 
 
 class Names:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from proxy.balance.endpoints import FAILED, KNOWN
+from proxy.blocking.names import SystemResolver
 from proxy.control.rpc import resolve
 from proxy.control.rpc.dns import Client, DnsError
 from proxy.control.rpc.resolve import Names, srv_addr
@@ -208,6 +209,33 @@ def test_names_outside_the_mesh_go_to_the_systems_resolver(caplog: pytest.LogCap
     run(story)
 
 
+def test_a_name_that_comes_later_is_found_soon_and_one_that_is_known_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that keep their connections keep the name's destination, and with it a failure until the name is looked up again."""
+    monkeypatch.setattr(resolve, "SYSTEM_TTL_S", 0.02)
+    monkeypatch.setattr(resolve, "_AGAIN", Backoff(0.01, 0.02, 0.0))
+    answers: list[tuple[str, ...]] = [(), (), ("127.0.0.1",), (), (), ("127.0.0.2",)]
+    states: list[str] = []
+
+    def ask(name: str) -> tuple[str, ...]:
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if not answer:
+            raise OSError(f"no {name}")
+        return answer
+
+    async def story(ticking: Ticking) -> None:
+        found = Names(ticking.reactor.loop, system=SystemResolver(ask)).endpoints("web.example:80")
+        found.subscribe(lambda value: states.append(f"{value.state} {' '.join(one.ip for one in value.endpoints)}"))
+        await until(lambda: Addr("127.0.0.2", 80) in found.value.endpoints)
+        assert states == ["failed ", "known 127.0.0.1", "known 127.0.0.2"]
+        found.close()
+
+    run(story)
+
+
+def test_a_failure_is_tried_again_sooner_than_what_is_known() -> None:
+    assert resolve._AGAIN.wait_s(0) < 1.2 and resolve._AGAIN.wait_s(20) == resolve.SYSTEM_TTL_S
+
+
 class NameServer(asyncio.DatagramProtocol):
     """Answers from a zone on loopback: (name, type) to (TTL, records); unlisted names do not exist."""
 
@@ -252,7 +280,7 @@ def test_the_real_client_asks_a_name_server() -> None:
     async def story(ticking: Ticking) -> None:
         loop = asyncio.get_running_loop()
         transport, _ = await loop.create_datagram_endpoint(lambda: NameServer(zone), local_addr=("127.0.0.1", 0))
-        client = Client([transport.get_extra_info("sockname")[:2]])
+        client = Client(SystemResolver(), [transport.get_extra_info("sockname")[:2]])
         assert await client.srv("dst.example.") == ([("10-42-0-15.dst.example.", 8086)], 17.0)
         ips, ttl_s = await client.addresses("web.example.")
         assert (sorted(ips), ttl_s) == (["10.0.0.1", "10.0.0.2", "fd00::1"], 30.0)
@@ -276,7 +304,7 @@ def test_a_name_server_that_is_not_there_is_an_error_without_a_ttl() -> None:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         with pytest.raises(DnsError) as error:
-            await Client([("127.0.0.1", port)], lifetime_s=0.2).srv("web.example.")
+            await Client(SystemResolver(), [("127.0.0.1", port)], lifetime_s=0.2).srv("web.example.")
         assert error.value.ttl_s is None
 
     run(story)
@@ -286,7 +314,7 @@ def test_the_hosts_file_is_the_last_resort() -> None:
     async def story(ticking: Ticking) -> None:
         loop = asyncio.get_running_loop()
         transport, _ = await loop.create_datagram_endpoint(lambda: NameServer({}), local_addr=("127.0.0.1", 0))
-        ips, _ = await Client([transport.get_extra_info("sockname")[:2]]).addresses("localhost")
+        ips, _ = await Client(SystemResolver(), [transport.get_extra_info("sockname")[:2]]).addresses("localhost")
         assert "127.0.0.1" in ips
         transport.close()
 
