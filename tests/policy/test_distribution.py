@@ -16,7 +16,7 @@ from proxy.policy.client import (
     Fail,
     RouteBackend,
 )
-from proxy.policy.distribution import Chooser, compile_distribution
+from proxy.policy.distribution import FIRST, Chooser, Unmade, compile_distribution
 from proxy.policy.meta import default_meta
 
 
@@ -139,3 +139,68 @@ def test_every_backend_that_may_be_chosen_is_made_once_and_no_other() -> None:
     )
     compile_distribution(Distribution(RANDOM_AVAILABLE, backends), make)
     assert made == ["a", "c"]
+
+
+class Made:
+    """A thousand backends, of which each is made when it is asked for; those of `ready` are ready."""
+
+    def __init__(self, kind: DistributionKind, ready: range) -> None:
+        self.names: list[str] = []
+        self._ready = {str(number) for number in ready}
+        backends = tuple(RouteBackend(Backend(default_meta(str(number)), Fail("")), 1) for number in range(1000))
+        self.chooser = compile_distribution(Distribution(kind, backends), self._make)
+        self.unmade = Unmade()
+        self.unmade.add(self.chooser)
+
+    def _make(self, one: RouteBackend) -> Named:
+        self.names.append(one.backend.meta.name)
+        return Named(self.names[-1], self._ready)
+
+
+@pytest.mark.parametrize("kind", [FIRST_AVAILABLE, RANDOM_AVAILABLE])
+def test_of_many_backends_few_are_made_at_once_and_the_others_in_shares(kind: DistributionKind) -> None:
+    made = Made(kind, range(1000))
+    assert made.names == [str(number) for number in range(FIRST)] and not made.chooser.is_whole
+    for _ in range(50):
+        assert made.chooser.choose() is not None
+    assert len(made.names) <= FIRST + 50, "one that is drawn is made then"
+    shares = 0
+    while len(made.unmade):
+        assert made.unmade.build(32) <= 32
+        shares += 1
+    assert shares >= 29 and sorted(made.names) == sorted(str(number) for number in range(1000))
+    assert made.chooser.is_whole and len(made.chooser.backends) == 1000
+
+
+@pytest.mark.parametrize("kind", [FIRST_AVAILABLE, RANDOM_AVAILABLE])
+def test_if_none_is_ready_a_request_has_few_more_made(kind: DistributionKind) -> None:
+    made = Made(kind, range(0))
+    assert made.chooser.choose() is None
+    assert len(made.names) <= 2 * FIRST + 1
+    made = Made(kind, range(FIRST, FIRST + 1))
+    assert made.chooser.choose() is not None, "the next that would have been made"
+
+
+def test_what_another_policy_has_replaced_makes_no_further_backend() -> None:
+    made = Made(RANDOM_AVAILABLE, range(FIRST))
+    made.unmade.abandon()
+    assert made.chooser.is_whole and not len(made.unmade)
+    assert {one.name for _ in range(200) if (one := made.chooser.choose()) is not None} == set(made.names[:FIRST])
+    assert len(made.names) == FIRST
+
+
+def test_of_a_thousand_backends_without_one_that_is_ready_each_is_asked_once() -> None:
+    asked = 0
+
+    class Asked:
+        @property
+        def is_ready(self) -> bool:
+            nonlocal asked
+            asked += 1
+            return False
+
+    backends = tuple(RouteBackend(Backend(default_meta(str(number)), Fail("")), 1) for number in range(1000))
+    of = compile_distribution(Distribution(RANDOM_AVAILABLE, backends), lambda one: Asked())
+    of.build(1000)
+    assert of.choose() is None
+    assert asked <= 2001, "to draw one after the other from a list that shrinks takes 30 ms"

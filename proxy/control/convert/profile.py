@@ -19,6 +19,7 @@ from proxy.core.shares import Reading, at_once
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.profiles.condition import AllOf, AnyOf, MethodIs, NotThat, PathIs, RequestCondition
 from proxy.policy.profiles.profile import Profile, ProfileRoute, ResponseClasses, RetryBudget
+from proxy.policy.profiles.profile_table import read_table
 from proxy.policy.routes.pattern import anchored
 
 _OVERRIDES_PER_PART: Final = 16
@@ -53,6 +54,7 @@ def read_profile(message: destination_pb2.DestinationProfile, path: str, left_ou
         routes=tuple(routes),
         budget=_budget_of(message, left_out),
         overrides=(yield from _overrides_of(message, left_out)),
+        table=(yield from read_table([one.condition for one in routes])),
     )
 
 

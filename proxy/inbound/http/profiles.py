@@ -25,7 +25,7 @@ from proxy.http.head import RequestHead
 from proxy.metrics import Registry, RequestScope
 from proxy.policy.profiles.classify import ClassifyingRoute, classify
 from proxy.policy.profiles.profile import Profile, ProfileRoute, default_route
-from proxy.policy.profiles.profile_table import ProfileTable
+from proxy.policy.profiles.profile_table import table_of
 
 FindProfile = Callable[[str], Watch[Profile | Absent | None]]
 """Finds the profile of a `name:port`; closing the Watch ends the lookup."""
@@ -112,7 +112,7 @@ class KnownProfile:
         self._reactor = reactor
         self._registry = registry
         self._on_close = on_close
-        self._table = ProfileTable(())
+        self._table = table_of(())
         self._made: dict[int, InboundRoute] = {}
         self._waiting: dict[Exchange, Stage] = {}
         self._used_at = reactor.clock()
@@ -150,8 +150,7 @@ class KnownProfile:
     # ---- what is known
 
     def _changed(self, value: Profile | Absent | None) -> None:
-        routes = value.routes if isinstance(value, Profile) else ()
-        self._table = ProfileTable([one.condition for one in routes])
+        self._table = value.routes_table() if isinstance(value, Profile) else table_of(())
         self._made.clear()
         self._go_on()
 

@@ -15,19 +15,16 @@ from typing import Final
 
 from proxy.core import limits
 from proxy.core.loop.effort import effort_of
-from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
-from proxy.http.head import RequestHead
-from proxy.outbound import labels
 from proxy.outbound.backend.split import service_meta
 from proxy.outbound.discovery.discover import GATEWAY, Destination
-from proxy.outbound.http.concrete import Concrete, Terms, concrete, shed
-from proxy.outbound.http.filters import FilteredResponse, answer
-from proxy.outbound.http.numbers import BackendNumbers, RouteNumbers, RouteOf
+from proxy.outbound.http.concrete import Concrete, Terms, concrete
+from proxy.outbound.http.filters import FilteredResponse
+from proxy.outbound.http.numbers import RouteNumbers, RouteOf
 from proxy.outbound.http.profile.routes import ProfileRoutes
 from proxy.outbound.http.rescue import LOAD_SHED, NO_ROUTE, Rescue
 from proxy.outbound.http.retry.stage import with_tries
-from proxy.outbound.http.rule import BackendPlace, RuleStage
+from proxy.outbound.http.rule import Distributing, Filtered, FilteredBackend, Named, NamedRoute, RuleBackend, RuleStage
 from proxy.outbound.runtime import Runtime
 from proxy.policy.client import (
     GRPC,
@@ -36,38 +33,18 @@ from proxy.policy.client import (
     OPAQUE,
     TLS,
     Backend,
-    Balance,
     ClientPolicy,
     ClientRoute,
     ClientRule,
     FailureAccrual,
     RouteBackend,
 )
-from proxy.policy.distribution import Chooser, compile_distribution
+from proxy.policy.distribution import FIRST, Unmade, compile_distribution
 from proxy.policy.meta import default_meta
 from proxy.policy.profiles.profile import Profile
-from proxy.policy.routes.filter import RequestFilter, ResponseFilter, compile_filters, response_chain
+from proxy.policy.routes.filter import ResponseFilter, compile_filters, response_chain
 from proxy.policy.routes.redirect import Match
 from proxy.policy.routes.table import RouteTable, table_of
-
-
-class Named:
-    """A Place: a destination or one of its routes."""
-
-    __slots__ = ("context",)
-
-    def __init__(self, context: str) -> None:
-        self.context: Final = context
-
-
-class NamedRoute(Named):
-    """A route, with its numbers."""
-
-    __slots__ = ("numbers",)
-
-    def __init__(self, context: str, numbers: RouteNumbers) -> None:
-        super().__init__(context)
-        self.numbers: Final = numbers
 
 
 class HttpRouter:
@@ -75,7 +52,7 @@ class HttpRouter:
 
     __slots__ = (
         "_runtime", "_rescue", "_in_flight", "_destination", "_is_http2", "_place", "_backends", "_former", "_table", "_policy",
-        "_routes", "_places", "_stages", "_next", "_is_due", "_only", "_only_numbers", "_only_match", "_terms",
+        "_routes", "_places", "_stages", "_next", "_unmade", "_is_due", "_only", "_only_numbers", "_only_match", "_terms",
     )  # fmt: skip
 
     def __init__(self, runtime: Runtime, rescue: Rescue, destination: Destination, is_http2: bool) -> None:
@@ -97,6 +74,8 @@ class HttpRouter:
         self._stages: list[list[RuleStage | None]] = []
         self._next = (0, 0)
         """The route and the rule that are built next, unless a request has had them built."""
+        self._unmade = Unmade()
+        """The distributions, each of many backends, that are not made to their ends yet."""
         self._is_due = False
         """Whether the step queue will call `step`."""
         self._only: RuleStage | None = None
@@ -136,6 +115,7 @@ class HttpRouter:
         self._destination.profile.unsubscribe(self._apply)
         self._former.update(self._backends)
         self._backends = {}
+        self._unmade.abandon()
         self._next = (len(self._routes), 0)
         self._build()
 
@@ -148,7 +128,9 @@ class HttpRouter:
         if isinstance(profile, Profile) and (profile.routes_http or (is_gateway and profile.name)):
             self._want(())
             self._terms = Terms(service_meta(profile.name))
-            self._only = ProfileRoutes(profile, self._destination, self._runtime, self._rescue, self._concrete)
+            routes = ProfileRoutes(profile, self._destination, self._runtime, self._rescue, self._concrete)
+            self._unmade.add(routes.chooser)
+            self._only = routes
             self._only_numbers = self._only_match = None
             self._build()
         elif isinstance(policy, ClientPolicy) and policy.protocol not in (OPAQUE, TLS):
@@ -170,6 +152,7 @@ class HttpRouter:
         """Begin anew, with these routes. Backends that are there already are kept until it is clear that none uses them."""
         self._former.update(self._backends)
         self._backends = {}
+        self._unmade.abandon()
         self._routes = routes
         self._places = [None] * len(routes)
         self._stages = [[None] * len(route.rules) for route in routes]
@@ -184,19 +167,21 @@ class HttpRouter:
         """Build one share of the stages, or close one share of the backends that none of them uses."""
         left = limits.TURN_PARTS
         route, rule = self._next
-        while left and route < len(self._routes):
-            left -= 1
+        while left > 0 and route < len(self._routes):
             if rule < len(self._routes[route].rules):
+                left -= max(1, len(self._routes[route].rules[rule].distribution.backends[:FIRST]))
                 self._stage(route, rule)
                 rule += 1
             if rule >= len(self._routes[route].rules):
                 self._place_of(route)
+                left -= 0 if rule else 1  # it has no rules
                 route, rule = route + 1, 0
         self._next = (route, rule)
-        while left and self._former:
+        left -= self._unmade.build(left)
+        while left > 0 and self._former:
             left -= 1
             self._former.popitem()[1].close()
-        if not left and not self._is_due:
+        if left <= 0 and not self._is_due:
             self._is_due = True
             self._runtime.reactor.steps.add(self)
 
@@ -247,7 +232,8 @@ class HttpRouter:
 
         chooser = compile_distribution(rule.distribution, stage_of)
         stage: RuleStage
-        if len(chooser.backends) == 1:
+        self._unmade.add(chooser)
+        if chooser.count == 1:
             stage = chooser.backends[0]
         else:
             stage = Distributing(chooser, self._rescue, place)
@@ -279,119 +265,3 @@ class HttpRouter:
             made.use(self._terms)
         self._backends[backend] = made
         return made
-
-
-class RuleBackend(BackendPlace):
-    """The way from a rule to one of its backends."""
-
-    __slots__ = ("rescue", "concrete", "_place", "_editor", "_numbers")
-
-    def __init__(
-        self, made: Concrete, backend: Backend, place: NamedRoute, rescue: Rescue, editor: FilteredResponse | None
-    ) -> None:
-        name = f"{backend.meta}: " if isinstance(backend.dispatch, Balance) else ""
-        super().__init__(f"{place.context}: backend {backend.meta}", name)
-        self.rescue: Final = rescue
-        self.concrete: Final = made
-        self._place = place
-        self._editor = editor
-        self._numbers: Final[BackendNumbers] = place.numbers.of_backend(labels.counted_backend(backend))
-
-    @property
-    def is_ready(self) -> bool:
-        return self.concrete.is_ready
-
-    def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
-        exchange.route = self._place
-        exchange.backend = self
-        exchange.editor = self._editor
-        numbers = self._numbers
-        attempt = Attempt(exchange, head)
-        attempt.numbers = numbers
-        exchange.attempt = attempt  # also while it waits for an endpoint: how that ends is counted
-        exchange.response_frames = numbers.frames
-        if self.concrete.take(attempt):
-            numbers.requests.value += 1
-        else:
-            exchange.attempt = exchange.backend = None
-            shed(exchange, self.rescue, (self.concrete,))
-
-
-class FilteredBackend(RuleBackend):
-    """A RuleBackend with filters of its own, which see a request once the backend is chosen."""
-
-    __slots__ = ("_filter",)
-
-    def __init__(
-        self,
-        made: Concrete,
-        backend: Backend,
-        place: NamedRoute,
-        rescue: Rescue,
-        editor: FilteredResponse | None,
-        filter_: RequestFilter,
-    ) -> None:
-        super().__init__(made, backend, place, rescue, editor)
-        self._filter = filter_
-
-    def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
-        exchange.backend = self
-        filtered = self._filter(head, match)
-        if isinstance(filtered, RequestHead):
-            super().route(exchange, filtered, match)
-        else:
-            attempt = exchange.attempt = Attempt(exchange, head)
-            attempt.numbers = self._numbers  # what a backend's filter answers counts as the backend's
-            self._numbers.requests.value += 1
-            answer(self.rescue, exchange, filtered)
-
-
-class Distributing:
-    """The stage of a rule with several backends, or with none."""
-
-    __slots__ = ("_chooser", "_rescue", "_place")
-
-    def __init__(self, chooser: Chooser[RuleBackend], rescue: Rescue, place: Named) -> None:
-        self._chooser = chooser
-        self._rescue = rescue
-        self._place = place
-
-    @property
-    def is_ready(self) -> bool:
-        return any(one.is_ready for one in self._chooser.backends)
-
-    def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
-        backend = self._chooser.choose()
-        if backend is None:
-            exchange.route = self._place
-            exchange.backend = None
-            shed(exchange, self._rescue, [one.concrete for one in self._chooser.backends])
-        else:
-            backend.route(exchange, head, match)
-
-
-# ---- filters
-
-
-class Filtered:
-    """The stage of a rule with request filters; requests that pass them go on to the inner stage."""
-
-    __slots__ = ("_filter", "_inner", "_rescue", "_place")
-
-    def __init__(self, filter_: RequestFilter, inner: RuleStage, rescue: Rescue, place: Named) -> None:
-        self._filter = filter_
-        self._inner = inner
-        self._rescue = rescue
-        self._place = place
-
-    @property
-    def is_ready(self) -> bool:
-        return self._inner.is_ready
-
-    def route(self, exchange: Exchange, head: RequestHead, match: Match) -> None:
-        exchange.route = self._place
-        filtered = self._filter(head, match)
-        if isinstance(filtered, RequestHead):
-            self._inner.route(exchange, filtered, match)
-        else:
-            answer(self._rescue, exchange, filtered)

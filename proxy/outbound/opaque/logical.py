@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from proxy.core import limits
 from proxy.core.address.addr import Addr, port_number
 from proxy.outbound.backend.split import service_meta, split_of
 from proxy.outbound.discovery.discover import Destination
@@ -13,7 +14,7 @@ from proxy.outbound.opaque.numbers import OpaqueRouteNumbers, TlsRouteNumbers
 from proxy.outbound.opaque.tunnel import Tunnel
 from proxy.outbound.runtime import Runtime
 from proxy.policy.client import OPAQUE, TLS, Backend, ClientPolicy, RouteBackend, StreamRoute
-from proxy.policy.distribution import Chooser, compile_distribution
+from proxy.policy.distribution import Chooser, Unmade, compile_distribution
 from proxy.policy.meta import Meta, default_meta
 from proxy.policy.profiles.profile import Profile
 from proxy.policy.routes.match import HostMatcher, Score
@@ -49,7 +50,17 @@ class Route:
 class OpaqueRouter:
     """Routes the connections of one destination, by its opaque routes or by its TLS routes and the SNI."""
 
-    __slots__ = ("_runtime", "_destination", "_is_tls", "_backends", "_routes", "_context")
+    __slots__ = (
+        "_runtime",
+        "_destination",
+        "_is_tls",
+        "_backends",
+        "_former",
+        "_unmade",
+        "_is_due",
+        "_routes",
+        "_context",
+    )
 
     def __init__(self, runtime: Runtime, destination: Destination, is_tls: bool) -> None:
         self._runtime = runtime
@@ -57,6 +68,11 @@ class OpaqueRouter:
         self._is_tls = is_tls
         self._context = f"logical service {destination.logical}"
         self._backends: dict[Backend, OpaqueBackend] = {}
+        self._former: dict[Backend, OpaqueBackend] = {}
+        """Backends of earlier routes that none of the present ones has asked for yet."""
+        self._unmade = Unmade()
+        self._is_due = False
+        """Whether the step queue will call `step`."""
         self._routes: list[Route] = []
         self._apply(None)
         destination.effective.subscribe(self._apply)
@@ -81,8 +97,13 @@ class OpaqueRouter:
     def close(self) -> None:
         self._destination.effective.unsubscribe(self._apply)
         self._destination.profile.unsubscribe(self._apply)
-        for backend in self._backends.values():
-            backend.close()
+        self._begin_anew()
+        self._build()
+
+    def step(self) -> None:
+        """The step queue calls this."""
+        self._is_due = False
+        self._build()
 
     def _route(self, sni: str) -> Route | None:
         if not self._is_tls:
@@ -102,11 +123,10 @@ class OpaqueRouter:
 
     def _use(self, parent: Meta, routes: Sequence[StreamRoute]) -> None:
         """Use these routes; backends that they still name are kept."""
-        old = self._backends
-        self._backends = {}
+        self._begin_anew()
 
         def kept_or_made(one: RouteBackend) -> OpaqueBackend:
-            found = self._backends.get(one.backend) or old.pop(one.backend, None)
+            found = self._backends.get(one.backend) or self._former.pop(one.backend, None)
             if found is None:
                 found = concrete(one.backend, self._runtime, self._destination, parent, self._is_tls)
             self._backends[one.backend] = found
@@ -121,8 +141,25 @@ class OpaqueRouter:
             )
             for route in routes
         ]
-        for backend in old.values():
-            backend.close()
+        for route in self._routes:
+            self._unmade.add(route.chooser)
+        self._build()
+
+    def _begin_anew(self) -> None:
+        """Backends that are there already are kept until it is clear that no route uses them."""
+        self._unmade.abandon()
+        self._former.update(self._backends)
+        self._backends = {}
+
+    def _build(self) -> None:
+        """Make one share of the backends, or close one share of those that no route uses."""
+        left = limits.TURN_PARTS - self._unmade.build(limits.TURN_PARTS)
+        while left > 0 and self._former:
+            left -= 1
+            self._former.popitem()[1].close()
+        if left <= 0 and not self._is_due:
+            self._is_due = True
+            self._runtime.reactor.steps.add(self)
 
     def _route_numbers(self, parent: Meta, route: StreamRoute) -> RouteNumbers:
         runtime = self._runtime

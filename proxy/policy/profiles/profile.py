@@ -6,10 +6,13 @@ last one changes nothing.
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from proxy.core.address.addr import Addr
 from proxy.core.value import Value
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.profiles.condition import AllOf, RequestCondition
+from proxy.policy.profiles.profile_table import ProfileTable, table_of
 
 
 class ResponseClasses(Value):
@@ -58,6 +61,11 @@ class Profile(Value):
     """Shared by all its routes; without one nothing is retried."""
     overrides: tuple[tuple[str, int], ...] = ()
     """`name:port` and weight, which is above 0, of each dst override."""
+    table: ProfileTable | None = field(default=None, compare=False, repr=False)
+    """The index of its routes, if it was made when they were read."""
+
+    def routes_table(self) -> ProfileTable:
+        return self.table or table_of([one.condition for one in self.routes])
 
     @property
     def routes_http(self) -> bool:

@@ -1,9 +1,13 @@
-"""A policy of hundreds of rules: its stages are built, and left again, in shares, and a request has not to wait for its turn."""
+"""A policy of hundreds of rules, a profile of hundreds of services: their stages are built, and left again, in shares, and a
+request has not to wait for its turn.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from proxy.balance.endpoints import reset
 from proxy.core import limits
@@ -11,9 +15,12 @@ from proxy.core.address.addr import Addr
 from proxy.core.watch import Watch
 from proxy.outbound.discovery.discover import SIDECAR, Destination
 from proxy.outbound.http.logical import HttpRouter
+from proxy.outbound.opaque.logical import OpaqueRouter
 from proxy.policy.client import FIRST_AVAILABLE, Backend, Balance, ClientPolicy, ClientRule, Distribution, RouteBackend
+from proxy.policy.distribution import FIRST
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import Meta
+from proxy.policy.profiles.profile import Profile
 from proxy.policy.routes.route import HttpMatch, PathMatch
 from tests.kit.network import Network, ask, balance_policy, http_server
 from tests.kit.sockets import Ticking, run, until
@@ -48,6 +55,14 @@ def endpoints(questions: list[tuple[str, Any]]) -> set[str]:
     return {of for kind, of in questions if kind == "endpoints"}
 
 
+def open_questions(network: Network) -> set[str]:
+    """The names whose endpoints are still watched."""
+    return {
+        of for of in endpoints(network.fake.asked)
+        if network.fake.asked.count(("endpoints", of)) > network.fake.closed.count(("endpoints", of))
+    }  # fmt: skip
+
+
 def test_the_last_of_many_rules_is_taken_at_once_and_all_are_built_in_turns() -> None:
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)
@@ -70,6 +85,46 @@ def test_the_last_of_many_rules_is_taken_at_once_and_all_are_built_in_turns() ->
         await until(lambda: endpoints(network.fake.closed) == gone)
         watch.set(policy(*range(COUNT)))
         router.close()
+        destination.release()
+        network.close()
+
+    run(story)
+
+
+def split(*numbers: int) -> Profile:
+    """A profile that splits the traffic over the services of these numbers."""
+    return Profile("web.ns.svc.cluster.local:80", overrides=tuple((path(number), 1) for number in numbers))
+
+
+@pytest.mark.parametrize("make", [HttpRouter, OpaqueRouter])
+def test_a_split_over_hundreds_of_services_is_made_and_left_in_turns(
+    make: type[HttpRouter] | type[OpaqueRouter],
+) -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking, DESTINATION_PROFILE_NETWORKS="10.0.0.0/8")
+        network.fake.policies[DST] = Watch[Any](balance_policy())
+        network.fake.profiles[str(DST)] = watch = Watch[Any](split(*range(COUNT)))
+        network.start()
+        destination: Destination = network.outbound.discovery.get(DST, SIDECAR)
+        destination.hold()
+        await until(lambda: isinstance(destination.effective.value, ClientPolicy))
+        await until(lambda: isinstance(destination.profile.value, Profile))
+        runtime = network.outbound.runtime
+        router: HttpRouter | OpaqueRouter
+        if make is HttpRouter:
+            router = HttpRouter(runtime, network.outbound._protocols.rescue, destination, False)
+        else:
+            router = OpaqueRouter(runtime, destination, False)
+        assert 0 < len(endpoints(network.fake.asked)) <= FIRST + limits.TURN_PARTS
+        await until(lambda: endpoints(network.fake.asked) == {path(number) for number in range(COUNT)})
+        assert not network.fake.closed
+        watch.set(split(7, 8))
+        assert 0 < len(network.fake.closed) <= limits.TURN_PARTS
+        gone = {path(number) for number in range(COUNT)} - {path(7), path(8)}
+        await until(lambda: endpoints(network.fake.closed) == gone)
+        watch.set(split(*range(COUNT)))
+        router.close()
+        await until(lambda: open_questions(network) == set())
         destination.release()
         network.close()
 

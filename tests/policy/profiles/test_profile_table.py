@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import time
 from collections.abc import Sequence
 
 import pytest
 
 from proxy.core.loop.effort import Effort
 from proxy.policy.profiles.condition import AllOf, AnyOf, MethodIs, NotThat, PathIs, RequestCondition
-from proxy.policy.profiles.profile_table import NONE, ProfileTable
+from proxy.policy.profiles.profile_table import NONE, read_table, table_of
 from proxy.policy.routes.pattern import Pattern, anchored, beginning_of
 
 
@@ -45,12 +47,12 @@ def test_anchors_that_were_added_as_text_bind_to_one_alternative_each() -> None:
 
 
 def test_the_first_in_the_list_is_taken_and_the_query_is_not_looked_at() -> None:
-    table = ProfileTable([path("/b.*"), path("/books"), AllOf(())])
+    table = table_of([path("/b.*"), path("/books"), AllOf(())])
     assert table.find(b"GET", b"/books") == 0
     assert table.find(b"GET", b"/a") == 2
-    assert ProfileTable([path("/books")]).find(b"GET", b"/books?x=/y") == 0
-    assert ProfileTable([path("/books")]).find(b"GET", b"/book?s") == NONE
-    assert ProfileTable([]).find(b"GET", b"/") == NONE
+    assert table_of([path("/books")]).find(b"GET", b"/books?x=/y") == 0
+    assert table_of([path("/books")]).find(b"GET", b"/book?s") == NONE
+    assert table_of([]).find(b"GET", b"/") == NONE
 
 
 @pytest.mark.parametrize(
@@ -96,7 +98,7 @@ def test_a_table_finds_what_asking_one_by_one_does() -> None:
             elif wrapped == 2:
                 one = NotThat(one)
             conditions.append(one)
-        table = ProfileTable(conditions)
+        table = table_of(conditions)
         for _ in range(20):
             asked = b"/" + "".join(chosen.choices(["a", "b", "/", "1", ".", "B"], k=chosen.randrange(6))).encode()
             for method in (b"GET", b"PUT"):
@@ -105,9 +107,33 @@ def test_a_table_finds_what_asking_one_by_one_does() -> None:
 
 def test_of_a_thousand_routes_only_those_are_asked_that_a_path_may_belong_to() -> None:
     conditions: list[RequestCondition] = [path(rf"/api/v1/kind{number}/[^/]+/items/\d+") for number in range(1000)]
-    table = ProfileTable([*conditions, MethodIs(b"BREW")])
+    table = table_of([*conditions, MethodIs(b"BREW")])
     assert table._anywhere == [1000] and len(table._beginnings) == 1000
     assert table._beginnings[b"/api/v1/kind999/"] == [999], "all that is asked for such a path, but for the last route"
     assert len(table._lengths) == 3, "as many are looked up for a path as there are different lengths"
     assert table.find(b"GET", b"/api/v1/kind999/x/items/5") == 999
     assert table.find(b"GET", b"/api/v1/other") == NONE and table.find(b"BREW", b"/api/v1/other") == 1000
+
+
+def test_the_table_of_thousands_of_routes_is_made_in_shares() -> None:
+    """In one piece it takes 13 ms for 5,000 routes."""
+    conditions: list[RequestCondition] = [path(rf"/api/kind{number}/[^/]+") for number in range(5000)]
+    reading = read_table(conditions)
+    parts = 0
+    longest_s = 0.0
+    gc.disable()  # a collection may fall into any share, and has nothing to do with it
+    try:
+        while True:
+            began_s = time.thread_time()
+            try:
+                parts += next(reading)
+            except StopIteration as end:
+                table = end.value
+                break
+            finally:
+                longest_s = max(longest_s, time.thread_time() - began_s)
+    finally:
+        gc.enable()
+    assert parts >= 5000 // 32
+    assert longest_s < 0.005
+    assert table.find(b"GET", b"/api/kind4999/x") == 4999 and table.find(b"GET", b"/api/kind5000/x") == NONE

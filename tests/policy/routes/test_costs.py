@@ -20,7 +20,8 @@ from proxy.http.headers import field
 from proxy.policy.client import EMPTY, ClientRoute, ClientRule, Distribution
 from proxy.policy.meta import default_meta
 from proxy.policy.profiles.condition import PathIs
-from proxy.policy.profiles.profile_table import NONE, ProfileTable
+from proxy.policy.profiles.profile_table import NONE
+from proxy.policy.profiles.profile_table import table_of as profile_table
 from proxy.policy.routes.pattern import Pattern, anchored
 from proxy.policy.routes.route import HttpMatch, PathMatch, ValueMatch
 from proxy.policy.routes.table import RouteTable, table_of
@@ -101,7 +102,7 @@ def test_all_tables_that_a_request_is_looked_up_in_share_one_bound() -> None:
     effort = Effort(looked)
     assert TABLES["few of them"].find(request(TEXT[:300]), effort) is None
     first = looked.count
-    profile = ProfileTable([PathIs(Pattern(anchored(f"(.*)[ab]a[ab]{{300}}c{number}"))) for number in range(50)])
+    profile = profile_table([PathIs(Pattern(anchored(f"(.*)[ab]a[ab]{{300}}c{number}"))) for number in range(50)])
     assert profile.find(b"GET", request(TEXT[:1000]).path, effort) == NONE
     assert 1 < first < looked.count <= limits.MATCH_S * 1000 + 6
 

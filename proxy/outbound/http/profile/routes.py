@@ -25,7 +25,6 @@ from proxy.outbound.runtime import Runtime
 from proxy.policy.client import Backend
 from proxy.policy.distribution import compile_distribution
 from proxy.policy.profiles.profile import Profile, default_route
-from proxy.policy.profiles.profile_table import ProfileTable
 from proxy.policy.routes.redirect import Match
 
 _DEFAULT: Final = default_route()
@@ -34,7 +33,7 @@ _DEFAULT: Final = default_route()
 class ProfileRoutes:
     """The RuleStage of every request of the destination; it finds the request's route."""
 
-    __slots__ = ("_profile", "_table", "_made", "_shared")
+    __slots__ = ("_profile", "chooser", "_table", "_made", "_shared")
 
     def __init__(
         self,
@@ -45,12 +44,12 @@ class ProfileRoutes:
         concrete_of: Callable[[Backend], Concrete],
     ) -> None:
         """`concrete_of` returns the stage of a backend: the existing one, or a new one."""
-        chooser = compile_distribution(split_of(profile), lambda one: Target(concrete_of(one.backend)))
+        self.chooser: Final = compile_distribution(split_of(profile), lambda one: Target(concrete_of(one.backend)))
         self._profile = profile
-        self._table = ProfileTable([one.condition for one in profile.routes])
+        self._table = profile.routes_table()
         self._made: dict[int, ProfiledRoute] = {}
         budget = _budget_of(destination, profile, runtime)
-        self._shared = Shared(profile.name, runtime, rescue, chooser, budget)
+        self._shared = Shared(profile.name, runtime, rescue, self.chooser, budget)
 
     @property
     def is_ready(self) -> bool:
