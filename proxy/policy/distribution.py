@@ -151,12 +151,12 @@ class Unmade:
     __slots__ = ("_choosers",)
 
     def __init__(self) -> None:
-        self._choosers: list[Chooser[Any]] = []
+        self._choosers: list[Chooser[Any]] = []  # of backends of any kind
 
     def __len__(self) -> int:
         return len(self._choosers)
 
-    def add(self, chooser: Chooser[Any]) -> None:
+    def add(self, chooser: Chooser[Any]) -> None:  # of backends of any kind
         if not chooser.is_whole:
             self._choosers.append(chooser)
 
