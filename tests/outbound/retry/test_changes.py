@@ -1,5 +1,5 @@
-"""Changes during the backoff of a retry: of the policy and its backends, the endpoints, the client's side of the
-connection.
+"""Where a retry goes: to another endpoint if there is one, also if the policy, its backends or the endpoints change
+during the backoff.
 """
 
 from __future__ import annotations
@@ -7,13 +7,17 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from proxy.balance.endpoints import Resolution, remove, reset
+from proxy.core.address.addr import Addr
 from proxy.core.backoff import Backoff
 from proxy.core.watch import Watch
-from proxy.policy.client import HTTP_1, Retry
+from proxy.policy.client import HTTP_1, ClientPolicy, LeastRequestLoad, PeakEwmaLoad, Retry
 from proxy.policy.endpoint import EndpointMeta
 from tests.kit.http1 import http1_app
 from tests.kit.network import Network, balance_policy
+from tests.kit.service import Service, http1_answer, with_load
 from tests.kit.sockets import Ticking, run, until
 from tests.outbound.retry.test_overrides import DST, WEB, App, answer, ask, policy
 
@@ -70,3 +74,33 @@ def test_a_backend_that_goes_during_the_backoff_brings_the_failure_back() -> Non
         network.close()
 
     run(story)
+
+
+@pytest.mark.parametrize("load", [PeakEwmaLoad(), LeastRequestLoad()])
+def test_a_retry_goes_to_another_endpoint_though_that_one_is_busier(
+    load: PeakEwmaLoad | LeastRequestLoad, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The endpoint that has failed has nothing to do and would be picked by its load; the other one has five requests
+    that it does not answer.
+    """
+    bad, busy = Addr("10.1.0.1", 80), Addr("10.1.0.2", 80)
+    service = Service(monkeypatch, [busy])
+    service.policy.set(with_load(retried(Retry(1, 65536, ((500, 599),))), load))
+    for _ in range(5):
+        service.begin()
+    service.endpoints.set(reset({busy: EndpointMeta(), bad: EndpointMeta()}))
+    service.said[bad] = http1_answer(503)
+    for _ in range(20):
+        before = len(service.asked)
+        service.ask()
+        if service.asked[before] == bad:
+            assert service.asked[before:] == [bad, busy]
+    assert bad in service.asked
+
+
+def retried(retry: Retry) -> ClientPolicy:
+    made = balance_policy()
+    routes = tuple(
+        replace(route, rules=tuple(replace(rule, retry=retry) for rule in route.rules)) for route in made.http1_routes
+    )
+    return replace(made, http1_routes=routes, http2_routes=routes)
