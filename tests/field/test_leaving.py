@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from threading import Event
 
 import pytest
 
@@ -147,18 +148,21 @@ def test_the_connection_between_two_proxies_outlives_a_client_that_leaves(stage:
 
 @pytest.mark.parametrize("method", [b"POST", b"PUT", b"GET"])
 @pytest.mark.parametrize("body", [b"", b"some"])
+@pytest.mark.parametrize("is_request_first", [False, True], ids=["end-first", "request-first"])
 @pytest.mark.parametrize("stage", PROXIED, indirect=True)
 def test_a_connection_that_the_app_closed_in_the_same_turn_is_not_used(
-    stage: Stage, method: bytes, body: bytes
+    stage: Stage, is_request_first: bool, method: bytes, body: bytes
 ) -> None:
-    """The app's end and the next request have reached the kernel before the loop looks again: the request must not use
-    that connection.
+    """The next request and the app's end have reached the kernel before the loop looks again, in either order: the
+    request must not use that connection. If the request came first, it is read before the end is seen.
     """
+    may_end = Event()
 
     def once(peer: Peer) -> None:
         with suppress(Ended):
             peer.request()
             peer.send(ok(b"done"))
+            assert may_end.wait(8)
 
     stage.play(once)
     client = stage.connect()
@@ -167,13 +171,19 @@ def test_a_connection_that_the_app_closed_in_the_same_turn_is_not_used(
 
     def both_at_once() -> None:
         """Called in the loop's thread, which can read neither meanwhile."""
+        if is_request_first:
+            client.send(request)
+        may_end.set()
         until(lambda: stage.app.connections[-1].has_left, "the app has closed")
-        client.send(request)
+        may_end.clear()
+        if not is_request_first:
+            client.send(request)
 
     for _ in range(5):
         stage.topology.call(both_at_once)
         answer = client.response()
         assert (answer.status, answer.body) == (200, b"done")
+    may_end.set()
 
 
 def keeps_alive(seconds: int) -> bytes:
