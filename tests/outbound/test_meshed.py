@@ -125,6 +125,36 @@ def test_a_request_may_require_who_its_endpoint_is(required: str, is_meshed: boo
     run(story)
 
 
+@pytest.mark.parametrize("mark", ["HTTP/1.1", "HTTP/1.0", "HTTP/1.1; absolute-form", "h2c"])
+def test_an_app_cannot_say_how_its_request_came(mark: str) -> None:
+    """The peer's proxy believes `l5d-orig-proto` because a proxy of the mesh sends it. An app that could send it over
+    HTTP/2 would choose what the other app's policy and the other app see.
+    """
+
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        stage = Answering("meshed")
+        peer = MeshedPeer(network, SERVER_ID, lambda wire: H2Server(wire, stage, ticking.reactor.clock))
+        network.fake.policies[DST] = Watch(balance_policy(WEB))
+        network.fake.names[WEB] = Watch(reset({peer.addr: identity(hint=HINT_H2)}))
+        network.start()
+        headers, _ = await h2_request(network.redirect(DST), "GET", "web", "/two", [("l5d-orig-proto", mark)])
+        assert headers[":status"] == "200"
+        request = f"GET /one HTTP/1.1\r\nHost: web\r\nl5d-orig-proto: {mark}\r\nConnection: close\r\n\r\n"
+        reader, writer = await asyncio.open_connection(sock=network.redirect(DST))
+        writer.write(request.encode())
+        assert (await asyncio.wait_for(reader.read(), DEADLINE_S)).startswith(b"HTTP/1.1 200 ")
+        writer.close()
+        marks = [
+            (one.path, [field.value for field in one.fields if field.name == b"l5d-orig-proto"])
+            for one in stage.requests
+        ]
+        assert marks == [(b"/two", []), (b"/one", [b"HTTP/1.1"])]
+        network.close()
+
+    run(story)
+
+
 def test_an_upgrade_takes_a_connection_of_its_own_beside_http_2() -> None:
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)
