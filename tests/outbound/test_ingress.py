@@ -149,6 +149,25 @@ def test_a_destination_that_nobody_serves_and_one_that_speaks_no_http() -> None:
     run(story)
 
 
+def test_a_destination_that_speaks_http_no_more_counts_at_once_on_connections_that_are_kept() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = await Ingress.made(ticking)
+        reader, writer = await asyncio.open_connection(sock=network.redirect(DST))
+        said = []
+        for policy in (balance_policy(WEB), balance_policy(WEB, OPAQUE), balance_policy(WEB)):
+            network.fake.policies[WEB].set(policy)
+            writer.write(get("l5d-dst-override: web.ns.svc.cluster.local"))
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), DEADLINE_S)
+            said.append(head[9:12])
+            if said[-1] == b"200":
+                await reader.readexactly(len(b"web"))
+        assert said == [b"200", b"502", b"200"] and len(network.seen["web"]) == 2
+        writer.close()
+        network.close()
+
+    run(story)
+
+
 def test_a_request_waits_for_its_destination_and_for_no_longer_than_its_client() -> None:
     async def story(ticking: Ticking) -> None:
         network = await Ingress.made(ticking)

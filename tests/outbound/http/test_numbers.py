@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import struct
 from contextlib import suppress
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from proxy.balance.endpoints import reset
+from proxy.core import limits
 from proxy.core.address.addr import Addr
 from proxy.core.watch import Watch
 from proxy.http.exchange import Exchange
@@ -333,6 +335,8 @@ def test_hosts_that_clients_make_up_are_bounded() -> None:
     assert other.labels["route_name"] == "http" and other.value == 4901, (
         "one of the 100 is the route itself, without a name"
     )
+    kept = [one for one in gc.get_objects() if isinstance(one, RouteNumbers) and one.of is numbers.of]
+    assert len(kept) <= limits.LABEL_NAMES + 1, "what is kept of hosts is bounded too, not only what is shown"
 
 
 @pytest.mark.acceptance("RTM-04")
