@@ -23,14 +23,12 @@ from proxy.admin.env import env_json, shown_of
 from proxy.admin.origin import is_foreign
 from proxy.admin.ready import Readiness
 from proxy.admin.scrape import Scrapes
+from proxy.core import limits
 from proxy.core.log import logger
 from proxy.core.log.filter import FilterError
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead
 from proxy.http.headers import field
-
-FILTER_BYTES: Final = 16384
-"""The longest filter that /proxy-log-level takes."""
 
 _log: Final = logger(__name__)
 _PAGES: Final = (b"/live", b"/ready", b"/metrics")
@@ -134,13 +132,13 @@ class AdminStage:
         elif method == b"GET":
             Answer(200, str(log.filter).encode()).send(exchange)
         elif method == b"PUT":
-            self._admin.bodies.answer(exchange, self._set_log_level, FILTER_BYTES)
+            self._admin.bodies.answer(exchange, self._set_log_level, limits.LOG_FILTER_BYTES)
         else:
             Answer(405, fields=_ALLOW).send(exchange)
 
     def _set_log_level(self, body: bytes | None) -> Answer:
         if body is None:
-            return text(413, f"a filter has at most {FILTER_BYTES} bytes\n")._replace(closes=True)
+            return text(413, f"a filter has at most {limits.LOG_FILTER_BYTES} bytes\n")._replace(closes=True)
         try:
             self._admin.log.set(body.decode())
         except UnicodeDecodeError as error:

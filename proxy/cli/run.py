@@ -18,7 +18,8 @@ from proxy import process
 from proxy.cli import logs
 from proxy.config import ConfigError, parse
 from proxy.config.reading.parse import EX_USAGE
-from proxy.core.small_file import CERTIFICATES_BYTES, read_most
+from proxy.core import limits
+from proxy.core.small_file import read_most
 from proxy.ports import BindError
 
 
@@ -59,7 +60,7 @@ def _read(path: Path) -> dict[str, str]:
     """OSError if the file cannot be read, ValueError if a line is not a variable."""
     found = {}
     with path.open("rb") as file:  # a pipe will do: nothing else runs yet
-        text = read_most(file.fileno(), path, CERTIFICATES_BYTES).decode()
+        text = read_most(file.fileno(), path, limits.CERTIFICATES_BYTES).decode()
     for number, line in enumerate(text.splitlines(), 1):
         name, equals, value = line.partition("=")
         if not line.strip() or line.lstrip().startswith("#"):

@@ -13,8 +13,9 @@ from proxy.config.control import control_addr
 from proxy.config.outbound import backoff
 from proxy.config.reading import syntax
 from proxy.config.reading.reader import PREFIX, Reader
+from proxy.core import limits
 from proxy.core.backoff import Backoff
-from proxy.core.small_file import ANCHORS_BYTES, TOKEN_BYTES, read_small
+from proxy.core.small_file import read_small
 from proxy.tls.certificate import anchors
 from proxy.tls.certificate.revoked import read_file, read_revocation_lists
 
@@ -70,7 +71,7 @@ def _trust_anchors(reader: Reader) -> str | None:
     if path is not None:
         name = f"SPONSON_{_FILE_VARIABLE}"
         try:
-            text = read_small(path, ANCHORS_BYTES).decode()
+            text = read_small(path, limits.ANCHORS_BYTES).decode()
         except (OSError, ValueError) as error:
             reader.refuse_identity(f"Could not read {name}: {error}")
             return None
@@ -127,7 +128,7 @@ def _token_file(reader: Reader) -> str | None:
         return None
     problem = ""
     try:
-        if not read_small(text, TOKEN_BYTES).strip():
+        if not read_small(text, limits.TOKEN_BYTES).strip():
             problem = "token is empty"
     except OSError as error:
         problem = f"{error.strerror} (os error {error.errno})"

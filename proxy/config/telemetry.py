@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from proxy.config.reading import syntax
 from proxy.config.reading.reader import PREFIX, Reader
-from proxy.core.small_file import RECORD_BYTES, read_small
+from proxy.core import limits
+from proxy.core.small_file import read_small
 
 T = TypeVar("T")
 
@@ -35,7 +36,7 @@ def trace_attributes(reader: Reader) -> tuple[tuple[str, str], ...]:
     path = reader.text("TRACE_ATTRIBUTES_PATH")
     if path is not None:
         try:
-            found |= attributes(read_small(path, RECORD_BYTES).decode())
+            found |= attributes(read_small(path, limits.RECORD_BYTES).decode())
         except (OSError, ValueError) as error:
             reader.warn(f"Failed to read trace attributes error={error} path={path}")
     found |= attributes(reader.text("TRACE_EXTRA_ATTRIBUTES") or "")

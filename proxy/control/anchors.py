@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from proxy.control.followed import FollowedFile
+from proxy.core import limits
 from proxy.core.log import logger
-from proxy.core.small_file import ANCHORS_BYTES, read_small
+from proxy.core.small_file import read_small
 from proxy.tls.credentials import Credentials
 
 LOOK_S: Final = 30.0
@@ -26,7 +27,7 @@ class Anchors(FollowedFile):
         """The text that was judged last."""
 
     def take(self, path: str) -> None:
-        text = read_small(path, ANCHORS_BYTES).decode()
+        text = read_small(path, limits.ANCHORS_BYTES).decode()
         if text == self._seen:
             return
         self._seen = text

@@ -32,8 +32,6 @@ from proxy.policy.profiles.profile import Profile
 
 _log: Final = logger(__name__)
 
-HELD_UPDATES: Final = 64
-"""Updates of one stream that wait to be applied; beyond it the stream is not read from."""
 
 _NAMED: Final = 4
 """How many endpoints one log line names."""
@@ -125,7 +123,7 @@ class EndpointSet:
     """The updates of one stream after another, as one Resolution.
 
     A small update is applied at once, and so are a few in one turn of the loop. Those that come faster are applied together, in
-    turns, and the stream is not read from while more than HELD_UPDATES wait.
+    turns, and the stream is not read from while more than limits.HELD_UPDATES wait.
     """
 
     __slots__ = (
@@ -155,7 +153,7 @@ class EndpointSet:
 
     def receive(self, message: destination_pb2.Update, is_first: bool) -> None:
         self._pending.append((message, is_first))
-        if len(self._pending) > HELD_UPDATES:
+        if len(self._pending) > limits.HELD_UPDATES:
             self._subscription.pause()
         if len(self._pending) == 1 and self._at_once < limits.TURN_MESSAGES:
             self._at_once += 1
@@ -199,7 +197,7 @@ class EndpointSet:
             self._forget()
             self._subscription.give_up("a fault of ours in reading an update")
         now, self._next = self._next, None
-        if len(self._pending) <= HELD_UPDATES // 2:
+        if len(self._pending) <= limits.HELD_UPDATES // 2:
             self._subscription.resume()
         if now is not None:
             self._set(now)

@@ -16,9 +16,10 @@ from typing import Any, Final
 
 from proxy.api import identity_pb2, services
 from proxy.control.rpc.channel import Channel
+from proxy.core import limits
 from proxy.core.log import logger
 from proxy.core.loop.reactor import Clock
-from proxy.core.small_file import TOKEN_BYTES, read_small
+from proxy.core.small_file import read_small
 from proxy.core.value import Value
 from proxy.http.grpc import Status
 from proxy.tls.certificate.csr import KeyAndCsr
@@ -92,7 +93,7 @@ class Identity:
         self._timer = None
         settings = self._settings
         try:
-            token = read_small(settings.token_file, TOKEN_BYTES)
+            token = read_small(settings.token_file, limits.TOKEN_BYTES)
         except OSError as error:
             self._fail(f"token file {settings.token_file}: {error.strerror}")
             return

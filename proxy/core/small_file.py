@@ -10,14 +10,6 @@ import errno
 import os
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
-from typing import Final
-
-TOKEN_BYTES: Final = 64 << 10
-CERTIFICATES_BYTES: Final = 1 << 20
-ANCHORS_BYTES: Final = 384 << 10
-RECORD_BYTES: Final = 64 << 10
-"""The most that is read of a token or key; of certificates, revocations, variables; of trust anchors, each of which takes 0.15 ms (the
-authorities that browsers trust: 220 KiB); of a record of ours about one workload."""
 
 
 def read_small(path: str | Path, most_bytes: int) -> bytes:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final, NamedTuple
 
+from proxy.core import limits
 from proxy.core.failure.errors import ProtocolError
 from proxy.core.failure.reason import Reason
 from proxy.http.headers import Field
@@ -47,9 +48,6 @@ CONTENT_TYPE: Final = b"application/grpc"
 STATUS: Final = b"grpc-status"
 MESSAGE: Final = b"grpc-message"
 TIMEOUT: Final = b"grpc-timeout"
-
-MESSAGE_BYTES: Final = 4 << 20
-"""The largest message that we take (grpcio, tonic and Go: 4 MiB)."""
 
 _prefix: Final = Struct(">BI")
 """Whether the message is compressed, and its length."""
@@ -97,7 +95,7 @@ class Deframer:
             compressed, size = _prefix.unpack_from(buffer, position)
             if compressed:
                 raise ProtocolError("compressed gRPC message, although no encoding was offered")
-            if size > MESSAGE_BYTES:
+            if size > limits.CONTROL_MESSAGE_BYTES:
                 raise ProtocolError(f"gRPC message of {size} bytes", Reason.OVER_LIMIT)
             end = position + _prefix.size + size
             if end > len(buffer):

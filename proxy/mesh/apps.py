@@ -13,7 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
-from proxy.core.small_file import RECORD_BYTES, read_small
+from proxy.core import limits
+from proxy.core.small_file import read_small
 from proxy.mesh.state import State, StateError, make_private
 
 FOLDER: Final = "up"
@@ -82,7 +83,7 @@ def apps(state: State) -> list[App]:
         if not _is_held(path):
             continue
         with suppress(OSError, ValueError, TypeError):
-            said: dict[str, Any] = json.loads(read_small(path, RECORD_BYTES))
+            said: dict[str, Any] = json.loads(read_small(path, limits.RECORD_BYTES))
             found.append(App(**said))
     return found
 

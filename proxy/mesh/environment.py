@@ -16,8 +16,9 @@ import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from proxy.core import limits
 from proxy.core.address.addr import Addr
-from proxy.core.small_file import CERTIFICATES_BYTES, read_small
+from proxy.core.small_file import read_small
 from proxy.mesh.identity.authority import utc_now
 from proxy.mesh.identity.root.issuers import ensure_anchors
 from proxy.mesh.identity.tokens import Account, Binding, open_tokens
@@ -117,7 +118,7 @@ def environment_of(server: Addr, workload: Workload, files: Files) -> dict[str, 
     name = identity_of(workload.account.service_account, workload.account.namespace)
     try:
         load_or_make(files.identity, name)
-        anchors = read_small(files.anchors, CERTIFICATES_BYTES).decode()
+        anchors = read_small(files.anchors, limits.CERTIFICATES_BYTES).decode()
     except (OSError, ValueError) as error:
         raise StateError(str(error)) from None
     variables = TUNING | {f"LINKERD2_PROXY_{name}": value for name, value in _linkerd(server, workload).items()}

@@ -27,8 +27,9 @@ from pathlib import Path
 from stat import S_IMODE, S_ISREG
 from typing import Final
 
+from proxy.core import limits
 from proxy.core.address.addr import Addr, parse_addr
-from proxy.core.small_file import RECORD_BYTES, TOKEN_BYTES, read_most, read_small
+from proxy.core.small_file import read_most, read_small
 
 _ADDRESS: Final = "address"
 DEFAULT_ADDR: Final = Addr("127.0.0.1", 8086)
@@ -122,7 +123,7 @@ class State:
         """
         path = self.directory / _ADDRESS
         try:
-            found = parse_addr(read_small(path, RECORD_BYTES).decode().strip())
+            found = parse_addr(read_small(path, limits.RECORD_BYTES).decode().strip())
         except (FileNotFoundError, ValueError):
             return DEFAULT_ADDR
         if ip_address(found.ip).is_unspecified:
@@ -151,7 +152,7 @@ def read_secret(path: Path) -> bytes | None:
         if mode & 0o077:
             raise StateError(f"{path}: mode {mode:04o} lets others read it; chmod 600 it or start anew")
         try:
-            return read_most(descriptor, path, TOKEN_BYTES)
+            return read_most(descriptor, path, limits.TOKEN_BYTES)
         except OSError as error:
             raise StateError(f"{path}: {error.strerror}") from None
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from proxy.core import limits
 from proxy.policy.server import RateLimit
 
 TOTAL: Final = "total"
 PER_IDENTITY: Final = "per-identity"
 OVERRIDE: Final = "override"
-
-_CLIENTS: Final = 4096
-"""When more clients than this are remembered, those that have all their tokens back are forgotten."""
 
 
 class Limited(NamedTuple):
@@ -84,7 +82,7 @@ class RateLimiter:
     def _client(self, identity: str, now: float) -> Bucket:
         found = self._clients.get(identity)
         if found is None:
-            if len(self._clients) >= _CLIENTS:
+            if len(self._clients) >= limits.RATE_LIMITED_CLIENTS:
                 self._forget_some(now)
             found = self._clients[identity] = Bucket(self._per_identity)
         return found
@@ -95,5 +93,5 @@ class RateLimiter:
         clients = self._clients
         for name in [name for name, bucket in clients.items() if bucket.is_full(now)]:
             del clients[name]
-        for name in list(clients)[: max(0, len(clients) - _CLIENTS * 3 // 4)]:
+        for name in list(clients)[: max(0, len(clients) - limits.RATE_LIMITED_CLIENTS * 3 // 4)]:
             del clients[name]

@@ -17,8 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 from weakref import WeakKeyDictionary
 
+from proxy.core import limits
 from proxy.core.connection.dial import ALPN
-from proxy.tls.hello import HELLO_BYTES, Hello, read_hello
+from proxy.tls.hello import Hello, read_hello
 
 _NO_APPLICATION_PROTOCOL: Final = 120
 """RFC 7301, section 3.2; the ssl module has no name for it."""
@@ -74,7 +75,7 @@ def refusal_of(context: ssl.SSLContext, sock: socket.socket) -> ssl.SSLContext |
     if refusal is None:
         return None
     try:
-        hello = read_hello(sock.recv(HELLO_BYTES, socket.MSG_PEEK))
+        hello = read_hello(sock.recv(limits.HELLO_BYTES, socket.MSG_PEEK))
     except BlockingIOError:
         return None
     if isinstance(hello, Hello) and hello.alpn and ALPN.encode() not in hello.alpn:

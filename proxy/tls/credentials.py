@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Sequence
 from typing import Final
 
+from proxy.core import limits
 from proxy.core.watch import Watch
 from proxy.tls import context
 from proxy.tls.certificate import anchors
@@ -19,9 +20,6 @@ from proxy.tls.certificate.revoked import NONE_REVOKED, Revoked, key_of
 from proxy.tls.certificate.validity import verify_text
 from proxy.tls.context import ssl_reason
 from proxy.tls.peer import RefusedCertificateError, identities, normalise
-
-_MAX_INTERMEDIATES: Final = 32
-"""Each is loaded four times, and sent in every handshake (OpenSSL's verification: 100 at most)."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -66,9 +64,9 @@ class Credentials:
     def install(self, leaf_der: bytes, intermediates: Sequence[bytes], key_der: bytes, expires_at: float) -> None:
         """Check a certificate (chain to the anchors, name, key) and use it from now on. CredentialsError if it does not pass;
         the old one stays in use."""
-        if len(intermediates) > _MAX_INTERMEDIATES:
+        if len(intermediates) > limits.INTERMEDIATES:
             raise CredentialsError(
-                f"certificate comes with {len(intermediates)} intermediates, where {_MAX_INTERMEDIATES} may be"
+                f"certificate comes with {len(intermediates)} intermediates, where {limits.INTERMEDIATES} may be"
             )
         chain = [leaf_der, *intermediates]
         servers = [context.server_context(self._anchors, is_direct) for is_direct in (False, True)]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Final
 
 from proxy.core import limits
 from proxy.core.address.addr import Addr
@@ -30,10 +29,6 @@ from proxy.tls.context import forget_errors, is_cut, refusal_of, ssl_reason
 from proxy.tls.peer import TlsPeer, TlsServing, TlsTarget, identities, normalise
 
 __all__ = ["MakeCodec", "TlsConnection", "dial_tls", "serve_tls"]
-
-_SERVER_TIMEOUT_S: Final = 10.0
-"""Linkerd's default detect timeout. In Linkerd it ends when the ClientHello is there; here it covers the whole handshake,
-because one that never ends would hold a descriptor for as long as its client likes (Envoy: 15 s, nginx: 60 s)."""
 
 
 class Handshake:
@@ -83,7 +78,7 @@ class Handshake:
         self._connecting = Connecting(self._reactor, addr, options, self._on_connected, self._on_connect_error)
 
     def accept(self, sock: socket.socket) -> None:
-        self._arm(_SERVER_TIMEOUT_S)
+        self._arm(limits.HANDSHAKE_S)
         try:
             self._context = refusal_of(self._context, sock) or self._context
         except OSError as error:

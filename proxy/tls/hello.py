@@ -11,16 +11,10 @@ import re
 from enum import Enum
 from typing import Final, NamedTuple
 
-HELLO_BYTES: Final = 32768
-"""The longest ClientHello that is looked for, with the headers of its records. Real ones are below 2 KB, 3 KB with post-quantum key
-shares; Linkerd looks at 8 KiB."""
+from proxy.core import limits
 
 _RECORD_BYTES: Final = 16384
 """The longest fragment of a plaintext record (RFC 8446, section 5.1)."""
-
-_RECORDS: Final = 32
-"""The most records that one hello may be spread over. Clients use two or three. Every look at a connection reads all their headers again,
-and a client that sends one octet at a time must not be able to make that expensive."""
 
 
 _SERVER_NAME: Final = 0
@@ -71,7 +65,7 @@ def _message_of(data: bytes) -> bytes | NoHello:
     fragments: list[bytes] = []
     gathered = at = 0
     needed = -1
-    for _ in range(_RECORDS):
+    for _ in range(limits.HELLO_RECORDS):
         header = data[at : at + 5]
         if not _may_be_a_header(header):
             return NOT_TLS
@@ -89,7 +83,7 @@ def _message_of(data: bytes) -> bytes | NoHello:
             if 0 <= needed <= gathered:
                 return b"".join(fragments)[4:needed]
         if at >= len(data) or len(header) < 5:
-            return INCOMPLETE if at < HELLO_BYTES and needed <= HELLO_BYTES else NOT_TLS
+            return INCOMPLETE if at < limits.HELLO_BYTES and needed <= limits.HELLO_BYTES else NOT_TLS
     return NOT_TLS
 
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
+from proxy.core import limits
 from proxy.core.watch import Watch
 from proxy.tls.certificate.der import is_authority
 from proxy.tls.certificate.revoked import NOTHING_REVOKED, Revoked
@@ -27,8 +28,6 @@ _URI: Final = re.compile(
 )
 """An absolute URI with an authority, in the characters of RFC 3986."""
 
-_SAN_BYTES: Final = 2048
-"""The longest identity (SPIFFE-ID, section 2.3)."""
 
 _is_visible: Final = re.compile(r"[\x21-\x7e]*").fullmatch
 
@@ -78,7 +77,7 @@ def identities(
         raise RefusedCertificateError("the certificate is an authority's (CA:TRUE), not a workload's")
     found = []
     for kind, value in certificate.get("subjectAltName", ()):
-        if kind in ("DNS", "URI") and (_is_visible(value) is None or len(value) > _SAN_BYTES):
+        if kind in ("DNS", "URI") and (_is_visible(value) is None or len(value) > limits.IDENTITY_BYTES):
             raise RefusedCertificateError(f"the certificate has a name that is no identity: {kind} {value[:100]!r}")
         name = dns_identity(value) if kind == "DNS" else uri_identity(value) if kind == "URI" else None
         if name is not None:

@@ -13,13 +13,13 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from proxy.core import limits
 from proxy.core.address.addr import Addr, addr
 from proxy.core.connection.dial import tune
 from proxy.core.failure.errors import report_fault
 from proxy.core.loop.reactor import Reactor
 from proxy.core.loop.timers import Timer
 
-_ACCEPTS_PER_WAKE_UP: Final = 16
 _REST_S: Final = 0.2
 """Without descriptors the socket stays readable: asking again at once would spin."""
 _ENDS_PER_REST: Final = 32
@@ -86,7 +86,7 @@ class Listener:
     def finish(self) -> None:
         """Close, but first accept the clients in the backlog, whose connections are open as far as they know."""
         if self._is_accepting:
-            for _ in range(self._options.backlog // _ACCEPTS_PER_WAKE_UP + 1):
+            for _ in range(self._options.backlog // limits.TURN_ACCEPTS + 1):
                 if not self._accept_some():
                     break
         self.close()
@@ -136,7 +136,7 @@ class Listener:
 
     def _accept_some(self) -> bool:
         """Accept a share of the backlog. Returns whether there may be more, and descriptors for it."""
-        for _ in range(_ACCEPTS_PER_WAKE_UP):
+        for _ in range(limits.TURN_ACCEPTS):
             sock = self._sock
             if sock is None:
                 return False

@@ -9,11 +9,9 @@ import re
 import pytest
 
 from proxy.admin import AdminStage
-from proxy.admin.server import FILTER_BYTES
 from proxy.core import limits
 from proxy.core.address.addr import addr
 from proxy.core.failure.reason import Reason
-from proxy.core.log.filter import MOST_ITEMS
 from proxy.http.ending.linger import Linger
 from proxy.http.h1.server import H1Server
 from proxy.metrics import Registry
@@ -342,10 +340,8 @@ def test_no_body_is_the_default_filter() -> None:
 
 def test_a_filter_that_is_too_long_is_refused_before_it_ends() -> None:
     server = AdminServer()
-    head = (
-        f"PUT /proxy-log-level HTTP/1.1\r\nhost: localhost:4191\r\ncontent-length: {2 * FILTER_BYTES}\r\n\r\n".encode()
-    )
-    answer = server.http1(head + b"a" * (FILTER_BYTES + 1))
+    head = f"PUT /proxy-log-level HTTP/1.1\r\nhost: localhost:4191\r\ncontent-length: {2 * limits.LOG_FILTER_BYTES}\r\n\r\n".encode()
+    answer = server.http1(head + b"a" * (limits.LOG_FILTER_BYTES + 1))
     assert answer.startswith(b"HTTP/1.1 413 ") and b"Connection: close" in answer
     assert str(server.log.filter) == "_access_log=off,linkerd=info,warn"
 
@@ -353,7 +349,7 @@ def test_a_filter_that_is_too_long_is_refused_before_it_ends() -> None:
 def test_a_filter_of_too_many_directives_is_refused() -> None:
     """Each is compared with every logger, and with lines later: twenty clients held the loop for a second."""
     server = AdminServer()
-    for most, status in ((MOST_ITEMS, b"204"), (MOST_ITEMS + 1, b"400")):
+    for most, status in ((limits.LOG_FILTER_ITEMS, b"204"), (limits.LOG_FILTER_ITEMS + 1, b"400")):
         body = ",".join(f"a{number}=info" for number in range(most))
         head = f"PUT /proxy-log-level HTTP/1.1\r\nhost: localhost:4191\r\ncontent-length: {len(body)}\r\n\r\n"
         answer = server.http1((head + body).encode())

@@ -22,7 +22,7 @@ from proxy.control.stale import Stale
 from proxy.core import limits
 from proxy.core.address.addr import Addr
 from proxy.core.backoff import Backoff
-from proxy.core.loop.step_queue import STEPS_PER_TURN, StepQueue
+from proxy.core.loop.step_queue import StepQueue
 from proxy.http import grpc
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.profiles.profile import Profile
@@ -174,7 +174,7 @@ def test_thousands_of_small_updates_are_applied_together_and_hold_back_their_str
         called.pop()()
         turns += 1
     assert len(sets) <= limits.TURN_MESSAGES + 2000 // limits.TURN_ENDPOINTS + 1
-    assert turns >= 2000 // limits.TURN_ENDPOINTS // STEPS_PER_TURN and not channel.is_paused
+    assert turns >= 2000 // limits.TURN_ENDPOINTS // limits.TURN_STEPS and not channel.is_paused
     expected = set(range(10))
     for number in range(2000):
         if number % 3 == 2:
@@ -281,7 +281,7 @@ def test_a_profile_of_two_thousand_routes_is_read_in_turns() -> None:
         called.pop()()
         turns += 1
     assert isinstance(stream.watch.value, Profile) and len(stream.watch.value.routes) == 2000
-    assert turns >= 2000 // limits.TURN_PARTS // STEPS_PER_TURN
+    assert turns >= 2000 // limits.TURN_PARTS // limits.TURN_STEPS
 
 
 def test_a_profile_whose_one_route_has_thousands_of_parts_is_read_in_turns() -> None:
@@ -299,7 +299,7 @@ def test_a_profile_whose_one_route_has_thousands_of_parts_is_read_in_turns() -> 
         assert stream.watch.value is None
         called.pop()()
         turns += 1
-    assert isinstance(stream.watch.value, Profile) and turns >= 2000 // limits.TURN_PARTS // STEPS_PER_TURN
+    assert isinstance(stream.watch.value, Profile) and turns >= 2000 // limits.TURN_PARTS // limits.TURN_STEPS
 
 
 def test_of_profiles_that_come_faster_than_they_are_read_the_first_and_the_last_count() -> None:

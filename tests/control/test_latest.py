@@ -16,7 +16,7 @@ from proxy.control.outbound_policy import OutboundPolicies
 from proxy.control.rpc.subscription import StreamSettings
 from proxy.core import limits
 from proxy.core.backoff import Backoff
-from proxy.core.loop.step_queue import STEPS_PER_TURN, StepQueue
+from proxy.core.loop.step_queue import StepQueue
 from proxy.policy.client import ClientPolicy
 from proxy.policy.defaults import default_policy, invalid_policy
 
@@ -91,7 +91,7 @@ def test_an_outbound_policy_of_a_thousand_matches_is_read_in_turns() -> None:
     assert channel.turns.take_all() == 1
     channel.say(outbound(1000))
     assert watch.value is first
-    assert channel.turns.take_all() >= 1000 // limits.TURN_PARTS // STEPS_PER_TURN
+    assert channel.turns.take_all() >= 1000 // limits.TURN_PARTS // limits.TURN_STEPS
     assert isinstance(watch.value, ClientPolicy) and len(watch.value.http1_routes[0].rules[0].matches) == 1000
 
 
@@ -102,7 +102,7 @@ def test_an_inbound_policy_of_a_thousand_routes_is_read_in_turns() -> None:
     watch = policies.watch(80, initial)
     channel.say(inbound(1000))
     assert watch.value is initial and policies.unanswered.value == {80}, "it is not answered until it has been read"
-    assert channel.turns.take_all() >= 1000 // limits.TURN_PARTS // STEPS_PER_TURN
+    assert channel.turns.take_all() >= 1000 // limits.TURN_PARTS // limits.TURN_STEPS
     assert len(watch.value.routes) == 1000 and not policies.unanswered.value
 
 
@@ -190,7 +190,7 @@ def test_expressions_are_compiled_a_few_in_a_turn_and_costly_ones_alone() -> Non
         match.headers.add(name=f"x-{number}").regex = rf"{number}\p{{Lu}}{{10}}"
     channel.say(message)
     assert watch.value is None, "not even one match of many patterns is read at once"
-    assert channel.turns.take_all() >= 40 // STEPS_PER_TURN, "each of these takes a step of its own"
+    assert channel.turns.take_all() >= 40 // limits.TURN_STEPS, "each of these takes a step of its own"
     policy = watch.value
     assert isinstance(policy, ClientPolicy)
     costs = [one.regex.parts for one in policy.http1_routes[0].rules[0].matches[0].headers if one.regex]
@@ -209,7 +209,7 @@ def test_lists_of_names_and_networks_are_read_in_turns() -> None:
         authorization.authentication.meshTLS.identities.identities.add(name=f"{number}.ns.serviceaccount")
     channel.say(message)
     assert watch.value is initial
-    assert channel.turns.take_all() >= (5000 // 16 + 5000 // 32) // limits.TURN_PARTS // STEPS_PER_TURN
+    assert channel.turns.take_all() >= (5000 // 16 + 5000 // 32) // limits.TURN_PARTS // limits.TURN_STEPS
     assert len(watch.value.routes[0].authorizations[0].networks) == 5000
 
 

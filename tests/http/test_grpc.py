@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.core import limits
 from proxy.core.failure.errors import ProtocolError
 from proxy.core.failure.reason import Reason
 from proxy.http import grpc
@@ -41,7 +42,7 @@ def test_compressed_and_oversized_messages_are_refused() -> None:
     with pytest.raises(ProtocolError, match="compressed"):
         Deframer().feed(b"\x01\x00\x00\x00\x00")
     with pytest.raises(ProtocolError, match="4194305 bytes") as error:
-        Deframer().feed(b"\x00" + (grpc.MESSAGE_BYTES + 1).to_bytes(4, "big"))
+        Deframer().feed(b"\x00" + (limits.CONTROL_MESSAGE_BYTES + 1).to_bytes(4, "big"))
     assert error.value.reason is Reason.OVER_LIMIT
 
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.tls.hello import HELLO_BYTES, INCOMPLETE, NOT_TLS, Hello, NoHello, judge_hello, read_hello
-from proxy.transport.detection.peek import LOOK_BYTES
+from proxy.core import limits
+from proxy.tls.hello import INCOMPLETE, NOT_TLS, Hello, NoHello, judge_hello, read_hello
 
 
 def openssl_hello(name: str | None, *protocols: str) -> bytes:
@@ -150,13 +150,13 @@ def test_a_long_hello_in_one_record(size: int) -> None:
 
 
 def test_the_longest_hello_that_counts() -> None:
-    longest = in_records(padded(HELLO_BYTES - 10), 16384)
-    assert len(longest) == HELLO_BYTES and read_hello(longest) == Hello("web", ())
-    assert read_hello(in_records(padded(HELLO_BYTES + 1), 16384)[:HELLO_BYTES]) is NOT_TLS
+    longest = in_records(padded(limits.HELLO_BYTES - 10), 16384)
+    assert len(longest) == limits.HELLO_BYTES and read_hello(longest) == Hello("web", ())
+    assert read_hello(in_records(padded(limits.HELLO_BYTES + 1), 16384)[: limits.HELLO_BYTES]) is NOT_TLS
 
 
 def test_looking_covers_the_longest_hello() -> None:
-    assert LOOK_BYTES == HELLO_BYTES
+    assert limits.HELLO_BYTES == limits.HELLO_BYTES
 
 
 def test_broken_hellos_never_raise() -> None:

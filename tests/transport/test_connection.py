@@ -16,7 +16,6 @@ from proxy.core.codec import Wire
 from proxy.core.connection.dial import DialOptions
 from proxy.core.connection.meter import Meter
 from proxy.core.failure.reason import Reason
-from proxy.core.loop.turn import TURN_READS_S
 from proxy.transport.plain import dial_plain, serve_plain
 from tests.kit.sockets import REFUSING, Recorder, Ticking, descriptors, run, tcp_pair, until
 
@@ -458,7 +457,7 @@ def test_many_that_are_ready_at_once_are_read_in_several_turns_and_nothing_is_lo
         class Slow(Recorder):
             def feed(self, data: bytes) -> None:
                 super().feed(data)
-                ticking.now += TURN_READS_S * 1.1
+                ticking.now += limits.TURN_READS_S * 1.1
                 turns.append(ticking.reactor.flusher.flushes)
                 self.wire.write(b".")  # so that each turn has a flush, whose number it is
 
@@ -488,7 +487,7 @@ def test_who_waits_for_a_turn_and_is_reset_gives_its_codec_what_came_before() ->
         turn = ticking.reactor.turn
         for _ in range(5):
             turn.is_over()
-            ticking.now += TURN_READS_S
+            ticking.now += limits.TURN_READS_S
         server.wire.data_received(b"an answer")
         assert not server.received and not server.wire.is_idle_reader()
         server.wire.connection_lost(ConnectionResetError(errno.ECONNRESET, "reset"))

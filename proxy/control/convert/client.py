@@ -20,6 +20,7 @@ from proxy.control.convert.route import (
     read_http_match,
     suffix_of,
 )
+from proxy.core import limits
 from proxy.core.address.names import name_and_port
 from proxy.core.shares import Reading, at_once
 from proxy.http import grpc
@@ -51,8 +52,6 @@ _NO_TUNING: Final = Tuning()
 _MAX_SLOW_START_S: Final = 86_400.0
 _MAX_PROBE_SHARE: Final = 0.5
 _MAX_RETRIES: Final = 65535
-_MAX_BACKENDS: Final = 512
-"""Backends of one rule, whose stage is built at once (Gateway API: 16)."""
 _STATUSES: Final = 599
 _RETRY_CODES: Final = {
     "cancelled": grpc.CANCELLED,
@@ -304,8 +303,8 @@ def _distribution_of(rule: Any, convert_filter: Callable[[Any], Filter]) -> Read
     else:
         name = client.RANDOM_AVAILABLE
         weighted = [(_unwrapped(one), one.weight) for one in distribution.random_available.backends]
-    if len(weighted) > _MAX_BACKENDS:
-        raise InvalidMessageError(f"a distribution of {len(weighted)} backends, where {_MAX_BACKENDS} may be")
+    if len(weighted) > limits.BACKENDS:
+        raise InvalidMessageError(f"a distribution of {len(weighted)} backends, where {limits.BACKENDS} may be")
     if not weighted:
         raise InvalidMessageError(f"a {name} distribution may not be empty")
     return Distribution(

@@ -18,6 +18,7 @@ from proxy.control.convert.route import (
     read_grpc_match,
     read_http_match,
 )
+from proxy.core import limits
 from proxy.core.shares import Reading, at_once, each, each_read, each_small
 from proxy.policy import server
 from proxy.policy.meta import Meta, default_meta
@@ -38,8 +39,6 @@ _LOCALHOST: Final = Authorization(
     (NetworkMatch(IPv4Network("127.0.0.1/32")), NetworkMatch(IPv6Network("::1/128"))),
     Authentication(),
 )
-_COPIED: Final = 1_000_000
-"""The server's authorizations in the lists of all routes together, 8 octets each."""
 
 _NETWORKS_PER_PART: Final = 16
 
@@ -110,7 +109,7 @@ class Parents:
         if not own:
             return self.authorizations
         self._copied += len(self.authorizations)
-        if self._copied > _COPIED:
+        if self._copied > limits.ROUTE_AUTHORIZATIONS:
             raise InvalidMessageError(
                 f"authorizations: {len(self.authorizations)} of the server for each of too many routes with their own"
             )

@@ -19,8 +19,9 @@ from proxy.balance.counts import Counts
 from proxy.balance.p2c import P2c
 from proxy.control.rpc.call import Call
 from proxy.control.rpc.member import CallScope, Member
-from proxy.control.rpc.settings import QUEUE_CALLS, ChannelSettings, Dial
+from proxy.control.rpc.settings import ChannelSettings, Dial
 from proxy.control.stale import Stale
+from proxy.core import limits
 from proxy.core.address.addr import Addr
 from proxy.core.address.control_addr import ControlAddr
 from proxy.core.backoff import Backoff
@@ -118,7 +119,7 @@ class Channel:
 
     def enqueue(self, call: Call) -> None:
         """Send the call when an address can take it; at once if one can now, but never within the caller's call."""
-        if len(self._queue) >= QUEUE_CALLS:
+        if len(self._queue) >= limits.CONTROL_CALLS:
             self.reactor.loop.call_soon(
                 call.end, Status(grpc.RESOURCE_EXHAUSTED, "too many calls wait for the controller")
             )

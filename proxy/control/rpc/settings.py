@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Protocol
 
+from proxy.core import limits
 from proxy.core.address.addr import Addr
 from proxy.core.address.control_addr import ControlAddr
 from proxy.core.backoff import Backoff
@@ -12,10 +13,6 @@ from proxy.core.codec import Codec, Wire
 from proxy.core.connection.dial import DialOptions
 from proxy.core.value import Value
 from proxy.http.h2.frames.settings import H2Settings
-
-QUEUE_CALLS: Final = 1000
-QUEUE_WAIT_S: Final = 30.0
-"""The length of a control client's queue, and how long a call may wait in it (docs/linkerd/configuration.md, section 4.6)."""
 
 
 class Dial(Protocol):
@@ -31,4 +28,4 @@ class ChannelSettings(Value):
     """The waits between attempts to connect to one address, and to resolve the name."""
     dial: DialOptions = DialOptions()
     http2: H2Settings = H2Settings()
-    queue_wait_s: float = QUEUE_WAIT_S
+    queue_wait_s: float = limits.CONTROL_CALL_S

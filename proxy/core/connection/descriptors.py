@@ -16,9 +16,7 @@ import resource
 from collections.abc import Callable
 from typing import Final
 
-_LEAST: Final = 16
-_MOST: Final = 1024
-"""Bounds of the reserve that accepting clients leaves free, which is an eighth of the limit."""
+from proxy.core import limits
 
 
 class Descriptors:
@@ -31,7 +29,7 @@ class Descriptors:
         if limit < 0:
             limit = 1 << 62  # RLIM_INFINITY
         self.limit: Final = limit
-        self._spare: Final = min(max(limit // 8, _LEAST), _MOST)
+        self._spare: Final = min(max(limit // 8, limits.SPARE_DESCRIPTORS_LEAST), limits.SPARE_DESCRIPTORS_MOST)
         self._end_idle: Callable[[], bool] | None = None
 
     def ends_idle(self, end_idle: Callable[[], bool]) -> None:

@@ -18,6 +18,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
+from proxy.core import limits
 from proxy.core.address.addr import Addr
 from proxy.core.address.here import Made
 from proxy.core.connection.meter import Meter
@@ -109,14 +110,11 @@ def reset_on_close(sock: Any) -> None:
         pass  # the peer was faster
 
 
-_UNREAD_BYTES: Final = 262144
-
-
 def unread_of(sock: Any) -> bytes:
     """What the peer sent before it reset the connection, for when a failed write was the first sign of the reset."""
     data = b""
     try:
-        while len(data) < _UNREAD_BYTES and (more := sock.recv(_UNREAD_BYTES)):
+        while len(data) < limits.UNREAD_BYTES and (more := sock.recv(limits.UNREAD_BYTES)):
             data += more
     except OSError:
         pass  # there is nothing more

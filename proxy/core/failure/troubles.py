@@ -1,6 +1,6 @@
 """Troubles: why addresses cannot be connected to, and since when, so that error answers can say it.
 
-Each side of the proxy has one. It holds at most `_KEPT` addresses; the one whose last failure is oldest is forgotten
+Each side of the proxy has one. It holds at most `limits.TROUBLES` addresses; the one whose last failure is oldest is forgotten
 first. A successful connect removes its address.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-_KEPT: Final = 256
+from proxy.core import limits
 
 
 class Troubles:
@@ -26,7 +26,7 @@ class Troubles:
         known = self._known
         old = known.pop(key, None)
         known[key] = (text, self._clock() if old is None else old[1])
-        if len(known) > _KEPT:
+        if len(known) > limits.TROUBLES:
             del known[next(iter(known))]
 
     def succeeded(self, key: str) -> None:

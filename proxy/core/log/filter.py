@@ -11,6 +11,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
+from proxy.core import limits
+
 OFF: Final = 100
 ERROR: Final = 40
 WARN: Final = 30
@@ -22,8 +24,6 @@ _LEVELS: Final = {"off": OFF, "error": ERROR, "warn": WARN, "info": INFO, "debug
 _NAMES: Final = {level: name for name, level in _LEVELS.items()}
 _NUMBERS: Final = dict(zip("012345", _LEVELS.values(), strict=True))
 
-MOST_ITEMS: Final = 128
-"""Directives and their fields in one filter. Each is compared with every target, and with the lines that it may let pass."""
 
 _DIRECTIVE: Final = re.compile(r"([\w:-][^=\[]*)?(?:\[([^\]{]*)(?:\{([^}]*)\})?\])?(?:=(.*))?", re.DOTALL)
 _ACCESS_LOG: Final = "_access_log"
@@ -92,8 +92,8 @@ class Filter:
 
 def parse(text: str) -> Filter:
     """The whole text or nothing; FilterError."""
-    if text.count(",") >= MOST_ITEMS:
-        raise FilterError(f"a filter has at most {MOST_ITEMS} directives and fields")
+    if text.count(",") >= limits.LOG_FILTER_ITEMS:
+        raise FilterError(f"a filter has at most {limits.LOG_FILTER_ITEMS} directives and fields")
     return Filter([_directive(item) for item in text.split(",") if item])
 
 
@@ -102,9 +102,9 @@ def parse_lossy(text: str) -> tuple[Filter, list[str]]:
     found: list[Directive] = []
     notes: list[str] = []
     items = text.split(",")
-    if len(items) > MOST_ITEMS:
-        notes.append(f"ignoring all but the first {MOST_ITEMS} directives")
-    for item in items[:MOST_ITEMS]:
+    if len(items) > limits.LOG_FILTER_ITEMS:
+        notes.append(f"ignoring all but the first {limits.LOG_FILTER_ITEMS} directives")
+    for item in items[: limits.LOG_FILTER_ITEMS]:
         try:
             if item:
                 found.append(_directive(item))

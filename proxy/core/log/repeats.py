@@ -12,9 +12,9 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from proxy.core import limits
+
 WINDOW_S: Final = 10.0
-_KINDS: Final = 256
-"""Different warnings that are remembered at once; more are logged as they come."""
 
 _varying: Final = re.compile(r":[0-9]{5}\b|\b[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)? ?m?s\b")
 """A port of five digits, which is a client's as a rule, and a duration."""
@@ -47,7 +47,7 @@ class Repeats:
         with self._lock:
             kind = self._kinds.get(key)
             if kind is None:
-                if len(self._kinds) < _KINDS:
+                if len(self._kinds) < limits.REPEATED_WARNINGS:
                     self._kinds[key] = _Kind(self._clock())
                 return True
             kind.left_out += 1

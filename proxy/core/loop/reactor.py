@@ -15,7 +15,7 @@ from proxy.core.connection.descriptors import Descriptors
 from proxy.core.loop.flusher import Flusher
 from proxy.core.loop.step_queue import StepQueue
 from proxy.core.loop.timers import Wheel
-from proxy.core.loop.turn import TURN_READS_S, Turn
+from proxy.core.loop.turn import Turn
 
 Clock = Callable[[], float]
 """Monotonic seconds."""
@@ -36,5 +36,5 @@ class Reactor:
         """Handshakes have a queue of their own: a step is expensive (1.5 ms of signing or verifying), and a thousand clients
         may be ready in one wake-up; open connections should not have to wait behind them."""
         self.turn = Turn(loop, flusher, clock)
-        self.reads = StepQueue(loop, clock, limits.TURN_READS, TURN_READS_S)
+        self.reads = StepQueue(loop, clock, limits.TURN_READS, limits.TURN_READS_S)
         """Connections that were ready to be read when a turn was over."""

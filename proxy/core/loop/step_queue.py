@@ -2,8 +2,8 @@
 
 A turn is one iteration of the event loop. Work that is more than one turn
 allows does its share, queues itself for another step, and lets everything else
-go first. At most STEPS_PER_TURN steps are taken in one turn, and none is begun
-once they have taken TURN_S together (a queue may have other bounds), so that the queue delays other work by a
+go first. At most limits.TURN_STEPS steps are taken in one turn, and none is begun
+once they have taken limits.TURN_STEPS_S together (a queue may have other bounds), so that the queue delays other work by a
 bounded time however long it is. Each step must be short by itself:
 docs/design.md, "What bounds one turn", says how.
 """
@@ -12,13 +12,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
+from proxy.core import limits
 from proxy.core.failure.errors import report_fault
 from proxy.core.failure.reason import Reason
-
-STEPS_PER_TURN: Final = 4
-TURN_S: Final = 0.004
 
 
 class Steps(Protocol):
@@ -49,7 +47,7 @@ class StepQueue:
     __slots__ = ("_loop", "_clock", "_queue", "_most", "_turn_s")
 
     def __init__(
-        self, loop: Any, clock: Callable[[], float], most: int = STEPS_PER_TURN, turn_s: float = TURN_S
+        self, loop: Any, clock: Callable[[], float], most: int = limits.TURN_STEPS, turn_s: float = limits.TURN_STEPS_S
     ) -> None:
         """`most` steps are taken in one turn, and none is begun after `turn_s`."""
         self._loop = loop

@@ -15,8 +15,6 @@ from proxy.core import limits
 from proxy.core.loop.effort import spent
 from proxy.core.loop.flusher import Flusher
 
-TURN_READS_S: Final = 0.008
-"""What all reads of one turn may take together; what they have to write comes on top."""
 _READS: Final = 4
 """The clock is looked at before every fourth read, since most turns are short; the three between do not even ask."""
 _NONE: Final = -1
@@ -45,7 +43,7 @@ class Turn:
             self._began_at = self._clock()
         elif self._is_over:
             return True
-        elif self._clock() - self._began_at > TURN_READS_S:
+        elif self._clock() - self._began_at > limits.TURN_READS_S:
             self._is_over = True
             flusher.reads_left = 0
             self._loop.call_soon(self._end)  # there may be nothing to flush

@@ -41,10 +41,6 @@ _keep_alive: Final = re.compile(rb"(?:^|[,; \t])timeout[ \t]*=[ \t]*([0-9]{1,6})
 _is_coding: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+(?:[ \t]*;[\t\x20-\x7e]*)?").fullmatch
 
 
-_MOST_CODINGS: Final = 16
-"""HTTP has five transfer codings; a head has room for thousands of names, which would all have to be judged."""
-
-
 class HeaderBlock:
     """What the header lines of one head mean: the fields that travel on, and facts for the codec.
 
@@ -206,7 +202,7 @@ class TransferCodings:
 
 
 def _error_of(codings: list[bytes]) -> str:
-    if len(codings) > _MOST_CODINGS:
+    if len(codings) > limits.TRANSFER_CODINGS:
         return "too many transfer codings"
     if codings.count(b"chunked") > 1:
         return "chunked twice"

@@ -12,8 +12,9 @@ import json
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from proxy.core import limits
 from proxy.core.address.addr import Addr, parse_addr
-from proxy.core.small_file import CERTIFICATES_BYTES, RECORD_BYTES, read_small
+from proxy.core.small_file import read_small
 from proxy.mesh.environment import Files, Ports, Workload, as_env_file, environment_of, own_address
 from proxy.mesh.identity.tokens import Account
 from proxy.mesh.state import StateError, make_private, read_secret, write_file
@@ -63,7 +64,7 @@ class Place:
         """The record of the join; StateError if no workload has joined from here."""
         path = self.directory / _JOINED_FILE
         try:
-            said = json.loads(read_small(path, RECORD_BYTES))
+            said = json.loads(read_small(path, limits.RECORD_BYTES))
             account = Account(said["service_account"], said["namespace"])
             return Joined(parse_addr(said["server"]), account, said["workload"])
         except OSError as error:
@@ -80,6 +81,6 @@ class Place:
     def trust_anchors(self) -> str:
         path = self.directory / ANCHORS_FILE
         try:
-            return read_small(path, CERTIFICATES_BYTES).decode()
+            return read_small(path, limits.CERTIFICATES_BYTES).decode()
         except (OSError, ValueError) as error:
             raise StateError(f"{path}: {error}") from None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from sys import getrefcount
 from typing import Any, Final, Generic, TypeVar
 
+from proxy.core import limits
 from proxy.core.budget import Share
 from proxy.metrics.cells import Labels
 from proxy.metrics.series.bounds import Bounds
@@ -24,7 +25,6 @@ def _references(cells: dict[Labels, Any], labels: Labels) -> int:
 
 _ALONE: Final = _references({(): object()}, ())
 """What `_references` returns for an object that only its table references; it depends on the interpreter."""
-_CELLS_PER_STEP: Final = 200
 
 
 class SeriesTable(Generic[T]):
@@ -73,7 +73,7 @@ class SeriesTable(Generic[T]):
                 mark = self._mark(cell)
                 del cell
                 self._look_at(labels, mark, now, retain_s)
-            if not count % _CELLS_PER_STEP:
+            if not count % limits.TURN_SERIES:
                 yield
 
     def _look_at(self, labels: Labels, mark: float, now: float, retain_s: float) -> None:

@@ -1,20 +1,16 @@
 """The destinations that one connection uses, of which it may name many: explicit clients and ingresses name one per request.
 
-A destination is held until the connection ends, or until more than `_MOST` others have been used since.
+A destination is held until the connection ends, or until more than `limits.HELD_DESTINATIONS` others have been used since.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from proxy.core import limits
 from proxy.core.watch import Absent
 from proxy.outbound.discovery.discover import Destination, Discovery, Kind
 from proxy.outbound.discovery.effective import Target
-
-_MOST: Final = 64
-"""The most destinations that one connection holds. A browser talks to fewer hosts at once, and idle ones cost only
-watches.
-"""
 
 
 class HeldDestinations:
@@ -33,7 +29,7 @@ class HeldDestinations:
             found = self._discovery.get(target, kind)
             found.hold()
             old = self._held.pop(key, None)
-            if old is None and len(self._held) >= _MOST:
+            if old is None and len(self._held) >= limits.HELD_DESTINATIONS:
                 old = self._held.pop(next(iter(self._held)))
             if old is not None:
                 old.release()

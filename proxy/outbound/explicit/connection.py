@@ -13,6 +13,7 @@ import logging
 import socket
 from typing import Final
 
+from proxy.core import limits
 from proxy.core.address.addr import Addr, addr
 from proxy.core.address.names import dns_name, searched
 from proxy.core.codec import Codec, Wire
@@ -41,9 +42,6 @@ _log: Final = logging.getLogger(__name__)
 
 _NO_TLS_HERE: Final = b"\x15\x03\x03\x00\x02\x02\x28"
 """A fatal alert, handshake_failure (RFC 8446, section 6): the one answer that such a client understands."""
-
-_JUDGED: Final = 64
-"""Authorities of one connection whose targets are remembered."""
 
 
 class ExplicitConnection(OutboundConnection):
@@ -82,7 +80,7 @@ class ExplicitConnection(OutboundConnection):
         key = self._judged.get((authority, default_port))
         if key is None:
             key = self._judge(authority, default_port)
-            if len(self._judged) >= _JUDGED:
+            if len(self._judged) >= limits.EXPLICIT_AUTHORITIES:
                 self._judged.clear()
             self._judged[authority, default_port] = key
         return self._held.take(*key)

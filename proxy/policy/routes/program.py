@@ -20,22 +20,6 @@ from weakref import WeakValueDictionary
 
 from proxy.core import limits
 
-PATTERN_BYTES: Final = 4096
-"""The longest expression that is compiled, as long as the Gateway API lets a value be."""
-
-PROGRAM_BYTES: Final = 1 << 20
-"""What RE2 may use for one program and its matching: some 40,000 instructions, or thirty letters of any script in a row."""
-
-TOGETHER_BYTES: Final = 8 << 20
-"""The same for a set of expressions."""
-
-CLASSES: Final = 64
-"""Unicode classes (`\\pL`) in one expression, which take RE2 0.1 ms each to read, however small the program becomes."""
-
-CHOICES: Final = 2000
-"""Optional parts of one expression, copies counted: `a?` is one, `(a?b){1,10}` is nineteen. RE2 needs 10 ms for so many in a row
-and four times as long for twice as many."""
-
 _OBJECT_BYTES: Final = 4096
 _INSTRUCTION_BYTES: Final = 12
 """What a program was measured to hold: 3 KB, and 10 bytes for each instruction of its two directions."""
@@ -127,7 +111,7 @@ def match_of(texts: Iterable[bytes]) -> Callable[[bytes], list[int] | None] | No
     """
     import re2
 
-    together = re2.Set.FullMatchSet(_options(TOGETHER_BYTES))
+    together = re2.Set.FullMatchSet(_options(limits.PROGRAM_SET_BYTES))
     try:
         for text in texts:
             together.Add(text)
@@ -154,7 +138,7 @@ def _compiled(text: str) -> Any:  # a pattern of re2 has no types
     import re2  # 2.6 MB and 6 ms that a sidecar without such routes need not pay
 
     try:
-        return re2.compile(text.encode(), _options(PROGRAM_BYTES))
+        return re2.compile(text.encode(), _options(limits.PROGRAM_BYTES))
     except re2.error as error:
         raise PatternError(f"invalid regular expression {text!r}: {error.args[0].decode(errors='replace')}") from None
     except UnicodeEncodeError as error:
@@ -167,8 +151,8 @@ def _work_of(text: str) -> int:
     """How many parts of a policy the reading of this expression counts for, before any program is made. PatternError if that is
     too much, or if RE2 and Rust's engine read it differently.
     """
-    if len(text.encode(errors="replace")) > PATTERN_BYTES:
-        raise PatternError(f"the pattern is longer than {PATTERN_BYTES} bytes: {text[:60]!r}…")
+    if len(text.encode(errors="replace")) > limits.PATTERN_BYTES:
+        raise PatternError(f"the pattern is longer than {limits.PATTERN_BYTES} bytes: {text[:60]!r}…")
     classes = 0
     choices = last = 0
     """The optional parts so far, in this group; and those of its last element."""
@@ -198,10 +182,14 @@ def _work_of(text: str) -> int:
         else:
             raise PatternError(f"invalid regular expression {text!r}: {_foreign_part(kind, found[0])}")
     choices += sum(outer)
-    if classes > CLASSES:
-        raise PatternError(f"the pattern has {classes} Unicode classes where {CLASSES} may be: {text[:60]!r}…")
-    if choices > CHOICES:
-        raise PatternError(f"the pattern has {choices} optional parts where {CHOICES} may be: {text[:60]!r}…")
+    if classes > limits.PATTERN_CLASSES:
+        raise PatternError(
+            f"the pattern has {classes} Unicode classes where {limits.PATTERN_CLASSES} may be: {text[:60]!r}…"
+        )
+    if choices > limits.PATTERN_CHOICES:
+        raise PatternError(
+            f"the pattern has {choices} optional parts where {limits.PATTERN_CHOICES} may be: {text[:60]!r}…"
+        )
     return classes + choices * choices // _SQUARE_PER_PART
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from stat import S_IMODE, S_ISREG
 from typing import Final
 
-from proxy.core.small_file import TOKEN_BYTES, read_most
+from proxy.core import limits
+from proxy.core.small_file import read_most
 
 _log: Final = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ def read(file: Path, is_secret: bool = True) -> bytes | None:
                 mode,
             )
             _make_private(file, fd)
-        return read_most(fd, file, TOKEN_BYTES)
+        return read_most(fd, file, limits.TOKEN_BYTES)
     except OSError as error:
         raise ValueError(f"{file} cannot be read: {error.strerror}") from error
     finally:

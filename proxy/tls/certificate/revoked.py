@@ -11,7 +11,8 @@ from base64 import b64decode
 from binascii import Error as NoBase64
 from typing import Final
 
-from proxy.core.small_file import CERTIFICATES_BYTES, read_small
+from proxy.core import limits
+from proxy.core.small_file import read_small
 from proxy.core.watch import Watch
 from proxy.tls.certificate.der import INTEGER, SEQUENCE, content, elements
 from proxy.tls.certificate.pem import blocks
@@ -54,7 +55,7 @@ def key_of(certificate_der: bytes) -> CertificateKey:
 
 def read_file(path: str) -> str:
     """The text of a file of lists; OSError if it cannot be read or is too long, ValueError if it is not ASCII."""
-    return read_small(path, CERTIFICATES_BYTES).decode("ascii")
+    return read_small(path, limits.CERTIFICATES_BYTES).decode("ascii")
 
 
 def read_revocation_lists(pem: str) -> Revoked:

@@ -9,7 +9,7 @@ DetectRule departs from it in three cases:
   then, the client has still begun a request, and HTTP tells it what is missing.
 - The rule takes any run of token characters for a method whose line has not
   come yet, so that `hello-to-the-server` and a megabyte of `x` would wait for
-  the rest of a request. DetectRule waits for PATIENCE_S until the bytes say
+  the rest of a request. DetectRule waits for limits.FIRST_WORD_S until the bytes say
   more: a line, or a method and a target. The usual methods are no such words.
 - A request whose line cannot be read, `GET /a b HTTP/1.1` for one, would be
   passed on without being seen when it is the first of its connection, and be
@@ -22,12 +22,9 @@ import re
 from enum import Enum
 from typing import Final, Literal
 
+from proxy.core import limits
 from proxy.core.failure.reason import Reason
 from proxy.transport.detection.first_bytes import Came, Rule
-
-PATIENCE_S: Final = 0.2
-"""How long a word that may be any method is waited on for more; not longer, because in some protocols the client says a word
-and then waits for its server to speak."""
 
 _SHORTEST_BYTES: Final = 14
 """The length of `GET / HTTP/1.1`, which is shorter than PREFACE."""
@@ -115,7 +112,7 @@ class DetectRule:
     __slots__ = ()
 
     def patience_s(self, first: bytes) -> float:
-        return 0.0 if _has_begun(first) else PATIENCE_S
+        return 0.0 if _has_begun(first) else limits.FIRST_WORD_S
 
     def judge(self, first: bytes, came: Came | Reason) -> Detection | None:
         if came is Came.BYTES:

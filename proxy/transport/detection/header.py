@@ -11,13 +11,12 @@ import re
 import struct
 from typing import Final, Literal, NamedTuple
 
+from proxy.core import limits
 from proxy.core.connection.dial import ALPN
 from proxy.core.failure.reason import Reason
 from proxy.transport.detection.first_bytes import Came, Rule, Unreadable
 
 PREFACE: Final = ALPN.encode() + b"\r\n\r\n"
-MESSAGE_BYTES: Final = 65536
-"""The longest message that is read (Linkerd's buffer)."""
 
 _PREFIX_BYTES: Final = len(PREFACE) + 4
 _DNS_NAME: Final = re.compile(r"(?=.{1,254}\Z)[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?")
@@ -62,7 +61,7 @@ def decode(data: bytes) -> tuple[TransportHeader, bytes] | None:
     if not data.startswith(PREFACE):
         raise HeaderError("Connection did not include a transport header")
     size = struct.unpack_from("!I", data, len(PREFACE))[0]
-    if size > MESSAGE_BYTES:
+    if size > limits.TRANSPORT_HEADER_BYTES:
         raise HeaderError("Message length exceeds capacity")
     end = _PREFIX_BYTES + size
     if len(data) < end:

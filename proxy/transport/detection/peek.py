@@ -12,14 +12,12 @@ import select
 import socket
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
+from proxy.core import limits
 from proxy.core.failure.errors import report_fault
 from proxy.core.loop.reactor import Reactor
 from proxy.core.loop.timers import Timer
-
-LOOK_BYTES: Final = 32768
-"""The longest ClientHello that is looked for, with the headers of its records (tls/hello.py says HELLO_BYTES)."""
 
 
 class Outcome(Enum):
@@ -87,7 +85,7 @@ class Peek:
 
     def look(self) -> None:
         try:
-            data = self._sock.recv(LOOK_BYTES, socket.MSG_PEEK)
+            data = self._sock.recv(limits.HELLO_BYTES, socket.MSG_PEEK)
         except BlockingIOError:
             self._watch()
             return
@@ -106,7 +104,7 @@ class Peek:
             if verdict is not None:
                 self._finish(Outcome.DECIDED, verdict)
                 return
-        if not data or len(data) == LOOK_BYTES:
+        if not data or len(data) == limits.HELLO_BYTES:
             self._finish(Outcome.UNDECIDED, None)
         elif not has_grown and (hung_up := self._hung_up()) is not None:
             self._finish(hung_up, None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from proxy.core.loop.step_queue import STEPS_PER_TURN, TURN_S, StepQueue
+from proxy.core import limits
+from proxy.core.loop.step_queue import StepQueue
 from tests.kit import Clock
 from tests.kit.sockets import Ticking, run
 
@@ -48,7 +49,7 @@ def test_a_few_per_iteration_in_order() -> None:
         while len(done) < 10:
             await asyncio.sleep(0)
             seen.append(len(done))
-        assert done == list(range(10)) and STEPS_PER_TURN == 4
+        assert done == list(range(10)) and limits.TURN_STEPS == 4
         assert [after for before, after in zip([0, *seen], seen, strict=False) if after != before] == [4, 8, 10]
 
     run(story)
@@ -69,7 +70,7 @@ def test_dear_steps_leave_the_iteration_to_the_others() -> None:
     steps = StepQueue(loop, clock)
 
     def dear() -> None:
-        clock.now += TURN_S
+        clock.now += limits.TURN_STEPS_S
 
     for number in range(3):
         steps.add(Step(number, done, dear))

@@ -8,7 +8,7 @@ from proxy.core import limits
 from proxy.core.codec import Wire
 from proxy.core.loop.effort import spent
 from proxy.core.loop.flusher import Flusher
-from proxy.core.loop.turn import TURN_READS_S, Turn
+from proxy.core.loop.turn import Turn
 from tests.kit import Clock
 
 
@@ -45,13 +45,13 @@ class Story:
 
 def test_short_reads_are_all_of_one_turn() -> None:
     story = Story()
-    assert not any(story.reads(500, TURN_READS_S / 1000))
+    assert not any(story.reads(500, limits.TURN_READS_S / 1000))
 
 
 def test_reads_that_take_long_end_the_turn_within_four() -> None:
     """The clock is looked at before every fourth read."""
     story = Story()
-    assert story.reads(10, TURN_READS_S * 1.1) == [False] * 4 + [True] * 6
+    assert story.reads(10, limits.TURN_READS_S * 1.1) == [False] * 4 + [True] * 6
 
 
 def test_a_read_that_cost_much_for_expressions_has_the_next_one_look_at_the_clock() -> None:
@@ -84,7 +84,7 @@ def test_three_of_four_reads_do_not_look_at_the_clock() -> None:
 
 def test_a_flush_ends_the_turn() -> None:
     story = Story()
-    story.reads(5, TURN_READS_S)
+    story.reads(5, limits.TURN_READS_S)
     assert story.turn.is_over()
     story.flusher.mark(Wire())
     story.loop.soon.pop()()  # the flush, without the turn's own callback
@@ -94,7 +94,7 @@ def test_a_flush_ends_the_turn() -> None:
 def test_a_turn_in_which_nothing_is_written_ends_too() -> None:
     """Else a connection that waits for the next turn could wait for ever."""
     story = Story()
-    story.reads(5, TURN_READS_S)
+    story.reads(5, limits.TURN_READS_S)
     assert story.turn.is_over()
     story.loop.run()
     assert not story.turn.is_over()

@@ -14,7 +14,7 @@ import re2
 from proxy.core import limits
 from proxy.core.loop.effort import Effort, TooCostlyError
 from proxy.policy.routes.pattern import TOGETHER_SIZES, Pattern, Patterns, grouped
-from proxy.policy.routes.program import PATTERN_BYTES, PatternError, held
+from proxy.policy.routes.program import PatternError, held
 
 
 def shortest_s(call: Callable[[], object], times: int = 5) -> float:
@@ -149,9 +149,9 @@ def test_patterns_that_are_too_large_together_are_tried_one_by_one(
         (r"a**", "bad repetition operator: **"),
         (r"(a{1000}){1000}", "invalid repetition size"),
         ("\ud800", "surrogates not allowed"),
-        ("a" * (PATTERN_BYTES + 1), f"longer than {PATTERN_BYTES} bytes"),
-        ("[" * PATTERN_BYTES, "missing ]"),
-        ("(" * PATTERN_BYTES, ""),
+        ("a" * (limits.PATTERN_BYTES + 1), f"longer than {limits.PATTERN_BYTES} bytes"),
+        ("[" * limits.PATTERN_BYTES, "missing ]"),
+        ("(" * limits.PATTERN_BYTES, ""),
     ],
 )
 def test_what_the_engines_read_differently_is_refused_by_name(text: str, why: str) -> None:
@@ -172,7 +172,7 @@ def test_equal_by_text() -> None:
 @pytest.mark.parametrize("part", ["[", "[:a", r"[\a", "[a", "[^]", "[[:a:"])
 def test_brackets_that_never_end_are_refused_in_linear_time(part: str) -> None:
     """Each bracket would otherwise be followed to the end of the text: more than 200 ms for the longest pattern."""
-    text = part * (PATTERN_BYTES // len(part))
+    text = part * (limits.PATTERN_BYTES // len(part))
     took_s = []
     for _ in range(3):
         began_at = time.process_time()
@@ -183,8 +183,8 @@ def test_brackets_that_never_end_are_refused_in_linear_time(part: str) -> None:
 
 
 def repeated(unit: str, prefix: str = "") -> str:
-    """A pattern of nearly PATTERN_BYTES."""
-    return prefix + unit * ((PATTERN_BYTES - 1 - len(prefix.encode())) // len(unit.encode()))
+    """A pattern of nearly limits.PATTERN_BYTES."""
+    return prefix + unit * ((limits.PATTERN_BYTES - 1 - len(prefix.encode())) // len(unit.encode()))
 
 
 COSTLY = {

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from proxy.transport.detection.peek import LOOK_BYTES, Outcome, Peeked, peek
+from proxy.core import limits
+from proxy.transport.detection.peek import Outcome, Peeked, peek
 from tests.kit.sockets import Ticking, run, tcp_pair, until
 from tests.transport.test_connection import reset
 
@@ -129,7 +130,7 @@ def test_an_end_is_undecided(first: bytes) -> None:
 def test_more_than_we_look_at_is_undecided() -> None:
     async def story(ticking: Ticking) -> None:
         look = Look(ticking, 100_000)
-        look.client.send(bytes(LOOK_BYTES + 500))
+        look.client.send(bytes(limits.HELLO_BYTES + 500))
         await until(lambda: look.done)
         assert look.done == [Peeked(Outcome.UNDECIDED, None, True)]
         look.close()

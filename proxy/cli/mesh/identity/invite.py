@@ -11,7 +11,8 @@ import time
 from typing import Final
 
 from proxy.cli.mesh.arguments import account_of, add_account, add_state, an_addr, an_address, dns_name, duration_s
-from proxy.core.small_file import CERTIFICATES_BYTES, read_small
+from proxy.core import limits
+from proxy.core.small_file import read_small
 from proxy.mesh.claim import running
 from proxy.mesh.identity.tokens import Binding, open_tokens
 from proxy.mesh.join.invitation import Invitation
@@ -44,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     binding = Binding(arguments.workload or account.service_account, tuple(arguments.address))
     token = open_tokens(state).issue(account, time.time(), arguments.ttl, binding)
     try:
-        anchors = read_small(state.anchors_file, CERTIFICATES_BYTES).decode()
+        anchors = read_small(state.anchors_file, limits.CERTIFICATES_BYTES).decode()
     except OSError as error:
         raise StateError(f"{state.anchors_file}: {error.strerror}") from None
     print(Invitation(server, anchors, token).text())

@@ -15,7 +15,8 @@ from typing import Final
 from proxy.cli.mesh.arguments import duration_s, port
 from proxy.cli.mesh.env import become, command_of
 from proxy.cli.mesh.identity.joining import JoinError, join
-from proxy.core.small_file import CERTIFICATES_BYTES, read_most
+from proxy.core import limits
+from proxy.core.small_file import read_most
 from proxy.mesh.environment import Ports
 from proxy.mesh.identity.tokens import Account
 from proxy.mesh.join.invitation import InvitationError, read_invitation
@@ -67,6 +68,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _read(source: str) -> str:
     try:
         with nullcontext(sys.stdin.buffer) if source == "-" else open(source, "rb") as file:  # a pipe will do
-            return read_most(file.fileno(), source, CERTIFICATES_BYTES).decode()
+            return read_most(file.fileno(), source, limits.CERTIFICATES_BYTES).decode()
     except (OSError, ValueError) as error:
         raise InvitationError(f"{source}: {error}") from None

@@ -18,7 +18,6 @@ from proxy.http.h2.hpack.decoder import TABLE_BYTES
 from proxy.http.h2.hpack.static_table import STATIC_TABLE
 from proxy.http.headers import DATE, Field, integer, string_literal
 
-_SEEN_FIELDS: Final = 2048
 _LONGEST_FIELD: Final = limits.REMEMBERED_TEXT_BYTES + 32
 """A field's size counts 32 beside its text. What is longer is not interned, and so is never met twice."""
 _ENTRY_BYTES: Final = 200
@@ -151,14 +150,14 @@ class Encoder:
             if position is not None:
                 index = 61 + len(self._positions) - position
             elif new not in self._seen:
-                if len(self._seen) >= _SEEN_FIELDS:
+                if len(self._seen) >= limits.SEEN_FIELDS:
                     self._seen.clear()
                 self._seen[new] = None
                 self._hold(_ENTRY_BYTES + _FIELD_COPIES * new.size)
                 return (_known_prefix(name) or _unindexed_prefix(name)) + literal
             elif self._size + new.size <= self._max_size and new.kind != DATE:
                 return self._insert(new, key, literal)
-        if len(self._octets) >= _SEEN_FIELDS:
+        if len(self._octets) >= limits.SEEN_FIELDS:
             self._octets.clear()
         if index is None:
             # Met again, but not for the table: it is full, or the field lives for a second.

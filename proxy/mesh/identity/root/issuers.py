@@ -16,7 +16,8 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from proxy.core.small_file import CERTIFICATES_BYTES, read_small
+from proxy.core import limits
+from proxy.core.small_file import read_small
 from proxy.mesh.identity.certificates import PrivateKey, Signer, certificate_pem, make_authority, private_pem
 from proxy.mesh.model import CLUSTER_DOMAIN, MESH_NAMESPACE
 from proxy.mesh.state import State, StateError
@@ -219,14 +220,14 @@ def _is_signed_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bo
 def _content(path: Path) -> bytes | None:
     """A file's bytes, None if it cannot be read, to notice a change."""
     try:
-        return read_small(path, CERTIFICATES_BYTES)
+        return read_small(path, limits.CERTIFICATES_BYTES)
     except OSError:
         return None
 
 
 def _read(path: Path) -> bytes:
     try:
-        return read_small(path, CERTIFICATES_BYTES)
+        return read_small(path, limits.CERTIFICATES_BYTES)
     except OSError as error:
         raise StateError(f"{path}: {error.strerror}") from None
 

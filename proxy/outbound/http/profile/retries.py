@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from proxy.core import limits
 from proxy.core.failure.reason import Reason
 from proxy.http import grpc, orig_proto
 from proxy.http.ending.replies import is_grpc
@@ -21,8 +22,6 @@ from proxy.outbound.http.rescue import failure_of
 from proxy.outbound.http.retry.policy import PASS, RETRY, WAIT
 from proxy.policy.profiles.classify import ClassifyingRoute
 
-_REQUEST_BYTES: Final = 65536
-"""The longest body that is kept for another attempt; Linkerd's, and as there not to be configured."""
 _NEVER_SENT: Final = (Reason.INTERNAL, Reason.SHUTDOWN)
 """Reasons that do not count as failures of an endpoint."""
 
@@ -31,7 +30,7 @@ class ProfileRetries:
     __slots__ = ("max_request_bytes", "is_timed", "_route", "_shared", "_retryable", "_no_budget")
 
     def __init__(self, route: ClassifyingRoute, shared: SharedBudget, registry: Registry, labels: Labels) -> None:
-        self.max_request_bytes: Final = _REQUEST_BYTES
+        self.max_request_bytes: Final = limits.PROFILE_REPLAY_BYTES
         self.is_timed: Final = False
         self._route = route
         self._shared = shared

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from proxy.core import limits
 from proxy.http.exchange import Exchange
 from proxy.http.head import RequestHead
 from proxy.http.headers import Field
@@ -15,10 +16,6 @@ from proxy.outbound.http.rule import RuleStage
 from proxy.outbound.runtime import Runtime
 from proxy.policy.client import ClientRule, Retry, Timeouts
 from proxy.policy.routes.redirect import Match
-
-_REMEMBERED: Final = 32
-"""How many different sets of overriding fields a rule remembers; each is short."""
-_REMEMBERED_BYTES: Final = 256
 
 
 class RetryPlan:
@@ -77,8 +74,8 @@ class RetryStage:
     def _overridden(self, overrides: tuple[Field, ...]) -> RetryPlan:
         rule = self._rule
         plan = self._made(*overridden(overrides, rule.retry, rule.timeouts))
-        if sum([one.size for one in overrides]) <= _REMEMBERED_BYTES + 32 * len(overrides):
-            if len(self._overrides) >= _REMEMBERED:
+        if sum([one.size for one in overrides]) <= limits.OVERRIDE_BYTES + 32 * len(overrides):
+            if len(self._overrides) >= limits.OVERRIDES:
                 self._overrides.clear()
             self._overrides[overrides] = plan
         return plan
