@@ -124,8 +124,9 @@ class Config(Value, kw_only=True):
     identity_trust_anchors: str
     """PEM text with at least one usable certificate."""
     identity_trust_anchors_file: str | None
-    identity_revocations_file: str | None
     """The file of that text, which is read again when it changes; None if the text came from the environment."""
+    identity_revocations_file: str | None
+    """SPONSON_IDENTITY_REVOCATIONS_FILE: lists of certificates that are refused; read again when it changes."""
     identity_server_id: str
     """The SAN of our own leaf: a DNS name, or a URI with SPIRE."""
     identity_server_name: str
@@ -181,7 +182,3 @@ class Config(Value, kw_only=True):
     """
     shutdown_accept_s: float
     """SPONSON_SHUTDOWN_ACCEPT: how long the inbound side goes on accepting after the process was asked to end."""
-
-    @property
-    def identity_local_name(self) -> str:
-        return self.identity_server_id

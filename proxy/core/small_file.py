@@ -1,7 +1,7 @@
 """Reading a small file that others write: a token, certificates, a list. It can neither hold the loop nor fill the memory.
 
 Whoever can write to such a place can also put a FIFO there, on which a reader waits for ever, a device, or a file without end.
-Symbolic links are followed, because Kubernetes mounts such files behind links; private_file.py reads what nobody else may have put there.
+Symbolic links are followed, because Kubernetes mounts such files behind links; private_file.py reads what no other user may have put there.
 """
 
 from __future__ import annotations

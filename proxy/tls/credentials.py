@@ -78,7 +78,7 @@ class Credentials:
             raise CredentialsError(f"certificate and key cannot be loaded: {_text_of(error)}") from None
         names = _proven(servers[0], clients[0], [*chain, *self._anchors])
         if self.local_id not in names:
-            raise CredentialsError(f"certificate is for {', '.join(names) or 'nobody'}, not for {self.local_id}")
+            raise CredentialsError(f"certificate is for {', '.join(names) or 'no name'}, not for {self.local_id}")
         self._servers = servers
         self._clients = clients
         self._shown = chain, key_der

@@ -119,7 +119,7 @@ def test_defaults() -> None:
     assert config.destination_svc == ControlAddr("localhost.", 8086, None)
     assert config.identity_svc == ControlAddr("127.0.0.1", 8080, None)
     assert config.policy_workload == '{"ns":"bench", "pod":"client"}\n'
-    assert config.identity_local_name == config.identity_server_name == NAME
+    assert config.identity_server_id == config.identity_server_name == NAME
     assert (config.inbound_connect_timeout_s, config.outbound_connect_timeout_s) == (0.3, 1.0)
     assert (config.shutdown_grace_period_s, config.metrics_retain_idle_s) == (120.0, 600.0)
     assert (
@@ -382,7 +382,7 @@ def test_spire_needs_a_uri_and_no_linkerd_identity() -> None:
 
 
 def test_identity_cannot_be_disabled() -> None:
-    assert parse(environment(IDENTITY_DISABLED="")).identity_local_name == NAME
+    assert parse(environment(IDENTITY_DISABLED="")).identity_server_id == NAME
     assert "IDENTITY_DISABLED is no longer supported" in refused(environment(IDENTITY_DISABLED="1")).lines[0]
 
 

@@ -1,7 +1,7 @@
 """Reports the refusal of a request, or of a whole connection, to those who run the proxy.
 
 Both are counted. A request that is refused is logged with what was wrong with
-it, so that nobody has to guess where a 400 comes from; the log folds lines that
+it, so that it need not be guessed where a 400 comes from; the log folds lines that
 come too fast (core/log/fold.py), so that an attacker cannot fill it.
 """
 

@@ -331,9 +331,9 @@ class H1Client(Codec, ClientStream):
     def _begin_tunnel(self, attempt: Attempt, head: ResponseHead) -> None:
         request = self._request
         if not request.wants_tunnel or not (self._request_ended or self._early is not None):
-            raise ProtocolError("a tunnel that nobody asked for")
+            raise ProtocolError("a tunnel that was not asked for")
         if head.status == 101 and not is_asked_for(head.upgrade, request.upgrade):
-            raise ProtocolError("a tunnel for a protocol that nobody asked for")
+            raise ProtocolError("a tunnel for a protocol that was not asked for")
         self._state = _TUNNEL
         self._is_chunked = self._request_ended = False
         early = self._early

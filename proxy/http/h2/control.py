@@ -34,7 +34,7 @@ def receive(connection: Streams, kind: int, flags: int, stream_id: int, payload:
     elif kind == frame.PRIORITY:
         _receive_priority(connection, stream_id, payload)
     elif kind == frame.PUSH_PROMISE:
-        raise ProtocolError("PUSH_PROMISE, which nobody may send us")
+        raise ProtocolError("PUSH_PROMISE, which no peer may send us")
 
 
 def never_opened(stream_id: int) -> ProtocolError:

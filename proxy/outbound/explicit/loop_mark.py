@@ -13,13 +13,12 @@ from __future__ import annotations
 import os
 from typing import Final
 
+from proxy.core import limits
 from proxy.core.connection.in_flight import InFlight
 from proxy.http.head import RequestHead
 from proxy.http.headers import field
 
 NAME: Final = b"l5d-sent-by"
-MOST_UNMARKED: Final = 256
-"""More requests under way than this, or than an eighth of the descriptors, and new ones are marked."""
 
 
 class LoopMark:
@@ -29,7 +28,7 @@ class LoopMark:
         """The value is random: a client that does not know it can forge no loop."""
         self._field: Final = field(NAME, os.urandom(8).hex().encode())
         self._in_flight: Final = in_flight
-        self._most_unmarked: Final = min(MOST_UNMARKED, descriptors // 8)
+        self._most_unmarked: Final = min(limits.UNMARKED_REQUESTS, descriptors // 8)
 
     @property
     def is_due(self) -> bool:

@@ -1,8 +1,8 @@
 """One opaque connection of the app: its bytes to an endpoint and back (docs/linkerd/outbound.md, sections 4.3 and 10).
 
 Every failure ends the connection and is counted by its reason. Only if an endpoint cannot be connected to, another one is
-tried, because nothing has been sent. While a connection waits for an endpoint, or for its connect, at most one read of it
-is held. It keeps its endpoint until it ends.
+tried, because nothing has been sent. While a connection waits for an endpoint, or for its connect, one read of it is held;
+of a CONNECT over HTTP/2, what its stream's window lets come. It keeps its endpoint until it ends.
 """
 
 from __future__ import annotations

@@ -43,7 +43,9 @@ def check_revoked(certificate_der: bytes, name: str, revoked: Revoked) -> None:
     """RevokedError if this certificate, which was verified and is of the workload `name`, is one of the revoked."""
     key = key_of(certificate_der)
     if key in revoked:
-        raise RevokedError(f"the certificate of {name or 'nobody'} has been revoked (serial {key[1].hex()})")
+        raise RevokedError(
+            f"the certificate of {name or 'a peer without a name'} has been revoked (serial {key[1].hex()})"
+        )
 
 
 def key_of(certificate_der: bytes) -> CertificateKey:

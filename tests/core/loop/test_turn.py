@@ -62,7 +62,7 @@ def test_a_read_that_cost_much_for_expressions_has_the_next_one_look_at_the_cloc
         return (flusher.reads_left <= 0 or spent.s > flusher.enough_s) and story.turn.is_over()
 
     assert not read()
-    story.clock.now += TURN_READS_S * 2
+    story.clock.now += limits.TURN_READS_S * 2
     assert not read(), "it is one of four that need not ask"
     spent.s += limits.TURN_MATCH_S * 1.1
     assert read()

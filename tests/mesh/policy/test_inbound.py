@@ -368,9 +368,9 @@ POLICY = "apiVersion: policy.linkerd.io/v1alpha1\n"
         (authorization("kind: Server, name: web")[4:], 4, "'Server' cannot be referred to here"),
         (authorization("kind: Namespace, name: other")[4:], 4, "can only speak of its own namespace, default"),
         (authorization(OF_SERVER, TWO, SOME)[4:], 4, "one reference to identities and one to networks"),
-        (mesh_tls("")[4:], 4, "authenticates nobody"),
+        (mesh_tls("")[4:], 4, "authenticates no client"),
         (mesh_tls('identities: ["a b"]')[4:], 4, "'a b' is neither an identity nor *"),
-        (server_authorization("name: web", "networks: []")[4:], 4, "authorizes nobody"),
+        (server_authorization("name: web", "networks: []")[4:], 4, "authorizes no client"),
         (server_authorization("", "unauthenticated: true")[4:], 4, "needs a name or a selector"),
         (
             f"{POLICY}kind: NetworkAuthentication\nmetadata: {{name: a}}\nspec: {{networks: [{{cidr: 10.0.0}}]}}\n",

@@ -43,7 +43,7 @@ def described(found: dict[str, Any]) -> str:
         "",
     ]
     if not found["watchers"]:
-        return "\n".join([*lines, "nobody watches it"])
+        return "\n".join([*lines, "no workload watches it"])
     rows = [[one["who"], one["asks"], one["about"], age(found["now"] - one["since"])] for one in found["watchers"]]
     return "\n".join([*lines, table(("watched by", "asks", "about", "for"), rows)])
 

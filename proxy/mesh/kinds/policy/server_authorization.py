@@ -49,7 +49,7 @@ def read(document: Document) -> ServerAuthorization:
 def _identities(client: Value, namespace: str) -> tuple[str, ...]:
     mesh_tls = client.get("meshTLS")
     if mesh_tls is None:
-        raise client.error("authorizes nobody: needs `unauthenticated: true` or meshTLS")
+        raise client.error("authorizes no client: needs `unauthenticated: true` or meshTLS")
     if _is_set(mesh_tls.get("unauthenticatedTLS")):
         return ()
     found = [identity(one) for one in mesh_tls.items("identities")]
@@ -58,7 +58,7 @@ def _identities(client: Value, namespace: str) -> tuple[str, ...]:
         for one in mesh_tls.items("serviceAccounts")
     ]
     if not found:
-        raise mesh_tls.error("authorizes nobody: needs identities, serviceAccounts or `unauthenticatedTLS: true`")
+        raise mesh_tls.error("authorizes no client: needs identities, serviceAccounts or `unauthenticatedTLS: true`")
     return tuple(found)
 
 

@@ -24,7 +24,7 @@ def read(document: Document) -> MeshTlsAuthentication:
     found = [identity(one) for one in spec.items("identities")]
     found += [_of_reference(one, meta.namespace) for one in spec.items("identityRefs")]
     if not found:
-        raise spec.error("authenticates nobody: needs identities or identityRefs")
+        raise spec.error("authenticates no client: needs identities or identityRefs")
     return MeshTlsAuthentication(*meta.key, tuple(found))
 
 
