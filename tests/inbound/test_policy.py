@@ -129,6 +129,31 @@ def test_a_path_that_the_app_may_read_as_a_forbidden_one_is_forbidden(path: byte
     run(story)
 
 
+@pytest.mark.parametrize("is_http2", [False, True])
+def test_a_method_that_the_app_may_read_in_capitals_needs_the_permission_of_both(is_http2: bool) -> None:
+    """Werkzeug and others serve `delete` as DELETE."""
+
+    async def story(ticking: Ticking) -> None:
+        delete = route("delete", HttpMatch(PathMatch(prefix="/a"), method="DELETE"), ONLY_EMOJI)
+        rest = route("rest", HttpMatch(), ANYONE)
+        async with Workload(ticking, of(delete, rest)) as workload:
+            for path, method in (("/a", "DELETE"), ("/a", "delete"), ("/a", "dELETE"), ("/%61", "delete")):
+                opened = await workload.connect()
+                if is_http2:
+                    assert (await Http2Client(opened).get(path, method=method)).status == "403"
+                else:
+                    assert status(await opened.ask(request(method, path))) == 403
+                opened.close()
+            assert workload.app.saw == []
+            for path, method in (("/a", "get"), ("/b", "delete"), ("/b%20", "post"), ("/a", "M-Search")):
+                client = await workload.connect()
+                assert await client.ask(request(method, path)) == OK
+                assert workload.app.saw[-1].endswith(request(method, path)), "as it came"
+                client.close()
+
+    run(story)
+
+
 @pytest.mark.parametrize(
     "path", ["/a%20b", "/a%2Fb", "/a//b/./c", "/a/../a/b", "/a;b=c", "/a?x=../../admin", "/a/b#c", "/a\\b"]
 )

@@ -27,43 +27,72 @@ class Reading(NamedTuple):
 
 def other_readings(path: bytes) -> list[Reading]:
     """All other readings, each once, in any order."""
-    path, fragment, _ = path.partition(b"#")
+    found: dict[bytes, bool] = {}
+    before, fragment, _ = path.partition(b"#")
+    _read(before, found)
+    if fragment:
+        found[before] = False
+        _read(path, found)  # many apps know no fragments, which no client may send
+    found.pop(path, None)
+    return [Reading(one, goes_up) for one, goes_up in found.items()]
+
+
+def _read(path: bytes, found: dict[bytes, bool]) -> None:
+    """Add the readings of a path in which `#` has no meaning."""
     written, mark, query = path.partition(b"?")
     query = mark + query
     decoded = _decoded(written)
-    found: dict[bytes, bool] = {}
-    if fragment:
-        found[written] = False
-    found.setdefault(decoded, False)
-    for one in (
+    found.setdefault(decoded + query, False)
+    forms = (
         written,
         decoded,
         _decoded(decoded),
         _decoded(_parameters.sub(b"", written)),
         _parameters.sub(b"", decoded),
-    ):
-        plain, goes_up = _resolved(one.replace(b"\\", b"/"))
-        found[plain] = found.get(plain, False) or goes_up
-    if not fragment:
-        found.pop(written, None)
-    return [Reading(one + query, goes_up) for one, goes_up in found.items()]
+    )
+    for one in dict.fromkeys(form.replace(b"\\", b"/") for form in forms):
+        _add(_resolved(one, True), query, found)
+        if b"//" in one:
+            if b"/.." in one:
+                _add(_resolved(one, False), query, found)
+            if one.startswith(b"//"):
+                # Read as a URL without a scheme (RFC 3986 section 4.2): what follows the slashes is a host.
+                _, slash, rest = one.lstrip(b"/").partition(b"/")
+                _add((_resolved(slash + rest, True)[0], True), query, found)
+
+
+def _add(resolved: tuple[bytes, bool], query: bytes, found: dict[bytes, bool]) -> None:
+    """Add a resolved path, and what an app makes of it that decodes after it has resolved."""
+    plain, goes_up = resolved
+    for one in dict.fromkeys((plain, _decoded(plain))):
+        whole = one + query
+        found[whole] = found.get(whole, False) or goes_up
 
 
 def _decoded(path: bytes) -> bytes:
     return unquote_to_bytes(path) if b"%" in path else path
 
 
-def _resolved(path: bytes) -> tuple[bytes, bool]:
-    """The path without dot segments (RFC 3986 section 5.2.4) and without empty ones, and whether one of them was `..`."""
+def _resolved(path: bytes, merges: bool) -> tuple[bytes, bool]:
+    """The path without dot segments (RFC 3986 section 5.2.4), and without empty ones if it `merges` slashes, as many apps do
+    and URLs of browsers and Node do not; and whether one of them was `..`."""
     segments = path.split(b"/")
     kept: list[bytes] = []
     goes_up = False
-    for one in segments:
+    for one in segments[:-1] if merges else segments[1:-1]:
         if one == b"..":
             goes_up = True
             if kept:
                 kept.pop()
-        elif one and one != b".":
+        elif one != b"." and (one or not merges):
             kept.append(one)
-    end = b"/" if kept and segments[-1] in (b"", b".", b"..") else b""
-    return b"/" + b"/".join(kept) + end, goes_up
+    last = segments[-1]
+    if last == b"..":
+        goes_up = True
+        if kept:
+            kept.pop()
+    if last not in (b"", b".", b".."):
+        kept.append(last)
+    elif kept:
+        kept.append(b"")
+    return b"/" + b"/".join(kept), goes_up
