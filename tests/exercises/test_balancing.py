@@ -66,8 +66,7 @@ class Failures(Load):
         POLICY,
         "\nLoadPolicy = PeakEwmaLoad",
         """
-@dataclass(frozen=True, slots=True)
-class FailuresLoad:
+class FailuresLoad(Value):
     pass
 
 

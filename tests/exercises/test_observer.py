@@ -11,7 +11,7 @@ from tests.exercises.kit import Exercise
 pytestmark = pytest.mark.timeout(600)
 
 OBSERVER = "proxy/outbound/http/access.py"
-STAGE = "proxy/outbound/http/logical.py"
+STAGE = "proxy/outbound/http/rule.py"
 
 STORY = """
 import asyncio

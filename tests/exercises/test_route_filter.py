@@ -19,8 +19,7 @@ def add_value(exercise: Exercise) -> None:
     exercise.put(
         VALUE,
         "Filter = HeaderModifier | Redirect | FailureInjector | Unusable",
-        '''@dataclass(frozen=True, slots=True)
-class PathRewrite:
+        '''class PathRewrite(Value):
     """The request goes on with this path."""
 
     path: str
