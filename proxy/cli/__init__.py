@@ -25,6 +25,9 @@ from proxy.cli.commands import module_of as module_of
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The entry point; raises SystemExit with the command's status (2 for an invalid command line)."""
+    from proxy.cli.process.init import heed_sigterm
+
+    heed_sigterm()
     from proxy.cli.process.guard import guarded, open_closed_streams
 
     open_closed_streams()

@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from proxy.cli.process.init import heed_sigterm
 from proxy.cli.span import as_span, parse_span
 
 EX_UNAVAILABLE: Final = 69
@@ -77,6 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def linkerd_await(arguments: Sequence[str]) -> int:
     """Linkerd's `linkerd-await`. Returns the exit status of its command line."""
+    heed_sigterm()
     parser = argparse.ArgumentParser(prog="linkerd-await", description="Wait until the proxy is ready.")
     add_arguments(parser)
     return run(parser.parse_args(arguments))

@@ -92,13 +92,16 @@ class State:
         return read_secret(self.directory / name)
 
     def append(self, name: str, line: bytes) -> None:
-        """Add a line to a private file, in one write; StateError if that fails."""
+        """Add a line to a private file, whole or, with StateError, not at all: the next one must begin a line."""
         path = self.directory / name
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             descriptor = os.open(path, flags, 0o600)
             try:
-                os.write(descriptor, line)
+                before = os.fstat(descriptor).st_size
+                if os.write(descriptor, line) < len(line):
+                    os.ftruncate(descriptor, before)
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             finally:
                 os.close(descriptor)
         except OSError as error:

@@ -47,6 +47,8 @@ def test_they_import_nothing_that_a_sidecar_needs(module: str) -> None:
         "proxy",
         "proxy.cli",
         "proxy.cli.commands",
+        "proxy.cli.process",
+        "proxy.cli.process.init",
         "proxy.cli.span",
         module,
         "proxy.redirect",

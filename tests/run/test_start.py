@@ -6,11 +6,13 @@ import asyncio
 import json
 import os
 import resource
+import signal
 import socket
 import ssl
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -273,3 +275,27 @@ def test_certificates_are_renewed_without_losing_a_connection(control: ControlPl
                 wait_for(lambda: control.certified > seen, proxy)  # noqa: B023
             assert control.certified > before
         assert proxy.metric("control_identity_cert_refreshes_total", 'result="ok"') > 1
+
+
+@pytest.mark.needs_root  # only root can give a process a namespace in which it is process 1
+@pytest.mark.parametrize("start", ["-m proxy run --env-file", "-m sponson run --env-file"])
+def test_sigterm_ends_process_1_of_a_container_while_it_loads(start: str, tmp_path: Path) -> None:
+    """The kernel does not let a signal end process 1, unless that has a handler for it."""
+    os.mkfifo(tmp_path / "env")  # the command waits here for as long as the test wants
+    command = ["unshare", "--pid", "--fork", "--kill-child", sys.executable, *start.split(), str(tmp_path / "env")]
+    with subprocess.Popen(command, cwd=ROOT) as outside:
+        try:
+            writer = -1
+            deadline = time.monotonic() + DEADLINE_S
+            while writer < 0:
+                try:
+                    writer = os.open(tmp_path / "env", os.O_WRONLY | os.O_NONBLOCK)
+                except OSError:  # nobody reads yet
+                    assert time.monotonic() < deadline
+                    time.sleep(0.01)
+            (process_1,) = Path(f"/proc/{outside.pid}/task/{outside.pid}/children").read_text().split()
+            os.kill(int(process_1), signal.SIGTERM)
+            assert outside.wait(DEADLINE_S) == 143
+            os.close(writer)
+        finally:
+            outside.kill()

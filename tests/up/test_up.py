@@ -233,3 +233,17 @@ def test_what_a_shell_leaves_behind_ends_with_it(state: State, how: str) -> None
         assert process.wait(DEADLINE_S) == (3 if how == "by itself" else 128 + signal.SIGTERM)
         assert not [one for one in left(state) if "sleep" in one], "it waits for their end"
     check_nothing_is_left(state)
+
+
+def test_a_control_plane_that_cannot_start_is_told_at_once_and_not_started_for_ever(tmp_path: Path) -> None:
+    state = State(tmp_path / "state")
+    state.create()
+    state.write("ca.key", b"no key")
+    command = up(state, "--name", "client", "--", "true")
+    began_at = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, stdin=subprocess.DEVNULL)
+    assert done.returncode == 1
+    assert "sponson up: control plane: ended with status 1:" in done.stderr and "ca.key" in done.stderr
+    assert done.stderr.count("ended with status") == 1
+    assert time.monotonic() - began_at < DEADLINE_S
+    assert left(state) == []

@@ -90,7 +90,8 @@ class Child:
         with self._log.open("rb") as log:
             log.seek(max(log.seek(0, os.SEEK_END) - _LAST_BYTES, 0))
             text = log.read(_LAST_BYTES).decode(errors="replace").strip().splitlines()
-        return "\n  ".join([f"{self.name}: ended with status {self._process.returncode}:", *text[-8:]])
+        nothing = f"{self._log} has nothing from it; is that disk full?"
+        return "\n  ".join([f"{self.name}: ended with status {self._process.returncode}:", *(text[-8:] or [nothing])])
 
 
 async def stop_all(children: Sequence[Child]) -> None:

@@ -18,6 +18,7 @@ from proxy.cli.process.child import Child, dying_with_parent, stop_all
 from proxy.cli.process.listening import is_listened_on
 from proxy.cli.up.manifest import Manifest
 from proxy.core.address.addr import Addr
+from proxy.core.backoff import Backoff
 from proxy.mesh.apps import App, Seat, is_anybody_up
 from proxy.mesh.claim import Running, running
 from proxy.mesh.environment import HeldPorts, Ports, Workload, workload_environment
@@ -26,6 +27,11 @@ from proxy.mesh.state import State, make_private
 
 _START_S: Final = 90.0
 _POLL_S: Final = 0.05
+_STARTS: Final = 3
+"""How often a control plane is started that ends at once, before an app is told so. More than once, since another app may have
+started one that has ended meanwhile."""
+_AGAIN: Final = Backoff(0.5, 30.0, 0.0)
+"""Between starts of a control plane in the place of one that has ended while apps were up."""
 _LISTEN_S: Final = 10.0
 """How long an app is waited for before what it serves is said all the same."""
 
@@ -85,6 +91,10 @@ class _Up:
         self._manifests = state.directory / _MANIFESTS
         """Where it serves and what it reads, once that is known. One that is started in its place takes both over, because
         the sidecars look for it there, and the apps' manifests are there."""
+        self._starts = 0
+        """How often a control plane was started since one has served."""
+        self._start_at = 0.0
+        """When one may be started again, by the loop's clock."""
         self._manifest: Manifest | None = None
         self._app: subprocess.Popen[bytes] | None = None
 
@@ -121,6 +131,9 @@ class _Up:
         def is_there() -> bool:
             now = running(self._state)
             if now is None:
+                child = self._control_plane
+                if child is not None and child.has_ended and self._starts >= _STARTS:
+                    raise UpError(child.last_words())
                 self._start_control_plane()
             elif now.addr is not None and now.manifests is not None:
                 found.append(now)
@@ -138,12 +151,28 @@ class _Up:
         """
         if self._control_plane is not None and not self._control_plane.has_ended:
             return
+        self._starts += 1
         if self._manifests.is_relative_to(self._state.directory):
             make_private(self._manifests, self._state.directory)
         where = ("--dir", str(self._manifests), "--state-dir", str(self._state.directory), "--addr", str(self._server))
         log = self._state.directory / "up" / f"control-plane-{os.getpid()}.log"
         arguments = ("mesh", "serve", *where, "--ends-with-apps")
         self._control_plane = Child("control plane", arguments, _clean_environment(), log, outlives_parent=True)
+
+    def _keep_control_plane(self, now_s: float) -> None:
+        """Start one if none serves: at once, then less and less often, and say why if one that we have started cannot serve."""
+        found = running(self._state)
+        if found is not None:
+            if found.addr is not None:
+                self._starts = 0
+            return
+        if now_s < self._start_at:
+            return
+        child = self._control_plane
+        if child is not None and child.has_ended and self._starts == 1:
+            print(f"sponson up: {child.last_words()}", file=sys.stderr)
+        self._start_at = now_s + _AGAIN.wait_s(self._starts)
+        self._start_control_plane()
 
     # ---- the sidecar
 
@@ -203,8 +232,8 @@ class _Up:
             if sidecar.has_ended and not is_told:
                 _kill(app)
                 raise UpError(sidecar.last_words())
-            if running(self._state) is None and not is_told:
-                self._start_control_plane()
+            if not is_told:
+                self._keep_control_plane(asyncio.get_running_loop().time())
             orphans.reap(self._pids())
         return app.returncode if app.returncode >= 0 else 128 - app.returncode
 

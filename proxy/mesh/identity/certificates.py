@@ -46,9 +46,11 @@ class Signer(NamedTuple):
         return x509.SubjectKeyIdentifier.from_public_key(self.key.public_key()).digest.hex()
 
 
-def make_authority(common_name: str, now: datetime, until: datetime, parent: Signer | None = None) -> Signer:
-    """A new root (no parent), or an issuer that may sign no further authority."""
-    key = ec.generate_private_key(ec.SECP256R1())
+def make_authority(
+    common_name: str, now: datetime, until: datetime, parent: Signer | None = None, key: PrivateKey | None = None
+) -> Signer:
+    """A new root (no parent), or an issuer that may sign no further authority; with a new key, unless it has one."""
+    key = key or ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     builder = (
         x509.CertificateBuilder()

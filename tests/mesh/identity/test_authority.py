@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from multiprocessing import get_context
 from pathlib import Path
@@ -188,3 +191,39 @@ def test_an_issuer_outlives_the_process_that_made_it(tmp_path: Path) -> None:
     first, second = (open_ca(State(tmp_path)).sign(csr(WEB), WEB) for _ in range(2))
     assert first.issuer_key_id == second.issuer_key_id
     assert (tmp_path / "issuer.pem").stat().st_mode & 0o777 == 0o600
+
+
+@contextmanager
+def disk_that_is_full_behind(most_bytes: int) -> Iterator[None]:
+    """Files may have so many bytes; what is written beyond fails, or is written in part."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("most_bytes", [100, 300, 700])  # nothing fits; the key does; the certificate too
+def test_a_start_that_a_full_disk_has_ended_can_be_repeated(most_bytes: int, tmp_path: Path) -> None:
+    with disk_that_is_full_behind(most_bytes), pytest.raises(StateError):
+        open_ca(State(tmp_path))
+    authority = open_ca(State(tmp_path))
+    authority.sign(csr(WEB), WEB)
+    assert open_ca(State(tmp_path)).anchors_pem == authority.anchors_pem
+
+
+def test_a_certificate_that_is_gone_is_made_again_for_its_key(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    key = x509.load_pem_x509_certificate(open_ca(state).anchors_pem).public_key()
+    state.anchors_file.unlink()
+    assert x509.load_pem_x509_certificate(open_ca(state).anchors_pem).public_key() == key
+
+
+def test_a_line_is_added_whole_or_not_at_all(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    state.append("lines", b"one\n")
+    with disk_that_is_full_behind(6), pytest.raises(StateError, match="lines: No space left on device"):
+        state.append("lines", b"two\n")
+    state.append("lines", b"three\n")
+    assert (tmp_path / "lines").read_bytes() == b"one\nthree\n"

@@ -12,7 +12,7 @@ from cryptography.x509.verification import PolicyBuilder, Store, VerificationErr
 from proxy.mesh.identity.authority import Signed, open_ca
 from proxy.mesh.identity.root.rotation import HEARD_OF_BEGIN, HEARD_OF_SWITCH, Rotation, Step, rotation_of, take
 from proxy.mesh.state import State, StateError
-from tests.mesh.identity.test_authority import csr
+from tests.mesh.identity.test_authority import csr, disk_that_is_full_behind
 from tests.mesh.kit import WEB
 
 NOW = datetime.now(UTC)
@@ -76,3 +76,13 @@ def test_a_root_that_was_brought_is_not_ours_to_rotate(tmp_path: Path) -> None:
     (tmp_path / "ca.key").unlink()
     with pytest.raises(StateError, match="has no root of its own"):
         take(state, Step.BEGIN, NOW)
+
+
+def test_a_step_that_a_full_disk_has_ended_can_be_repeated(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    open_ca(state)
+    for step in Step:
+        with disk_that_is_full_behind(10), pytest.raises(StateError):
+            take(state, step, NOW)
+        take(state, step, NOW)
+    assert open_ca(state).anchors_pem.count(b"BEGIN CERTIFICATE") == 1

@@ -137,7 +137,8 @@ class BroughtIssuer:
         state = self._state
         with state.locked():
             if (state.directory / ROOT_KEY).exists():
-                state.anchors_file.rename(state.directory / "ca-made.crt")
+                if state.anchors_file.exists():  # unless it was put aside before, and something came between
+                    state.anchors_file.rename(state.directory / "ca-made.crt")
                 (state.directory / ROOT_KEY).rename(state.directory / "ca-made.key")
             if _content(state.anchors_file) != anchors_pem:
                 state.write(state.anchors_file.name, anchors_pem, 0o644)
@@ -150,8 +151,9 @@ def ensure_anchors(state: State, now: datetime) -> None:
             root_of(state, now)
 
 
-def make_root(now: datetime) -> Signer:
-    return make_authority(f"root.{MESH_NAMESPACE}.{CLUSTER_DOMAIN}", now, now + ROOT_LIFE)
+def make_root(now: datetime, key: PrivateKey | None = None) -> Signer:
+    """A root with a new key, unless it has one already."""
+    return make_authority(f"root.{MESH_NAMESPACE}.{CLUSTER_DOMAIN}", now, now + ROOT_LIFE, key=key)
 
 
 def root_of(state: State, now: datetime) -> tuple[Signer, tuple[x509.Certificate, ...]]:
@@ -164,15 +166,23 @@ def root_of(state: State, now: datetime) -> tuple[Signer, tuple[x509.Certificate
                 f"{path}: is missing, and {state.anchors_file} is the certificate of another CA; bring that"
             )
         root = make_root(now)
-        state.write(state.anchors_file.name, certificate_pem(root.certificate), 0o644)
+        # The key first: should the disk be full behind it, the next start makes a certificate for it.
         state.write(ROOT_KEY, private_pem(root.key))
-        return root, (root.certificate,)
+        return _anchored(state, root)
     key = _read_key(path, key_pem)
+    if not state.anchors_file.exists():
+        return _anchored(state, make_root(now, key))
     anchors = _read_certificates(state.anchors_file, _read(state.anchors_file))
     for anchor in anchors:
         if anchor.public_key() == key.public_key():
             return Signer(key, anchor), anchors
     raise StateError(f"{path}: is not the key of {state.anchors_file}")
+
+
+def _anchored(state: State, root: Signer) -> tuple[Signer, tuple[x509.Certificate, ...]]:
+    """Make this root the only trust anchor."""
+    state.write(state.anchors_file.name, certificate_pem(root.certificate), 0o644)
+    return root, (root.certificate,)
 
 
 def _check_may_sign(path: Path, certificate: x509.Certificate, now: datetime) -> None:

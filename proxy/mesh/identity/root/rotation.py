@@ -72,7 +72,8 @@ def take(state: State, step: Step, now: datetime) -> None:
             state.write(NEXT_ROOT_KEY, private_pem(new.key))
             _trust(state, *anchors, new.certificate)
         elif step is Step.SWITCH:
-            (state.directory / NEXT_ROOT_KEY).rename(state.directory / ROOT_KEY)
+            if (state.directory / NEXT_ROOT_KEY).exists():  # unless the disk was full behind this line the last time
+                (state.directory / NEXT_ROOT_KEY).rename(state.directory / ROOT_KEY)
         else:
             _trust(state, root.certificate)
         state.write(_FILE, json.dumps({"done": step, "at": now.isoformat()}).encode())
