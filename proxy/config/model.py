@@ -6,12 +6,13 @@ end in `_s`; `None` stands for unset. Defaults are in the readers, never here.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from proxy.config.ports import PortSet
 from proxy.core.address.addr import Addr
 from proxy.core.address.control_addr import ControlAddr
 from proxy.core.address.names import Networks, Suffixes
 from proxy.core.backoff import Backoff
-from proxy.core.value import Value
 
 DENY = "deny"
 ALL_AUTHENTICATED = "all-authenticated"
@@ -21,7 +22,8 @@ CLUSTER_UNAUTHENTICATED = "cluster-unauthenticated"
 AUDIT = "audit"
 
 
-class Http2Server(Value, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Http2Server:
     """`{INBOUND,OUTBOUND}_SERVER_HTTP2_*` (section 4.3); windows are what we grant the peer, in bytes."""
 
     initial_stream_window_size: int
@@ -38,7 +40,8 @@ class Http2Server(Value, kw_only=True):
     max_send_buf_size: int | None
 
 
-class Config(Value, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
     # 4.1 Listeners and sockets
     outbound_listen_addrs: tuple[Addr, ...]
     """One or two."""

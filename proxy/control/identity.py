@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -20,7 +21,6 @@ from proxy.core import limits
 from proxy.core.log import logger
 from proxy.core.loop.reactor import Clock
 from proxy.core.small_file import read_small
-from proxy.core.value import Value
 from proxy.http.grpc import Status
 from proxy.tls.certificate.csr import KeyAndCsr
 from proxy.tls.credentials import Credentials, CredentialsError
@@ -40,7 +40,8 @@ CALL_TIMEOUT_S: Final = 60.0
 """A service that takes the call and never answers must not keep us from asking another."""
 
 
-class IdentitySettings(Value):
+@dataclass(frozen=True, slots=True)
+class IdentitySettings:
     name: str
     """The DNS name to certify."""
     token_file: str

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from proxy.config import Config
@@ -30,7 +31,6 @@ from proxy.core.address.here import ADMIN, INBOUND, Here
 from proxy.core.connection.drain import Drain
 from proxy.core.failure.errors import report_fault
 from proxy.core.loop.reactor import Reactor
-from proxy.core.value import Value
 from proxy.core.watch import Watch
 from proxy.http.exchange import Stage
 from proxy.inbound.connection.accept import Accept, destination
@@ -52,7 +52,8 @@ from proxy.tls.credentials import Credentials
 OnAccept = Callable[[socket.socket, Addr], None]
 
 
-class Lookups(Value):
+@dataclass(frozen=True, slots=True)
+class Lookups:
     """What the inbound side looks up. Closing a Watch ends its lookup."""
 
     policy: Callable[[int, ServerPolicy], Watch[ServerPolicy]]

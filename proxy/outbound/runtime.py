@@ -7,6 +7,7 @@ built, at the first use of a destination; nothing here is looked up per request.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from proxy.balance.balancer import QueueLimits
@@ -19,7 +20,6 @@ from proxy.core.connection.drain import Drain
 from proxy.core.connection.in_flight import InFlight
 from proxy.core.failure.troubles import Troubles
 from proxy.core.loop.reactor import Reactor
-from proxy.core.value import Value
 from proxy.core.watch import Absent, Watch
 from proxy.metrics.registry import Registry
 from proxy.metrics.scraped.balancers import Balancers
@@ -39,7 +39,8 @@ Endpoints = Callable[[str], Watch[Resolution[EndpointMeta]]]
 """Looks up the endpoints of a `name:port`."""
 
 
-class Lookups(Value):
+@dataclass(frozen=True, slots=True)
+class Lookups:
     """The lookups that the outbound side makes. Each answers with a Watch; closing that cancels the lookup."""
 
     profile: Callable[[str], Watch[Profile | Absent | None]]

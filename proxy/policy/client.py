@@ -6,12 +6,11 @@ becomes `invalid_policy`, never a half-understood one.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from proxy.core.address.addr import Addr
 from proxy.core.backoff import Backoff
-from proxy.core.value import Value
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import Meta
 from proxy.policy.protocol import DETECT as DETECT
@@ -24,26 +23,30 @@ from proxy.policy.routes.route import Filter, GrpcMatch, HostMatch, HttpMatch, U
 from proxy.policy.routes.table import RouteTable
 
 
-class PeakEwmaLoad(Value):
+@dataclass(frozen=True, slots=True)
+class PeakEwmaLoad:
     default_rtt_s: float = 0.03
     decay_s: float = 10.0
 
 
-class PenaltyLoad(Value):
+@dataclass(frozen=True, slots=True)
+class PenaltyLoad:
     default_rtt_s: float = 0.03
     decay_s: float = 10.0
     penalty_s: float = 5.0
     max_retry_after_s: float = 300.0
 
 
-class LeastRequestLoad(Value):
+@dataclass(frozen=True, slots=True)
+class LeastRequestLoad:
     """Ours: the load of an endpoint is the number of its requests, however fast it answers them."""
 
 
 LoadPolicy = PeakEwmaLoad | PenaltyLoad | LeastRequestLoad
 
 
-class Tuning(Value):
+@dataclass(frozen=True, slots=True)
+class Tuning:
     """Settings of ours, beyond Linkerd's balancing. None means that the policy does not set it, and the proxy's own
     default applies.
     """
@@ -56,28 +59,33 @@ class Tuning(Value):
     """The share of requests that go to an endpoint without work, though it was slow before; 0 for none."""
 
 
-class Balance(Value):
+@dataclass(frozen=True, slots=True)
+class Balance:
     path: str
     """`name:port` to ask the destination service for."""
     load: LoadPolicy = PeakEwmaLoad()
     tuning: Tuning = Tuning()
 
 
-class Forward(Value):
+@dataclass(frozen=True, slots=True)
+class Forward:
     addr: Addr
     endpoint: EndpointMeta = EndpointMeta()
 
 
-class Fail(Value):
+@dataclass(frozen=True, slots=True)
+class Fail:
     text: str
 
 
-class Backend(Value):
+@dataclass(frozen=True, slots=True)
+class Backend:
     meta: Meta
     dispatch: Balance | Forward | Fail
 
 
-class RouteBackend(Value):
+@dataclass(frozen=True, slots=True)
+class RouteBackend:
     backend: Backend
     weight: int = 1
     filters: tuple[Filter, ...] = ()
@@ -89,7 +97,8 @@ FIRST_AVAILABLE: Final = "first-available"
 RANDOM_AVAILABLE: Final = "random-available"
 
 
-class Distribution(Value):
+@dataclass(frozen=True, slots=True)
+class Distribution:
     kind: DistributionKind
     backends: tuple[RouteBackend, ...] = ()
 
@@ -102,7 +111,8 @@ class Distribution(Value):
         return tuple(one for one in self.backends if one.weight > 0) or self.backends
 
 
-class Timeouts(Value):
+@dataclass(frozen=True, slots=True)
+class Timeouts:
     """None stands for no limit."""
 
     request_s: float | None = None
@@ -110,7 +120,8 @@ class Timeouts(Value):
     idle_s: float | None = None
 
 
-class Retry(Value):
+@dataclass(frozen=True, slots=True)
+class Retry:
     max_retries: int
     max_request_bytes: int
     statuses: tuple[tuple[int, int], ...] = ()
@@ -120,7 +131,8 @@ class Retry(Value):
     backoff: Backoff | None = None
 
 
-class ClientRule(Value):
+@dataclass(frozen=True, slots=True)
+class ClientRule:
     matches: tuple[HttpMatch | GrpcMatch, ...]
     filters: tuple[Filter, ...]
     distribution: Distribution
@@ -129,7 +141,8 @@ class ClientRule(Value):
     allows_l5d_headers: bool = False
 
 
-class ClientRoute(Value):
+@dataclass(frozen=True, slots=True)
+class ClientRoute:
     meta: Meta
     hosts: tuple[HostMatch, ...]
     rules: tuple[ClientRule, ...]
@@ -141,7 +154,8 @@ INVALID_BACKEND: Final = "invalid_backend"
 INVALID_POLICY: Final = "invalid_policy"
 
 
-class StreamRoute(Value):
+@dataclass(frozen=True, slots=True)
+class StreamRoute:
     """An opaque or TLS route with its one rule."""
 
     meta: Meta
@@ -152,12 +166,14 @@ class StreamRoute(Value):
     refusal_text: str = ""
 
 
-class ConsecutiveFailures(Value):
+@dataclass(frozen=True, slots=True)
+class ConsecutiveFailures:
     max_failures: int
     backoff: Backoff
 
 
-class Unified(Value):
+@dataclass(frozen=True, slots=True)
+class Unified:
     success_rate_threshold: float
     window_s: float
     min_requests: int
@@ -168,7 +184,8 @@ class Unified(Value):
 FailureAccrual = ConsecutiveFailures | Unified
 
 
-class ClientPolicy(Value):
+@dataclass(frozen=True, slots=True)
+class ClientPolicy:
     meta: Meta
     protocol: str
     """DETECT, OPAQUE, TLS, HTTP_1, HTTP_2 or GRPC; which of the routes below are filled follows from it."""

@@ -5,9 +5,8 @@ A value. A balancer keeps an endpoint (its connections, load and breaker) exactl
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
-
-from proxy.core.value import Value
 
 HINT_NONE: Final = ""
 HINT_H2: Final = "h2"
@@ -15,14 +14,16 @@ HINT_H2: Final = "h2"
 HINT_OPAQUE: Final = "opaque"
 
 
-class TlsIdentity(Value):
+@dataclass(frozen=True, slots=True)
+class TlsIdentity:
     server_id: str
     """The identity that the peer's certificate must carry (DNS name or URI)."""
     server_name: str
     """The SNI to send."""
 
 
-class Http2Params(Value):
+@dataclass(frozen=True, slots=True)
+class Http2Params:
     """0 stands for unset."""
 
     stream_window_bytes: int = 0
@@ -34,7 +35,8 @@ class Http2Params(Value):
     max_frame_bytes: int = 0
 
 
-class EndpointMeta(Value):
+@dataclass(frozen=True, slots=True)
+class EndpointMeta:
     labels: tuple[tuple[str, str], ...] = ()
     """Sorted by key; exported with the prefix `dst_`."""
     tls: TlsIdentity | None = None

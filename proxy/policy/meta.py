@@ -5,12 +5,11 @@ A value; equal when group, kind and name are (docs/linkerd/outbound.md, section 
 
 from __future__ import annotations
 
-from dataclasses import field
-
-from proxy.core.value import Value
+from dataclasses import dataclass, field
 
 
-class Meta(Value):
+@dataclass(frozen=True, slots=True)
+class Meta:
     group: str
     kind: str
     name: str

@@ -5,10 +5,9 @@ A value; replaced whole by each message. `defaults.py` makes the built-in ones.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 
-from proxy.core.value import Value
 from proxy.policy.meta import Meta
 from proxy.policy.protocol import DETECT as DETECT
 from proxy.policy.protocol import GRPC as GRPC
@@ -22,12 +21,14 @@ from proxy.policy.routes.table import RouteTable
 Network = IPv4Network | IPv6Network
 
 
-class NetworkMatch(Value):
+@dataclass(frozen=True, slots=True)
+class NetworkMatch:
     net: Network
     excepted: tuple[Network, ...] = ()
 
 
-class Authentication(Value):
+@dataclass(frozen=True, slots=True)
+class Authentication:
     """The clients that are let in: all; or all with mesh TLS; or those with certain identities."""
 
     needs_tls: bool = False
@@ -38,18 +39,21 @@ class Authentication(Value):
     """As `.ns.svc`; the empty text matches every DNS identity. Never applies to URI identities."""
 
 
-class Authorization(Value):
+@dataclass(frozen=True, slots=True)
+class Authorization:
     meta: Meta
     networks: tuple[NetworkMatch, ...]
     authentication: Authentication
 
 
-class ServerRule(Value):
+@dataclass(frozen=True, slots=True)
+class ServerRule:
     matches: tuple[HttpMatch | GrpcMatch, ...]
     filters: tuple[Filter, ...] = ()
 
 
-class ServerRoute(Value):
+@dataclass(frozen=True, slots=True)
+class ServerRoute:
     """Its authorizations already include the server's."""
 
     meta: Meta
@@ -59,7 +63,8 @@ class ServerRoute(Value):
     is_grpc: bool = False
 
 
-class RateLimit(Value):
+@dataclass(frozen=True, slots=True)
+class RateLimit:
     """Requests per second; 0 stands for no limit."""
 
     meta: Meta | None = None
@@ -68,7 +73,8 @@ class RateLimit(Value):
     overrides: tuple[tuple[frozenset[str], int], ...] = ()
 
 
-class ServerPolicy(Value):
+@dataclass(frozen=True, slots=True)
+class ServerPolicy:
     meta: Meta
     protocol: str
     """DETECT, OPAQUE, TLS, HTTP_1, HTTP_2 or GRPC."""

@@ -66,7 +66,8 @@ class Failures(Load):
         POLICY,
         "\nLoadPolicy = PeakEwmaLoad",
         """
-class FailuresLoad(Value):
+@dataclass(frozen=True, slots=True)
+class FailuresLoad:
     pass
 
 

@@ -19,7 +19,8 @@ def add_value(exercise: Exercise) -> None:
     exercise.put(
         VALUE,
         "Filter = HeaderModifier | Redirect | FailureInjector | Unusable",
-        '''class PathRewrite(Value):
+        '''@dataclass(frozen=True, slots=True)
+class PathRewrite:
     """The request goes on with this path."""
 
     path: str

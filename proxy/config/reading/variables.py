@@ -6,6 +6,7 @@ A row's attribute of Config is its name in lower case, with `_s` if it is a dura
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from proxy.config.ports import PortSet
@@ -13,10 +14,10 @@ from proxy.config.reading import syntax
 from proxy.core import limits
 from proxy.core.address.addr import Addr
 from proxy.core.address.names import Networks, Suffixes
-from proxy.core.value import Value
 
 
-class Variable(Value):
+@dataclass(frozen=True, slots=True)
+class Variable:
     name: str
     syntax: Callable[[str], Any]
     default: Any

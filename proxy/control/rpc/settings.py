@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from proxy.core import limits
@@ -11,7 +12,6 @@ from proxy.core.address.control_addr import ControlAddr
 from proxy.core.backoff import Backoff
 from proxy.core.codec import Codec, Wire
 from proxy.core.connection.dial import DialOptions
-from proxy.core.value import Value
 from proxy.http.h2.frames.settings import H2Settings
 
 
@@ -20,7 +20,8 @@ class Dial(Protocol):
         """Begin a connection (plain or TLS) and return its codec; a failure is the codec's `lost`."""
 
 
-class ChannelSettings(Value):
+@dataclass(frozen=True, slots=True)
+class ChannelSettings:
     client: str
     """The name of the client for logs and metrics: `destination`, `policy`, `identity`."""
     target: ControlAddr

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from google.protobuf.message import Message
@@ -21,7 +22,6 @@ from proxy.control.rpc.channel import Channel
 from proxy.core.backoff import Backoff
 from proxy.core.failure.errors import report_fault
 from proxy.core.log import logger
-from proxy.core.value import Value
 from proxy.http import grpc
 from proxy.http.grpc import Status
 
@@ -44,7 +44,8 @@ class StreamLimits(NamedTuple):
     """The time from the head of the answer on. Passing it ends the stream likewise."""
 
 
-class StreamSettings(Value):
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
     backoff: Backoff
     limits: StreamLimits = StreamLimits()
 

@@ -6,12 +6,14 @@ request that meets it begins, as far as that can be derived; profile_table.py tr
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from proxy.core.loop.effort import Effort
-from proxy.core.value import Value
 from proxy.policy.routes.pattern import Pattern, beginning_of
 
 
-class PathIs(Value):
+@dataclass(frozen=True, slots=True)
+class PathIs:
     pattern: Pattern
 
     def fits(self, method: bytes, path: bytes, effort: Effort) -> bool:
@@ -22,7 +24,8 @@ class PathIs(Value):
         return beginning_of(self.pattern.text)
 
 
-class MethodIs(Value):
+@dataclass(frozen=True, slots=True)
+class MethodIs:
     method: bytes
 
     def fits(self, method: bytes, path: bytes, effort: Effort) -> bool:
@@ -33,7 +36,8 @@ class MethodIs(Value):
         return b""
 
 
-class AllOf(Value):
+@dataclass(frozen=True, slots=True)
+class AllOf:
     """Without parts, every request meets it."""
 
     parts: tuple[RequestCondition, ...]
@@ -46,7 +50,8 @@ class AllOf(Value):
         return max((part.beginning for part in self.parts), key=len, default=b"")
 
 
-class AnyOf(Value):
+@dataclass(frozen=True, slots=True)
+class AnyOf:
     """Without parts, no request meets it."""
 
     parts: tuple[RequestCondition, ...]
@@ -59,7 +64,8 @@ class AnyOf(Value):
         return b""
 
 
-class NotThat(Value):
+@dataclass(frozen=True, slots=True)
+class NotThat:
     part: RequestCondition
 
     def fits(self, method: bytes, path: bytes, effort: Effort) -> bool:

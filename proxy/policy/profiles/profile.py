@@ -6,16 +6,16 @@ last one changes nothing.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from proxy.core.address.addr import Addr
-from proxy.core.value import Value
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.profiles.condition import AllOf, RequestCondition
 from proxy.policy.profiles.profile_table import ProfileTable, table_of
 
 
-class ResponseClasses(Value):
+@dataclass(frozen=True, slots=True)
+class ResponseClasses:
     """A route's response classes by status. If several classes match a status, the first counts; that is decided when
     the object is made.
     """
@@ -24,7 +24,8 @@ class ResponseClasses(Value):
     failures: frozenset[int] = frozenset()
 
 
-class RetryBudget(Value):
+@dataclass(frozen=True, slots=True)
+class RetryBudget:
     """Valid by construction of the message (docs/linkerd/service-profiles.md, section 5.3)."""
 
     ttl_s: float
@@ -34,7 +35,8 @@ class RetryBudget(Value):
     """Retries that are allowed without any such request."""
 
 
-class ProfileRoute(Value):
+@dataclass(frozen=True, slots=True)
+class ProfileRoute:
     condition: RequestCondition
     labels: tuple[tuple[str, str], ...] = ()
     """The labels of its metrics, sorted by name, without their `rt_`."""
@@ -51,7 +53,8 @@ def default_route() -> ProfileRoute:
     return ProfileRoute(AllOf(()))
 
 
-class Profile(Value):
+@dataclass(frozen=True, slots=True)
+class Profile:
     name: str = ""
     """`fully_qualified_name:port` if it parsed, else empty."""
     is_opaque: bool = False

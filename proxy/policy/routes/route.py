@@ -6,17 +6,20 @@ Semantics: docs/linkerd/inbound.md, section 6; docs/linkerd/outbound.md, section
 
 from __future__ import annotations
 
-from proxy.core.value import Value
+from dataclasses import dataclass
+
 from proxy.policy.routes.pattern import Pattern
 
 
-class HostMatch(Value):
+@dataclass(frozen=True, slots=True)
+class HostMatch:
     text: str
     """Lower case; a suffix without its leading `*.`."""
     is_suffix: bool = False
 
 
-class ValueMatch(Value):
+@dataclass(frozen=True, slots=True)
+class ValueMatch:
     """Matches a header or query parameter: the exact bytes, or an expression that must cover the whole value."""
 
     name: str
@@ -24,7 +27,8 @@ class ValueMatch(Value):
     regex: Pattern | None = None
 
 
-class PathMatch(Value):
+@dataclass(frozen=True, slots=True)
+class PathMatch:
     """Exactly one is set."""
 
     exact: str | None = None
@@ -32,27 +36,31 @@ class PathMatch(Value):
     regex: Pattern | None = None
 
 
-class HttpMatch(Value):
+@dataclass(frozen=True, slots=True)
+class HttpMatch:
     path: PathMatch = PathMatch(prefix="/")
     headers: tuple[ValueMatch, ...] = ()
     query_params: tuple[ValueMatch, ...] = ()
     method: str = ""
 
 
-class GrpcMatch(Value):
+@dataclass(frozen=True, slots=True)
+class GrpcMatch:
     service: str = ""
     method: str = ""
     headers: tuple[ValueMatch, ...] = ()
 
 
-class HeaderModifier(Value):
+@dataclass(frozen=True, slots=True)
+class HeaderModifier:
     add: tuple[tuple[str, bytes], ...] = ()
     set: tuple[tuple[str, bytes], ...] = ()
     remove: tuple[str, ...] = ()
     on_response: bool = False
 
 
-class Redirect(Value):
+@dataclass(frozen=True, slots=True)
+class Redirect:
     scheme: str = ""
     host: str = ""
     port: int = 0
@@ -61,7 +69,8 @@ class Redirect(Value):
     status: int = 301
 
 
-class FailureInjector(Value):
+@dataclass(frozen=True, slots=True)
+class FailureInjector:
     """`status` is an HTTP status, or a gRPC code if `is_grpc`."""
 
     status: int
@@ -71,7 +80,8 @@ class FailureInjector(Value):
     denominator: int = 1
 
 
-class Unusable(Value):
+@dataclass(frozen=True, slots=True)
+class Unusable:
     """A filter that we cannot carry out: every request that reaches it fails with this text."""
 
     text: str
