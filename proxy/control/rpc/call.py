@@ -15,10 +15,12 @@ from google.protobuf.message import DecodeError, Message
 
 from proxy.api.services import Method
 from proxy.balance.load.load import ANSWERED, BROKEN, GIVEN_UP
+from proxy.control.rpc.decoding import Late
 from proxy.control.rpc.member import Member
+from proxy.core import limits
 from proxy.core.failure.errors import ProtocolError
 from proxy.core.failure.reason import Reason
-from proxy.core.loop.reactor import Clock
+from proxy.core.loop.reactor import Clock, Reactor
 from proxy.http import grpc
 from proxy.http.attempt import Attempt as HttpAttempt
 from proxy.http.exchange import Exchange
@@ -41,6 +43,9 @@ class Calls(Protocol):
     @property
     def clock(self) -> Clock: ...
 
+    @property
+    def reactor(self) -> Reactor: ...
+
     def enqueue(self, call: Call) -> None:
         """Send the call as soon as an address can take it."""
 
@@ -51,7 +56,7 @@ class Calls(Protocol):
 class Call:
     """Made by `Channel.call` and `Channel.watch`."""
 
-    __slots__ = ("method", "is_over", "began_waiting_at", "timer", "on_began", "_channel", "_body", "_on_message", "_on_end", "_attempt")  # fmt: skip
+    __slots__ = ("method", "is_over", "began_waiting_at", "timer", "on_began", "_channel", "_body", "_on_message", "_on_end", "_attempt", "_late", "_last")  # fmt: skip
 
     def __init__(
         self,
@@ -73,6 +78,10 @@ class Call:
         self._on_message = on_message
         self._on_end = on_end
         self._attempt: Attempt | None = None
+        self._late: Late[Any] | None = None
+        """The messages that are decoded in shares, once there was one."""
+        self._last: Status | None = None
+        """How the call has ended, while messages that came before that are still decoded."""
 
     def cancel(self) -> None:
         """Give the call up; no callback is called afterwards. Idempotent."""
@@ -80,13 +89,17 @@ class Call:
             self._stop()
 
     def end(self, status: Status) -> None:
-        """End the call and give its status to the caller."""
-        if not self.is_over:
+        """End the call and give its status to the caller, behind the messages that came before."""
+        if self._late is not None and not self._late.is_empty:
+            self._last = self._last or status
+        elif not self.is_over:
             self._stop()
             self._on_end(status)
 
     def _stop(self) -> None:
         self.is_over = True
+        if self._late is not None:
+            self._late.drop()
         self._channel.forget(self)
         attempt = self._attempt
         self._attempt = None
@@ -114,12 +127,30 @@ class Call:
             self.on_began()
 
     def deliver(self, data: bytes) -> None:
+        late = self._late
+        if len(data) > limits.DECODED_BYTES or (late is not None and not late.is_empty):
+            if late is None:
+                steps, kind = self._channel.reactor.steps, self.method.response
+                late = self._late = Late(steps, kind, self._on_message, self._cannot_decode, self._all_decoded)
+            late.add(data)
+            if not late.is_empty:
+                self.pause()
+            return
         try:
             message = self.method.response.FromString(data)
         except DecodeError as error:
-            self.end(Status(grpc.INTERNAL, f"{self.method.response.DESCRIPTOR.full_name}: {error}"))
+            self._cannot_decode(error)
             return
         self._on_message(message)
+
+    def _cannot_decode(self, error: DecodeError) -> None:
+        self.end(Status(grpc.INTERNAL, f"{self.method.response.DESCRIPTOR.full_name}: {error}"))
+
+    def _all_decoded(self) -> None:
+        if self._last is not None:
+            self.end(self._last)
+        else:
+            self.resume()
 
     def try_again(self) -> None:
         self._attempt = None
