@@ -53,7 +53,7 @@ def test_those_who_wait_are_served_in_order_once_an_endpoint_is_ready() -> None:
 
 
 @pytest.mark.acceptance("QUEUE-02")
-def test_a_full_line_is_not_ready() -> None:
+def test_a_full_queue_is_not_ready() -> None:
     clerk = Clerk(capacity=1)
     clerk.queue.join("with the clerk")
     assert clerk.queue.is_ready
@@ -119,7 +119,7 @@ def test_who_gives_up_leaves_and_the_timer_stays() -> None:
     assert clerk.queue.is_shut and not clerk.turned_away
 
 
-def test_an_endpoint_that_goes_while_it_serves_leaves_the_rest_in_line_with_a_timer() -> None:
+def test_an_endpoint_that_goes_while_it_serves_leaves_the_rest_in_the_queue_with_a_timer() -> None:
     class Once(Clerk):
         def serve(self, waiter: str) -> None:
             super().serve(waiter)

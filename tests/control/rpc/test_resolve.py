@@ -247,6 +247,9 @@ class NameServer(asyncio.DatagramProtocol):
         self.transport = transport
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
+        self.transport.sendto(self.answer(data), addr)
+
+    def answer(self, data: bytes) -> bytes:
         import dns.flags
         import dns.message
         import dns.rcode
@@ -266,7 +269,32 @@ class NameServer(asyncio.DatagramProtocol):
                 response.set_rcode(dns.rcode.NXDOMAIN)
             soa = "ns.example. root.example. 1 2 3 4 7"
             response.authority.append(dns.rrset.from_text("example.", 60, "IN", "SOA", soa))
+        return bytes(response.to_wire())
+
+
+class TroubledServer(NameServer):
+    """Fails for every SRV record, and sends answers about addresses over TCP only: by UDP they are cut."""
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:
+        import dns.flags
+        import dns.message
+        import dns.rcode
+        import dns.rdatatype
+
+        query = dns.message.from_wire(data)
+        response = dns.message.make_response(query)
+        if query.question[0].rdtype == dns.rdatatype.SRV:
+            response.set_rcode(dns.rcode.SERVFAIL)
+        else:
+            response.flags |= dns.flags.TC
         self.transport.sendto(response.to_wire(), addr)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        size = int.from_bytes(await reader.readexactly(2), "big")
+        said = self.answer(await reader.readexactly(size))
+        writer.write(len(said).to_bytes(2, "big") + said)
+        await reader.read()
+        writer.close()
 
 
 def test_the_real_client_asks_a_name_server() -> None:
@@ -294,6 +322,27 @@ def test_the_real_client_asks_a_name_server() -> None:
         with pytest.raises(DnsError, match="no such name"):
             await client.addresses("nobody.example.")
         transport.close()
+
+    run(story)
+
+
+def test_a_failure_for_srv_and_an_answer_that_is_cut_still_lead_to_addresses() -> None:
+    """Row 100 of the field log: SERVFAIL for SRV, and the addresses do not fit into a datagram."""
+    ips = [f"10.0.0.{number}" for number in range(1, 100)]
+
+    async def story(ticking: Ticking) -> None:
+        loop = asyncio.get_running_loop()
+        server = TroubledServer({("web.example.", "A"): (40, ips)})
+        tcp = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+        where = tcp.sockets[0].getsockname()[:2]
+        transport, _ = await loop.create_datagram_endpoint(lambda: server, local_addr=where)
+        names, seen = Names(ticking.reactor.loop, Client(SystemResolver(), [where])), Seen()
+        lookup = names.resolve(ControlAddr("web.example.", 8086, None), SLOW, "policy", seen)
+        await until(lambda: seen.changes and {addr.ip for addr in seen.changes[-1]} == set(ips))
+        lookup.close()
+        transport.close()
+        tcp.close()
+        await tcp.wait_closed()
 
     run(story)
 
