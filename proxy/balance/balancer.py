@@ -153,6 +153,7 @@ class Balancer(Generic[E, M, W]):
         self._evict(list(self._endpoints))
         self._go_on()
         self.queue.part()
+        # Its owner refers to it, and it to its owner; released, both are freed without the collector.
         self._served = _NOTHING
 
     def visit(self, visit: Callable[[E], None]) -> None:
@@ -231,7 +232,9 @@ class Balancer(Generic[E, M, W]):
         """These addresses are not picked from now on; closing their endpoints may take several turns."""
         for addr in addrs:
             _, endpoint, gate = self._endpoints.pop(addr)
+            # First: closing an endpoint may take several turns, and its gate must not report it as ready meanwhile.
             gate.close()
+            # Those that run are not touched: an endpoint that was evicted finishes what it has.
             self.ready.remove(endpoint)
             self._leaving[endpoint] = None
 
@@ -269,6 +272,7 @@ class Balancer(Generic[E, M, W]):
         return True
 
     def _begin(self, addr: Addr) -> None:
+        # Another update may have come since the address was noted as coming.
         if addr in self._wanted and addr not in self._endpoints:
             meta = self._wanted[addr]
             endpoint = self._make(addr, meta)

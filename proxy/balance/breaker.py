@@ -115,6 +115,7 @@ class Breaker:
             timer.cancel()
         self.is_probing = False
         self._probe = None
+        # The gate may stay in use under another breaker, which reports for itself.
         self._on_change = _nothing
         if self._state != _OPEN:
             self._state = _OPEN
@@ -124,6 +125,8 @@ class Breaker:
     def _shut_for_now(self) -> None:
         self._state = _SHUT
         self.is_probing = False
+        # Grows with every probe that fails and begins anew only when one succeeded: an endpoint that is down for long
+        # is asked rarely.
         wait_s = self._backoff.wait_s(self._shut)
         self._shut += 1
         self._timer = self._wheel.after(wait_s, self._begin_probation)
@@ -241,6 +244,7 @@ class Window:
         gap = bucket - self._bucket
         if gap > 0:
             self._bucket = bucket
+            # All buckets are out of date: to clear them at once costs the same after a second and after a night.
             if gap >= 10 or not self._totals:
                 self.clear()
             else:

@@ -82,6 +82,7 @@ class WaitQueue(Generic[W]):
         self._serves: Serves[W] = serves
         self._wheel = wheel
         self._ticks = wheel.ticks(failfast_s)
+        # Linkerd puts every request through its queue, of which the worker has taken one out when none is ready.
         self._capacity = capacity + 1  # one is being served already
         self._queue: dict[W, float] = {}
         """When each began to wait, the longest wait first."""
@@ -100,6 +101,8 @@ class WaitQueue(Generic[W]):
         """Wait in the queue. May be called only when `is_ready`."""
         self._queue[waiter] = self._clock()
         self.counts.joined += 1
+        # Not begun anew for those that come later: it measures how long no endpoint has been ready, and not how long
+        # one of them waits.
         if self._timer is None:
             self._timer = self._wheel.arm(self._fail_fast, self._ticks)
 
@@ -114,6 +117,7 @@ class WaitQueue(Generic[W]):
         if self.is_shut:
             self.is_shut = False
             self.counts.gate_opened(self._clock())
+        # Serving may itself make an endpoint ready, by which this is called again from within the loop below.
         if self._is_serving:
             return
         self._serve()
@@ -143,6 +147,8 @@ class WaitQueue(Generic[W]):
         self._timer = None
         self.is_shut = True
         self.counts.gate_shut(self._clock())
+        # Out of the queue at once, so that an endpoint that becomes ready while they are turned away does not serve
+        # half of them.
         self._leaving.update(self._queue)
         self._queue = {}
         self._turn_away()
@@ -194,6 +200,7 @@ class WaitQueue(Generic[W]):
         """Turn all away at once, because their owner is about to go."""
         self._leaving.update(self._queue)
         self._queue = {}
+        # Without steps they are turned away in this call: in a later turn their owner would not be there any more.
         steps, self._steps = self._steps, None
         self._turn_away()
         self._steps = steps

@@ -171,6 +171,7 @@ class EndpointSet:
         """
         self._is_due = False
         self._at_once = 0
+        # Its user is gone, and what was read of the stream before that may still be pending.
         if self.watch.is_closed:
             self._pending.clear()
         if self._pending:
@@ -197,6 +198,7 @@ class EndpointSet:
             self._forget()
             self._subscription.give_up("a fault of ours in reading an update")
         now, self._next = self._next, None
+        # At half, so that a stream that is always ahead is not paused and resumed for every update.
         if len(self._pending) <= limits.HELD_UPDATES // 2:
             self._subscription.resume()
         if now is not None:
@@ -221,6 +223,8 @@ class EndpointSet:
     def _apply(
         self, message: destination_pb2.Update, is_first: bool, added: dict[Addr, EndpointMeta], removed: list[Addr]
     ) -> None:
+        # A new stream tells the set from the beginning: what it does not name is gone, even if no `remove` ever came
+        # for it.
         if is_first:
             self._awaits_reset = True
         kind = message.WhichOneof("update")
@@ -231,6 +235,7 @@ class EndpointSet:
                 self._awaits_reset = False
                 endpoints.update(added)
                 self._next = Resolution(KNOWN, endpoints, op=op)
+        # Before the first `add` of a stream there is nothing that it can have told to remove.
         elif kind == "remove":
             if removed and not self._awaits_reset:
                 endpoints = self._endpoints()

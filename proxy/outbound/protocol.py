@@ -184,6 +184,7 @@ class Detecting:
             return Opened(self.http(detection is Detection.HTTP2), first)
         if detection is Detection.READ_TIMEOUT:
             _log.info("No bytes from the client of %s in time: taken for opaque", self._target)
+        # Whatever the client speaks now, if it is not HTTP it has the connection that was dialled in its silence.
         early = self._early
         codec = early.settle() if early is not None else None
         return Opened(codec or self._opaque(), first)
@@ -211,6 +212,8 @@ class Detecting:
 
     def _silent_still(self) -> None:
         """Take a place that has become free, and none from others: their servers may be about to speak."""
+        # Only the first look may push out another: were it so for every look, clients would push each other out for
+        # ever.
         if len(self._protocols.runtime.early) < limits.EARLY_DIALS:
             self._silent()
         else:
@@ -283,6 +286,8 @@ class Accepted(OutboundConnection):
     def _look(self) -> None:
         """Check whether the client is still there, because a connection that waits for its destination is not read."""
         sock = self._sock
+        # Not by reading: its first bytes are for a codec that is not there yet, and a client that has only ended its
+        # side is still there.
         if sock is not None and sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             self._protocols.runtime.registry.faults("outbound").count_as("gone_before_discovery")
             self.ended()

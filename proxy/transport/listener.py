@@ -125,6 +125,8 @@ class Listener:
         made = 0
         while made < _ENDS_PER_REST and self._reactor.descriptors.make_room():
             made += 1
+        # Descriptors of connections that were ended are free only when their loop callbacks have run: look in the next
+        # tick.
         self._rest(1 if made else self._reactor.wheel.ticks(_REST_S))
 
     def _may_accept(self, fd: int) -> bool:
@@ -151,6 +153,7 @@ class Listener:
                 continue
             fd = accepted.fileno()
             self._begin(accepted, name)
+            # Looked at after the accept: the number of the new descriptor is what tells how many are in use.
             if not self._may_accept(fd):
                 self._make_room()
                 return False

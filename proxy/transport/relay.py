@@ -50,6 +50,7 @@ class Relay:
         dialled.join(self.accepted)
         self.accepted.join(dialled)
         if self.accepted.lost_for is not None:
+            # The client has gone while the other connection was being made.
             wire.abort(Reason.CANCELLED)
         return dialled
 
@@ -146,6 +147,7 @@ class Side(Codec):
     def join(self, other: Side) -> None:
         self._other = other
         if self._held:
+            # What is held goes out before what may come next.
             for data in self._held:
                 other.wire.write(data)
             self._held.clear()
@@ -219,6 +221,7 @@ class Side(Codec):
         self.stop_splice()
         if other is not None:
             other.stop_splice()
+        # Only the first failure counts: the end of the other connection is our own doing.
         if reason is not Reason.COMPLETE and self.why is Reason.COMPLETE:
             self.why = reason
             if other is not None:

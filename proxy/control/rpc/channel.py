@@ -104,6 +104,7 @@ class Channel:
         """Cancel every call, without calling back, and drop every connection. Idempotent."""
         self._is_closed = True
         self._resolution.close()
+        # Before the connections, or their ends would be reported to the callers.
         for call in list(self._calls):
             call.cancel()
         self._on_addresses(())
@@ -138,6 +139,7 @@ class Channel:
             member = self._ready.pick(now)
             if member is None:
                 return
+            # The longest wait first; a call that could not begin keeps its deadline but goes to the end.
             call = next(iter(self._queue))
             self.counts.left(self._queue[call], now)
             if self.counts.shut_at:

@@ -95,6 +95,8 @@ class Member:
 
     def failed(self) -> None:
         """A connection could not be made. Several calls may report the same connection."""
+        # All calls of one connection fail together and each reports it: that is one failure, and one step of the
+        # backoff.
         if self._timer is None and not self._is_gone:
             wait_s = self._channel.settings.backoff.wait_s(self._failures)
             self._failures += 1

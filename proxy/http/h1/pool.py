@@ -75,6 +75,8 @@ class H1Pool(Pool):
         if group is not None and not attempt.is_fresh:
             ready = group.ready
             while ready:
+                # The one that was used last: its peer is the least likely to have closed it, and those that are not
+                # needed grow old together.
                 connection, since = ready.popitem()
                 self._idle -= 1
                 # What may be sent twice needs no look at the connection.
@@ -83,6 +85,7 @@ class H1Pool(Pool):
                 ) or self._is_usable(connection, since, exchange):
                     connection.open(attempt)
                     return
+                # Not put back: its peer has closed it, or is about to.
                 connection.close()
         self._open_new(attempt, self._group_of(request))
 
@@ -103,6 +106,7 @@ class H1Pool(Pool):
         group.ready[connection] = self._wheel.now()
         self._idle += 1
         if self._timer is None:
+            # One timer for the pool: a timer for each connection would be armed and cancelled with every request.
             self._timer = self._wheel.after(self._idle_timeout_s, self._sweep)
 
     def retire(self, connection: ClientConnection) -> None:

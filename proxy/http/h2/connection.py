@@ -86,6 +86,7 @@ class H2Connection(Streams):
             keepalive.has_heard = True
         if self._buffer:
             data = self._buffer + data
+            # Appended and not read: the frames before it have not had their turn, and order decides in HTTP/2.
             if self._waits_for_turn or self._is_stopped:
                 self._buffer = data
                 return
@@ -203,6 +204,7 @@ class H2Connection(Streams):
         """DATA for a stream that does not exist."""
         size = len(payload)
         credit = self.flow.credit
+        # The sender has counted it against its windows whether or not the stream is there, so we must too.
         credit.window -= size
         if credit.window < 0:
             raise overrun()
@@ -213,6 +215,8 @@ class H2Connection(Streams):
             raise control.never_opened(stream_id)
         self.floods.charge_silent(1)
         self.flow.waste(size)
+        # Never answered for a stream that we reset lately: the peer may not know yet, and would be punished for our
+        # doing.
         if verdict == RESET_STREAM:
             self.refuse_stream(stream_id, code_of(Reason.STREAM_CLOSED))
             self.floods.charge_reset()
@@ -240,6 +244,8 @@ class H2Connection(Streams):
                 return _HEAD_SHARE
             self.receive_block(block, sequence.flags, stream_id)
             return limits.TURN_FRAMES
+        # A WINDOW_UPDATE or SETTINGS may let thousands of frames leave; they are work of this turn like those that
+        # came.
         sent_frames = self.backlog.frames
         control.receive(self, kind, flags, stream_id, payload)
         return _HEAD_SHARE if kind == frame.RST_STREAM else self.backlog.frames - sent_frames

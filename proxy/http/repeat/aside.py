@@ -61,6 +61,7 @@ class Aside(ServerStream):
         if exchange is None:
             return
         if reason in _RESETS and exchange.request.version == HTTP_2:
+            # The stream is gone: to end the exchange with it in place would reset it.
             exchange.client = None
             exchange.request_reset(reason)
         else:
@@ -183,5 +184,6 @@ def set_aside(exchange: Exchange, wheel: Wheel, clock: Clock) -> Aside:
     if isinstance(attempt, Attempt):
         aside.attempt = attempt
         attempt.exchange = aside
+    # Last: it pauses the client, for whose body there is no stream until the next attempt.
     exchange.detach()
     return server

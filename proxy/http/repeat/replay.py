@@ -60,6 +60,7 @@ class Replay(ClientStream):
             return
         pieces, trailers = self._pieces, self._trailers
         if not pieces and trailers is None:
+            # A body without octets may have come to its end by a call of its own, in an attempt before.
             client.send_head(head, end or self._has_ended)
             return
         client.send_head(head, False)
@@ -109,6 +110,7 @@ class Replay(ClientStream):
     def _keep(self, data: bytes) -> None:
         size = len(data)
         room = self._room
+        # Dropped as a whole, since a part of a body can never be sent again.
         if self._size + size > self._most_bytes or room.held_bytes + size > room.most_bytes:
             self.discard()
         elif size:

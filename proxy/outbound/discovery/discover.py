@@ -127,6 +127,7 @@ class Destination:
 
     def expired(self) -> None:
         if self._discovery.is_stale():
+            # Its answer could not be had again now, and an app that comes back to it would wait in vain.
             self._timer = self._discovery.idle_timer(self)
             return
         self._timer = None
@@ -164,10 +165,12 @@ class Destination:
         if value is None:
             return
         if isinstance(value, Absent):
+            # Those that wait are told; whoever comes later asks anew, since a refusal may be over by then.
             self._discovery.drop(self)
         self.effective.set(value)
         waiting = self._waiting
         self._waiting = {}
+        # Taken out before: a callback may make others wait, or forget one that has been called.
         for callback in waiting:
             try:
                 callback()
@@ -215,6 +218,7 @@ class Discovery:
         """It is no longer in use: expire it after the idle timeout, or when too many are unused."""
         if len(self.unused) >= limits.UNUSED_DESTINATIONS:
             oldest = next(iter(self.unused))
+            # Its timer would fire for a destination that is closed already.
             oldest.stop_waiting()
             oldest.close()
         self.unused[destination] = None

@@ -162,6 +162,7 @@ class Tunnel:
     def _ended(self, end: RelayEnd) -> None:
         on_lost, connecting, trial = self._on_waiting_lost, self._connecting, self._trial
         self.origin = None
+        # Its wait is over without an endpoint: no failure of any, so only the queue is to know.
         if on_lost is not None:
             self._on_waiting_lost = None
             on_lost(self)
@@ -205,6 +206,7 @@ class EarlyTunnel(Tunnel):
         codec = self._codec
         if codec is not None:
             self._codec = None
+            # A connect that is under way goes on as that of an ordinary tunnel, with other endpoints behind it.
             if self._is_made:
                 codec.join(self._relay)
             else:
@@ -251,6 +253,8 @@ class EarlyTunnel(Tunnel):
             return
         self._codec = None
         self._endpoint_failed(reason)
+        # A server that was reached and hung up has decided nothing: the client is waited for again, and no other server
+        # is dialled.
         if self._is_made or not self._goes_elsewhere(reason):
             self._finish()
 

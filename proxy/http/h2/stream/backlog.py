@@ -102,6 +102,7 @@ class Backlog:
         """`size` octets were sent, or thrown away."""
         held = self.held_bytes = self.held_bytes - size
         silenced = self.silenced
+        # Only as many as there is room for, each counted with a whole read: all at once would fill it at one go.
         while silenced and held + _READ_BYTES <= limits.BACKLOG_BYTES:
             held += _READ_BYTES
             stream = next(iter(silenced))
@@ -135,6 +136,7 @@ class Backlog:
                 self.silenced[stream] = None  # it was blocked, and stays so
             else:
                 stream.tell_ready()
+        # Only the connection holds it up. One that its own window holds up is woken by its own WINDOW_UPDATE.
         elif stream.send_window > 0:
             self.waiting[stream] = None
         else:
@@ -149,6 +151,7 @@ class Backlog:
         while waiting and flow.send_window > 0 and flow.is_writable:
             if self.frames >= ends_at or not steps:
                 return False
+            # Streams without anything to send cost a step too, or a flood of those would not end.
             steps -= 1
             self.pump(waiting.popitem(False)[0])
         return True

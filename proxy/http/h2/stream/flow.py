@@ -73,6 +73,7 @@ class Flow:
 
     def waste(self, size: int) -> None:
         """Give back the credit of DATA that is discarded; it does not count as progress."""
+        # Or a peer could pay for a flood with DATA that is thrown away.
         self._allowed_bytes -= size
         self.take(size)
 

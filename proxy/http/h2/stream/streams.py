@@ -62,6 +62,7 @@ class Streams(Carrier):
     def end_streams(self, reason: Reason) -> None:
         """End all streams because the connection ends; their exchanges are informed a share at a time."""
         streams = list(self.streams.values())
+        # Before the exchanges are informed: what they do in turn must not find streams of a connection that is over.
         self.streams.clear()
         self.backlog.clear()
         code = code_of(reason)

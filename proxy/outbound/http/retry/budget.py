@@ -42,6 +42,8 @@ class Budget:
     def withdraw(self, now: float) -> bool:
         """Take one retry from the budget; False if there is not enough."""
         self._expire(now)
+        # Asked and taken without a step between: were it asked first and taken when the retry begins, all requests that
+        # fail in one turn would find the same credit.
         if self._writer + sum(self._slots) + self._reserve < self._withdrawal:
             return False
         self._writer -= self._withdrawal
@@ -52,6 +54,8 @@ class Budget:
         if passed_s < self._slot_s:
             return
         slots = self._slots
+        # In slots, so that memory stays the same however many requests there are; what expires does so a tenth at a
+        # time.
         slots[self._at] = self._writer
         self._writer = 0
         self._at = (self._at + 1) % _SLOTS

@@ -71,6 +71,8 @@ class Deadlines:
         """
         self._sent_at = self._wheel.now()
         response_s = self._timeouts.response_s
+        # Where the attempt has a time of its own for the head, that one decides about a retry, and this one would end
+        # the request.
         if response_s is not None and not head_is_timed and self._response is None:
             self._response = self._wheel.after(response_s, self._response_is_late)
 

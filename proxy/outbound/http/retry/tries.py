@@ -97,6 +97,8 @@ class Tries:
         if replay is None:
             if policy is None or ends:
                 return client
+            # Made only now: a request whose end came with its head has no body to copy, and most requests are like
+            # that.
             replay = self._replay = Replay(policy.max_request_bytes, self._context.room)
         replay.client = client
         return replay
@@ -133,6 +135,8 @@ class Tries:
         if peeked is None:
             return False
         if data and not end and peeked.data is None:
+            # Held until the end of this turn only: trailers of the same read are here by then, and a stream that goes
+            # on is not delayed.
             peeked.data = data
             self._context.at_turns_end(self)
         elif data or end:
@@ -189,6 +193,7 @@ class Tries:
         if policy is None or stage is None or policy.on_failfast() != RETRY or not self._is_permitted(policy):
             return False
         self._drop().cancel(Reason.CANCELLED, FAILFAST.word)
+        # No endpoint has had the request, so there is no response that the client could get after all.
         self._last = None
         return True
 
@@ -225,6 +230,8 @@ class Tries:
         """The client gets the response that is here."""
         self._policy = None
         if verdict == RETRY and not (self._is_at_hand() and self.exchange.request_ended):
+            # Told from RETRY: a failure that could not have been sent again pays for the retries of others, one that
+            # found the budget empty does not.
             verdict = UNREPEATABLE
         policy.settled(self._retries, verdict)
         if self._replay is not None:
@@ -283,6 +290,7 @@ class Tries:
         wait_s = policy.wait_s(self._retries)
         self._retries += 1
         self._is_waiting = True
+        # Between attempts no endpoint counts it, and the limit of requests in flight must see it all the same.
         self._context.in_flight.count += 1
         if wait_s:
             self._timer = self._context.wheel.after(wait_s, self._again)
@@ -312,6 +320,7 @@ class Tries:
             last.discard()
         policy.began()
         self.previous = exchange.endpoint
+        # An error on the way must not name the endpoint of the attempt before.
         exchange.backend = exchange.endpoint = None
         try:
             stage.route(exchange, self._head, self._match)
@@ -339,6 +348,7 @@ class Tries:
         if aside is None:
             give_up(self.exchange, Reason.RESPONSE_TIMEOUT, timeout_s or 0.0)
         else:
+            # Given up and not awaited: what has been slow once would only hold its connection.
             aside.cancel(Reason.RESPONSE_TIMEOUT, failure_of(Reason.RESPONSE_TIMEOUT).word)
 
     def _stop_timer(self) -> None:
