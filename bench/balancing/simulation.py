@@ -157,7 +157,7 @@ class Simulation:
         now = self._now
         endpoint = self._balancer.ready.pick(now)
         assert endpoint is not None, "all of them are always ready"
-        endpoint.load.begin()
+        endpoint.load.pending += 1
         self._sent[int(now / self._scene.window_s)][endpoint.place] += 1
         takes_s = LATENCIES_S[endpoint.place] * self._dice.uniform(0.8, 1.2)
         begin_s, end_s = self._scene.hang

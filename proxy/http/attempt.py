@@ -126,6 +126,8 @@ class Attempt(RunningAttempt):
         elif head.has_l5d:
             head = without_proxy_marks(head)
         self.exchange.response_head(head, end)
+        if head.body_size == TUNNEL and self.numbers is not None:
+            self.numbers.attempt_became_tunnel(self, head)
 
     def response_reset(self, reason: Reason, code: int = 0, progress: int = BEGUN) -> None:
         """The endpoint failed, and its stream is gone; `code` is HTTP/2's, `progress` says whether the request can have been
@@ -162,11 +164,6 @@ class Attempt(RunningAttempt):
             target = self.target
             if target is not None:
                 target.attempt_answered(self)
-            numbers = self.numbers
-            if numbers is not None:
-                response = self.exchange.response
-                if response is not None and response.body_size == TUNNEL:
-                    numbers.attempt_became_tunnel(self, response)
 
     def end(self, reason: Reason) -> None:
         if not self._is_over:

@@ -15,7 +15,7 @@ from proxy.core.failure.errors import ProtocolError, report_fault
 from proxy.core.failure.reason import COMPLETE, Reason
 from proxy.core.histogram import Histogram
 from proxy.core.loop.effort import Effort
-from proxy.core.loop.reactor import Clock as Clock
+from proxy.core.loop.reactor import Clock, stopped_at
 from proxy.http.ending.endings import ENDINGS
 from proxy.http.ending.replies import answer, grpc_trailers, is_grpc
 from proxy.http.head import TUNNEL, RequestHead, ResponseHead
@@ -35,6 +35,14 @@ class Observer(Protocol):
     def response_began(self, exchange: Exchange) -> None:
         """The first body bytes, trailers, or the end of a response without a body, which a tunnel's is; at most once, at
         `exchange.answered_at`. Where Linkerd stops the latency clock (docs/linkerd/balancing.md, section 3.1)."""
+
+    def exchange_ended(self, exchange: Exchange) -> None: ...
+
+
+class Outcomes(Protocol):
+    """Counts each exchange once, a tunnel when it opens, any other when it has ended; it is put into `Exchange.outcomes`."""
+
+    def tunnel_began(self, exchange: Exchange) -> None: ...
 
     def exchange_ended(self, exchange: Exchange) -> None: ...
 
@@ -68,7 +76,7 @@ class Exchange:
         "server", "client", "request", "response", "request_ended", "response_ended", "reason", "trailers", "reset_code",
         "accepted_at", "dispatched_at", "request_ended_at", "answered_at", "ended_at", "request_bytes", "response_bytes",
         "request_frames", "response_frames", "is_body_sent", "attempts", "attempt", "tries", "route", "backend", "endpoint", "failure",
-        "observers", "editor", "rescue", "effort", "has_begun", "is_broken", "is_server_full",
+        "observers", "outcomes", "editor", "rescue", "effort", "has_begun", "is_broken", "is_server_full",
         "clock", "_on_gone", "_held", "has_left", "_informed_bytes",
     )  # fmt: skip
 
@@ -76,8 +84,8 @@ class Exchange:
         """`now` is when the request's head was read; without a clock the later times stay at that."""
         self.server = server
         self.client: ClientStream | None = None
+        # As it came, or as a stage read it (`l5d-orig-proto`, absolute form). Never edited: every attempt begins with the same.
         self.request = request
-        """As it came, or as a stage read it (`l5d-orig-proto`, absolute form). Never edited: every attempt begins with the same."""
         self.response: ResponseHead | None = None
         self.request_ended = self.response_ended = False
         self.reason: Reason | None = None  # why it ended; None while it runs
@@ -85,13 +93,12 @@ class Exchange:
         self.reset_code = 0  # HTTP/2's, that the endpoint reset its stream with: PEER_RESET or PEER_REFUSED
         self.accepted_at = now
         self.dispatched_at = now  # stages could begin to route it: later if its destination had to be found out
-        self.request_ended_at = now
-        """When the request's end came; this and `ended_at` are kept only if there are observers."""
+        self.request_ended_at = now  # when its end came
         self.answered_at = self.ended_at = now  # the first is when `has_begun` became true
         self.request_bytes = self.response_bytes = self._informed_bytes = 0  # of bodies, as they came; of 1xx heads
+        # The sizes of the pieces in which bodies came, if a stage counts them; a tunnel's bytes are not counted.
         self.request_frames: Histogram | None = None
         self.response_frames: Histogram | None = None
-        """The sizes of the pieces in which bodies came, if a stage counts them; a tunnel's bytes are not counted."""
         self.is_body_sent = False  # some of the body, or its trailers, has gone to a client stream
         self.attempts = 0
         self.attempt: RunningAttempt | None = None  # the running one, which is informed of the exchange's progress
@@ -101,21 +108,17 @@ class Exchange:
         self.endpoint: Place | None = None
         self.failure = ""  # the metrics' label: why it has no whole response (docs/linkerd/metrics.md, section 7)
         self.observers: tuple[Observer, ...] = ()
+        self.outcomes: tuple[Outcomes, ...] = ()
         self.editor: ResponseEditor | None = None
         self.rescue: Rescue | None = None
         self.effort: Effort | None = None  # what the expressions of policies may still cost; None before any was tried
         self.has_begun = False  # the observers' `response_began` was called
         self.is_broken = False  # it failed on the endpoint's side, or here: the client would have stayed
-        self.clock: Clock = clock or (lambda: now)
+        self.clock: Clock = clock or stopped_at(now)
         self._on_gone: Callable[[], None] | None = None
         self._held: Held | None = None
         self.has_left = False  # the client ended its side after a whole request
         self.is_server_full = False  # the client's side takes no more: an endpoint attached late must be paused too
-
-    def context(self) -> str:
-        """The names of the route, backend or endpoint that has the request, for error texts; empty before a route took it."""
-        place = self.endpoint or self.backend or self.route
-        return place.context if place is not None else ""
 
     # ---- the server stream
 
@@ -126,7 +129,7 @@ class Exchange:
         except Exception:
             report_fault()
             self.cancel(Reason.INTERNAL)
-        if self.client is None and self.reason is None and not end:
+        if not end and self.client is None and self.reason is None:
             self.server.pause_reading(WAITING)
 
     def request_data(self, data: bytes, end: bool) -> None:
@@ -160,8 +163,7 @@ class Exchange:
             held.end_with(fields)
 
     def _request_is_here(self) -> None:
-        if self.observers:
-            self.request_ended_at = self.clock()
+        self.request_ended_at = self.clock()
         tries = self.tries
         if tries is not None:
             tries.request_sent()
@@ -180,9 +182,7 @@ class Exchange:
         self._end(reason)
 
     def request_refused(self, status: int, text: str) -> None:
-        """The request's body breaks the rules: the client gets an error if its answer has not begun, and is
-        disconnected.
-        """
+        """The request's body breaks the rules: the client gets an error if its answer has not begun, and is disconnected."""
         if self.response is None:
             self.reply(answer(self.request, status, 3, text, True, False), Reason.BAD_REQUEST, closes=True)
         elif self.reason is None:
@@ -207,11 +207,13 @@ class Exchange:
         if editor is not None:
             head = self.response = editor.edit_response(self, head)
         self.server.send_head(head, end)
+        if end or head.body_size == TUNNEL:
+            self._begin_response()  # it has no body
+            if head.body_size == TUNNEL:
+                for outcomes in self.outcomes:
+                    outcomes.tunnel_began(self)
         if end:
-            self._begin_response()
             self._end(COMPLETE if self.request_ended else Reason.EARLY_RESPONSE)
-        elif head.body_size == TUNNEL:
-            self._begin_response()  # as a response it has no body
 
     def response_data(self, data: bytes, end: bool) -> None:
         if not self.has_begun:
@@ -293,8 +295,7 @@ class Exchange:
         self._on_gone = None
 
     def reply(self, head: ResponseHead, reason: Reason, closes: bool = False, body: bytes = b"") -> None:
-        """Answer from here; `head` carries its content-length. The server stream discards the rest of the request.
-        `closes` takes the client's connection down after this answer."""
+        """Answer from here; `head` carries its content-length. The rest of the request is discarded; `closes`: its connection ends."""
         if self.response is not None or self.reason is not None:
             return
         self.response, self.response_ended = head, True
@@ -323,21 +324,20 @@ class Exchange:
 
     def server_blocked(self) -> None:
         self.is_server_full = True
-        client = self.client
-        if client is not None and not self.response_ended:
-            client.pause_reading(OTHER_SIDE_FULL)
+        if self.client is not None and not self.response_ended:
+            self.client.pause_reading(OTHER_SIDE_FULL)
 
     def server_ready(self) -> None:
         self.is_server_full = False
-        client = self.client
-        if client is not None and not self.response_ended:
-            client.resume_reading(OTHER_SIDE_FULL)
+        if self.client is not None and not self.response_ended:
+            self.client.resume_reading(OTHER_SIDE_FULL)
 
     # ---- the end
 
     def _begin_response(self) -> None:
         self.has_begun = True
-        self.answered_at = self.clock()
+        clock = self.clock  # a local: CPython 3.11 is slow to call what a slot holds by its attribute
+        self.answered_at = clock()
         attempt = self.attempt
         if attempt is not None:
             attempt.answered()
@@ -368,13 +368,11 @@ class Exchange:
         if self.reason is not None:
             return
         self.reason = reason
-        client = self.client
-        self.client = None
+        client, self.client = self.client, None
         if client is not None and reason is not COMPLETE:
             client.reset(reason)
-        observers = self.observers
-        if observers:
-            self.ended_at = self.clock()
+        clock = self.clock
+        self.ended_at = clock()
         attempt = self.attempt
         if attempt is not None:
             self.attempt = None  # it points back here; without the cycle both are freed at once
@@ -387,8 +385,10 @@ class Exchange:
         if on_gone is not None:
             self._on_gone = None
             on_gone()
-        for observer in observers:
+        for observer in self.observers:
             observer.exchange_ended(self)
+        for outcomes in self.outcomes:
+            outcomes.exchange_ended(self)
 
     def __repr__(self) -> str:
         """`Exchange GET web/a H1Server→H1Client request:open response:200 body`."""

@@ -62,11 +62,11 @@ def test_a_decay_of_less_than_a_millisecond_is_one() -> None:
 def test_no_failure_improves_the_estimate() -> None:
     for outcome, after in ((ANSWERED, 0.1 * exp(-1.0)), (FAILED, 0.1), (GIVEN_UP, 0.1), (BROKEN, 1.0)):
         load = PeakEwma(0.1, 10.0, 0.0)
-        load.begin()
+        load.pending += 1
         load.end(0.0, 10.0, outcome)
         load._updated_at = 10.0
         assert load.pending == 0 and load.weight(10.0) == pytest.approx(after), outcome
     slow = PeakEwma(0.1, 10.0, 0.0)
-    slow.begin()
+    slow.pending += 1
     slow.end(3.0, 0.0, GIVEN_UP)
     assert slow.weight(0.0) == 3.0, "it would have taken at least so long"

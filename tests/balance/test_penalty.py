@@ -99,7 +99,7 @@ def test_it_grows_with_what_is_under_way() -> None:
     weights = []
     for _ in range(3):
         weights.append(one.weight(0.0))
-        one.begin()
+        one.pending += 1
     assert weights == pytest.approx([0.05, 0.10, 0.15])
     assert load(0.0).weight(0.0) == 0.001
 
@@ -107,8 +107,8 @@ def test_it_grows_with_what_is_under_way() -> None:
 @pytest.mark.acceptance("BIAS-02")
 def test_a_success_records_its_time() -> None:
     one = load()
-    one.begin()
-    one.begin()
+    one.pending += 1
+    one.pending += 1
     assert one.weight(0.0) == pytest.approx(0.3)
     one.end(0.25, 0.25, ANSWERED)
     one.end(0.25, 0.25, ANSWERED)
@@ -120,7 +120,7 @@ def test_a_fast_failure_costs_more_than_a_fast_success() -> None:
     good, bad = load(), load()
     for number in range(1, 6):
         for one in (good, bad):
-            one.begin()
+            one.pending += 1
         good.end(0.001, number / 100, ANSWERED)
         bad.penalize(5.0, number / 100)
         assert bad.weight(number / 100) == pytest.approx(5.0)
@@ -131,9 +131,9 @@ def test_a_fast_failure_costs_more_than_a_fast_success() -> None:
 @pytest.mark.acceptance("BIAS-06")
 def test_a_penalty_below_the_estimate_does_not_pull_it_down() -> None:
     one = load()
-    one.begin()
+    one.pending += 1
     one.end(20.0, 20.0, ANSWERED)
-    one.begin()
+    one.pending += 1
     one.penalize(5.0, 21.0)
     assert one.weight(21.0) == pytest.approx(20.0 * exp(-0.1)), "it has only decayed"
 
@@ -141,10 +141,10 @@ def test_a_penalty_below_the_estimate_does_not_pull_it_down() -> None:
 @pytest.mark.acceptance("BIAS-07")
 def test_what_was_given_up_records_its_time() -> None:
     one = load()
-    one.begin()
+    one.pending += 1
     one.end(3.0, 3.0, GIVEN_UP)
     assert one.weight(3.0) == pytest.approx(3.0)
-    one.begin()
+    one.pending += 1
     one.end(0.5, 13.0, GIVEN_UP)
     assert 0.5 < one.weight(13.0) < 3.0, "by what it has decayed to"
 
@@ -153,10 +153,10 @@ def test_no_failure_makes_it_look_better() -> None:
     """Ours: a connection that breaks off at once must not make its endpoint look fast."""
     for outcome in (BROKEN, FAILED):
         one = load()
-        one.begin()
+        one.pending += 1
         one.end(0.001, 1.0, outcome)
         assert one.weight(1.0) >= 0.1 * exp(-0.1)
     one = load()
-    one.begin()
+    one.pending += 1
     one.end(0.001, 1.0, BROKEN)
     assert one.weight(1.0) == 1.0

@@ -66,7 +66,7 @@ def test_those_that_all_begin_are_shared_as_usual() -> None:
     picker: TunedP2c[Endpoint] = TunedP2c(10.0, 0.0)
     for endpoint in endpoints:
         picker.add(endpoint)
-    endpoints[0].load.begin()
+    endpoints[0].load.pending += 1
     assert shares(picker, 100.0)["0"] < 300, "by load, as ever"
 
 
@@ -101,13 +101,13 @@ def test_one_that_is_passed_over_once_goes_on_as_it_was() -> None:
 def test_a_slow_one_without_work_gets_its_probes_and_one_that_hangs_no_second() -> None:
     endpoints = named(2)
     slow = endpoints[0]
-    slow.load.begin()
+    slow.load.pending += 1
     slow.load.end(60.0, 100.0, ANSWERED)
     without: TunedP2c[Endpoint] = TunedP2c(0.0, 0.0, endpoints)
     assert shares(without, 100.0)["0"] == 0
     picker: TunedP2c[Endpoint] = TunedP2c(0.0, 0.05, endpoints)
     assert shares(picker, 100.0)["0"] / 4000 == pytest.approx(0.025, abs=0.01)
-    slow.load.begin()
+    slow.load.pending += 1
     assert shares(picker, 100.0)["0"] == 0, "it has a probe that it has not answered"
 
 
@@ -133,8 +133,8 @@ def test_an_estimate_believes_some_fast_answers_in_a_row() -> None:
 
 def test_least_request_looks_at_nothing_but_work() -> None:
     load = LeastRequest()
-    load.begin()
-    load.begin()
+    load.pending += 1
+    load.pending += 1
     assert load.weight(0.0) == 2.0
     load.end(60.0, 1.0, ANSWERED)
     assert load.weight(1.0) == 1.0 and load.pending == 1
@@ -143,7 +143,7 @@ def test_least_request_looks_at_nothing_but_work() -> None:
 def test_one_that_breaks_off_is_not_the_least_busy() -> None:
     good, bad = LeastRequest(), LeastRequest()
     for _ in range(100):
-        good.begin()
-    bad.begin()
+        good.pending += 1
+    bad.pending += 1
     bad.end(0.001, 10.0, BROKEN)
     assert bad.weight(10.5) > good.weight(10.5) and bad.weight(11.1) < good.weight(11.1)

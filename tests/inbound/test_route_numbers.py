@@ -171,7 +171,6 @@ class Route:
 
     def exchange(self, has_body: bool = False) -> Exchange:
         exchange = Exchange(FakeServer(), request_head(b"POST", UNKNOWN), self.clock.now, self.clock)
-        exchange.observers = (self.numbers,)
         self.numbers.begin(exchange)
         exchange.request_head(FakeStage(lambda one: one.attach(FakeClient())), not has_body)
         return exchange

@@ -10,9 +10,10 @@ from proxy.balance.load.ewma import PeakEwma
 from proxy.balance.load.load import ANSWERED
 from proxy.balance.p2c import P2c
 from proxy.core.failure.reason import Reason
+from proxy.core.loop.reactor import Clock
 from proxy.core.loop.timers import Wheel
 from proxy.http.attempt import Attempt
-from proxy.http.exchange import Clock, Exchange
+from proxy.http.exchange import Exchange
 from proxy.http.headers import Field, field
 from proxy.http.pool import Pool
 from tests.kit.attempts import ToPoolAgain
@@ -69,7 +70,7 @@ class Concrete:
         if endpoint is None:
             exchange.cancel(Reason.CONNECT_FAILED)
             return
-        endpoint.load.begin()
+        endpoint.load.pending += 1
         exchange.observers = (endpoint,)
         attempt = Attempt(exchange, request, ToPoolAgain(endpoint.pool))
         attempt.answer_within(self._wheel, self._ticks)

@@ -1,6 +1,6 @@
 """Load: how busy an endpoint looks to a picker; and the outcomes of work, which a load takes into account.
 
-For every piece of work `begin` is called, and then `end` with the outcome, or
+For every piece of work `pending` is raised by one, and then `end` is called with the outcome, or
 `penalize` in its place. A failure never makes an endpoint look better: one that
 refuses at once would otherwise be the fastest of all.
 """
@@ -34,15 +34,11 @@ class Load:
 
     def __init__(self) -> None:
         self.pending = 0
-        """Pieces of work that have begun and not ended."""
+        """Pieces of work that have begun and not ended. Whoever gives an endpoint a piece of work adds it here."""
 
     def weight(self, now: float) -> float:
         """The weight by which the endpoints of one balancer are compared, in no particular unit; less is better."""
         return self.pending
-
-    def begin(self) -> None:
-        """A piece of work was given to the endpoint."""
-        self.pending += 1
 
     def end(self, took_s: float, now: float, outcome: int) -> None:
         """A piece of work ended after `took_s`. For work whose answer comes in parts, this is called when the first

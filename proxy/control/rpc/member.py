@@ -119,7 +119,7 @@ class Member:
     # ---- load and counts
 
     def sent(self) -> None:
-        self.load.begin()
+        self.load.pending += 1
         scope = self._channel.scope
         if scope is not None:
             scope.request()

@@ -21,6 +21,11 @@ Clock = Callable[[], float]
 """Monotonic seconds."""
 
 
+def stopped_at(now: float) -> Clock:
+    """A clock that always says the same."""
+    return lambda: now
+
+
 class Reactor:
     __slots__ = ("loop", "flusher", "wheel", "clock", "steps", "handshakes", "turn", "reads", "descriptors")
 

@@ -17,12 +17,13 @@ from proxy.core.failure.errors import ProtocolError
 from proxy.core.failure.faults import Faults
 from proxy.core.failure.reason import Reason
 from proxy.core.loop.effort import spent
+from proxy.core.loop.reactor import Clock
 from proxy.core.loop.stall import Stall
 from proxy.core.loop.timers import Timer, Wheel
 from proxy.http.ending.left import wait_for_answer
 from proxy.http.ending.linger import Linger
 from proxy.http.ending.refusal import note_refusal
-from proxy.http.exchange import Clock, Exchange, Stage
+from proxy.http.exchange import Exchange, Stage
 from proxy.http.fields.dates import date_line
 from proxy.http.h1 import head as h1
 from proxy.http.h1.body import BodyReader, last_chunk, write_chunk

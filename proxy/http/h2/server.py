@@ -15,12 +15,13 @@ from proxy.core import limits
 from proxy.core.codec import Wire
 from proxy.core.failure.errors import ProtocolError
 from proxy.core.failure.reason import Reason
+from proxy.core.loop.reactor import Clock
 from proxy.core.loop.timers import Wheel
 from proxy.http import orig_proto
 from proxy.http.ending.endings import code_of
 from proxy.http.ending.refusal import note_refusal
 from proxy.http.ending.replies import answer, grpc_trailers, is_grpc
-from proxy.http.exchange import Clock, Exchange, Stage
+from proxy.http.exchange import Exchange, Stage
 from proxy.http.fields.dates import date_field, needs_date
 from proxy.http.h2.connection import SELF_DEPENDENT, H2Connection
 from proxy.http.h2.frames import frame

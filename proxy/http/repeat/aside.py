@@ -12,9 +12,10 @@ from typing import Final
 
 from proxy.core import limits
 from proxy.core.failure.reason import Reason
+from proxy.core.loop.reactor import Clock
 from proxy.core.loop.timers import Timer, Wheel
 from proxy.http.attempt import Attempt
-from proxy.http.exchange import Clock, Exchange
+from proxy.http.exchange import Exchange
 from proxy.http.head import HTTP_2, ResponseHead
 from proxy.http.headers import Field
 from proxy.http.repeat.replay import Replay
@@ -135,14 +136,6 @@ class Aside(ServerStream):
     def resume_reading(self, cause: int) -> None:
         """Nothing to pause: no client sends here."""
 
-    # ---- Observer
-
-    def response_began(self, exchange: Exchange) -> None:
-        """Nothing to do: its attempt is informed."""
-
-    def exchange_ended(self, exchange: Exchange) -> None:
-        """Nothing to do: its attempt is informed."""
-
     def _end(self, is_whole: bool) -> None:
         self._is_whole = is_whole
         self.exchange = None
@@ -167,7 +160,6 @@ def set_aside(exchange: Exchange, wheel: Wheel, clock: Clock) -> Aside:
     """
     server = Aside(wheel)
     aside = server.exchange = Exchange(server, exchange.request, exchange.dispatched_at, clock)
-    aside.observers = (server,)
     aside.request_ended, aside.request_ended_at = exchange.request_ended, exchange.request_ended_at
     aside.response_frames = exchange.response_frames
     aside.attempts = exchange.attempts

@@ -35,6 +35,7 @@ class RouteNumbers(RouteOutcomes):
     def begin(self, exchange: Exchange) -> None:
         """The request is passed on."""
         self.requests.value += 1
+        exchange.outcomes = (self,)
         exchange.request_frames = self.request_frames
         exchange.response_frames = self.response_frames
 

@@ -241,9 +241,6 @@ class PermittedRoute:
         if response is not None:
             scope = self._scope if self._scopes is None else self._scope_of(exchange, self._scopes)
             scope.response_began(response.status, exchange.answered_at - exchange.accepted_at)
-        numbers = self._numbers
-        if numbers is not None:
-            numbers.response_began(exchange)
 
     def exchange_ended(self, exchange: Exchange) -> None:
         if not exchange.has_begun:
@@ -252,9 +249,6 @@ class PermittedRoute:
         if found is not None:
             scope = self._scope if self._scopes is None else self._scope_of(exchange, self._scopes)
             scope.count(found)
-        numbers = self._numbers
-        if numbers is not None:
-            numbers.exchange_ended(exchange)
 
 
 def serve_http1(arrival: Arrival, wire: Wire, next_: Stage) -> Codec:

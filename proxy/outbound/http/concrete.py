@@ -18,7 +18,6 @@ from proxy.core.failure.troubles import Troubles, lasting
 from proxy.core.watch import Watch
 from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
-from proxy.http.repeat.place import Place
 from proxy.metrics.scraped.balancers import BalancerView
 from proxy.outbound import labels
 from proxy.outbound.backend.loads import Balancing, balancing
@@ -114,12 +113,15 @@ class Balanced:
 
     def take(self, attempt: Attempt) -> bool:
         attempt.origin = self
-        tries = attempt.exchange.tries
-        endpoint = self._ready.pick(attempt.sent_at) if tries is None else self._pick(attempt, tries.previous)
+        endpoint = self._ready.pick(attempt.sent_at) if attempt.exchange.attempts == 1 else self._pick_again(attempt)
         if endpoint is not None:
             self._counts.passed += 1
             endpoint.dispatch(attempt)
             return True
+        return self._wait(attempt)
+
+    def _wait(self, attempt: Attempt) -> bool:
+        """No endpoint is ready: park it or fail it. False if no more may wait."""
         if self._balancer.error:
             self.fail_waiter(attempt)
             return True
@@ -129,10 +131,11 @@ class Balanced:
         self._queue.join(attempt)
         return True
 
-    def _pick(self, attempt: Attempt, previous: Place | None) -> HttpEndpoint | None:
-        """Pick for an attempt that may follow another one; if there is a choice, another endpoint than that one's."""
-        if attempt.exchange.attempts > 1:
-            attempt.sent_at = self._clock()
+    def _pick_again(self, attempt: Attempt) -> HttpEndpoint | None:
+        """Pick for an attempt that follows another one: if there is a choice, another endpoint than that one's."""
+        attempt.sent_at = self._clock()
+        tries = attempt.exchange.tries
+        previous = tries.previous if tries is not None else None
         if isinstance(previous, HttpEndpoint):
             other = self._balancer.pick_other(previous, attempt.sent_at)
             if other is not None:

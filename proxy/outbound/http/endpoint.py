@@ -135,7 +135,7 @@ class HttpEndpoint:
                 return  # before it is the target, and counts as an attempt of this endpoint
             request = admitted
         attempt.target = self
-        self.load.begin()
+        self.load.pending += 1
         self._in_flight.count += 1
         self._scope.requests += 1
         breaker = self._breaker

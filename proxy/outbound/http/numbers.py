@@ -68,8 +68,8 @@ class RouteNumbers(RouteOutcomes):
     def begin(self, exchange: Exchange) -> None:
         """The request takes this route."""
         numbers = self if self._hosts is None else self._of_host(self._hosts, exchange.request.authority)
-        others = exchange.observers  # of the inbound side, if it came through the gateway
-        exchange.observers = (*others, numbers) if others else (numbers,)
+        others = exchange.outcomes  # of the inbound side, if it came through the gateway
+        exchange.outcomes = (*others, numbers) if others else (numbers,)
         exchange.request_frames = numbers._frames
 
     def _of_host(self, hosts: dict[bytes, RouteNumbers], authority: bytes) -> RouteNumbers:

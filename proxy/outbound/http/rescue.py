@@ -2,7 +2,7 @@
 
 One table gives the answer to each failure over HTTP, over gRPC, and for the
 client's connection. The text is the chain of names down to what failed,
-which `exchange.context()` gives.
+which `context_of` gives.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Rescue:
         if failure.label:
             self._registry.counter("outbound_http_errors_total", (("error", failure.label),)).add()
         exchange.failure = failure.word
-        context = exchange.context()
+        context = context_of(exchange)
         said = f"{context}: {text}" if context else text
         if failure.status == UNEXPECTED.status and failure.label == UNEXPECTED.label:
             # As in Linkerd, unexpected errors are for the log and not for clients.
@@ -165,3 +165,9 @@ class Rescue:
     def redirect(self, exchange: Exchange, status: int, location: bytes) -> None:
         head = replies.redirect(exchange.request, status, location, "redirected", self.informs)
         exchange.reply(head, Reason.COMPLETE)
+
+
+def context_of(exchange: Exchange) -> str:
+    """The names of the route, backend or endpoint that has the request, for texts; empty before a route took it."""
+    place = exchange.endpoint or exchange.backend or exchange.route
+    return place.context if place is not None else ""

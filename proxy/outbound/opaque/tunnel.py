@@ -47,7 +47,7 @@ class Connecting:
         self._begun_at = clock()
         self._on_refused = on_refused
         self._is_over = False
-        load.begin()
+        load.pending += 1
 
     def made(self) -> None:
         self._end(ANSWERED)

@@ -15,7 +15,7 @@ from proxy.metrics.statuses import NO_STATUS, Statuses
 
 
 class RouteOutcomes:
-    """An Observer. The sides differ in the times that they count, for which each has its `took`."""
+    """The Outcomes of a route's exchanges. The sides differ in the times that they count, for which each has its `took`."""
 
     __slots__ = ("statuses", "is_grpc")
 
@@ -27,12 +27,10 @@ class RouteOutcomes:
         """Count how long the request took. `now` is when its response ended, or when it was known that there is none."""
         raise NotImplementedError
 
-    # ---- http.exchange.Observer
+    # ---- http.exchange.Outcomes
 
-    def response_began(self, exchange: Exchange) -> None:
-        response = exchange.response
-        if response is not None and response.body_size == TUNNEL:
-            self._count(exchange, exchange.answered_at)
+    def tunnel_began(self, exchange: Exchange) -> None:
+        self._count(exchange, exchange.answered_at)
 
     def exchange_ended(self, exchange: Exchange) -> None:
         response = exchange.response

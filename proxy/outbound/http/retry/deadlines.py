@@ -16,7 +16,7 @@ from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.head import TUNNEL, ResponseHead
 from proxy.outbound.http.duration import duration_text
-from proxy.outbound.http.rescue import Rescue, failure_of
+from proxy.outbound.http.rescue import Rescue, context_of, failure_of
 from proxy.outbound.http.rule import BackendPlace
 from proxy.policy.client import Timeouts
 
@@ -136,7 +136,7 @@ def give_up(exchange: Exchange, reason: Reason, timeout_s: float) -> None:
         attempt.has_failed = True
     what = f"{_NAMES[reason]}: {duration_text(timeout_s)}"
     if exchange.response is not None:
-        _log.info("%s: timed out processing response stream: %s", exchange.context(), what)
+        _log.info("%s: timed out processing response stream: %s", context_of(exchange), what)
         exchange.failure = failure_of(reason).word
         exchange.cancel(reason)
         return
