@@ -80,7 +80,7 @@ def test_the_small_commands_import_little_from_their_start_to_their_end(command:
     assert len(imported) <= MOST_MODULES, sorted(imported)
 
 
-def test_a_command_is_imported_with_the_collector_off_and_it_is_on_again(
+def test_a_command_is_imported_with_the_collector_off_and_it_is_on_again_and_walks_no_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
@@ -88,6 +88,7 @@ def test_a_command_is_imported_with_the_collector_off_and_it_is_on_again(
     (tmp_path / "broken_command.py").write_text("import nothing_of_that_name\n")
     assert gc.isenabled()
     assert loaded("fine_command").WAS_ON is False
+    assert not any(one is sys.modules["fine_command"].__dict__ for one in gc.get_objects())
     with pytest.raises(ImportError):
         loaded("broken_command")
     assert gc.isenabled()
