@@ -21,7 +21,7 @@ from proxy.http.h2.connection import H2Connection
 from proxy.http.h2.control import never_opened
 from proxy.http.h2.frames import frame
 from proxy.http.h2.frames.codes import ENHANCE_YOUR_CALM, REFUSED_STREAM
-from proxy.http.h2.frames.frame import END_HEADERS, END_STREAM, LAST_ID, header_struct
+from proxy.http.h2.frames.frame import END_HEADERS, END_STREAM, HEADERS, LAST_ID, WHOLE_MESSAGE, header_struct
 from proxy.http.h2.frames.settings import DEFAULT, H2Settings
 from proxy.http.h2.heads import connect_fields, response_of, travelling
 from proxy.http.h2.leaving import LAST_STREAMS
@@ -247,8 +247,8 @@ class H2ClientStream(H2Stream, ClientStream):
                 return
         size = len(block)
         if size <= limits.FRAME_BYTES:  # what `header_frames` does with a short one
-            flags = END_HEADERS | END_STREAM if end else END_HEADERS
-            connection.wire.write(header_struct.pack(size << 8 | frame.HEADERS, flags, self.id) + block)
+            flags = WHOLE_MESSAGE if end else END_HEADERS
+            connection.wire.write(header_struct.pack(size << 8 | HEADERS, flags, self.id) + block)
         else:
             connection.wire.write(frame.header_frames(self.id, block, end))
         if end:

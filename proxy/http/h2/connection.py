@@ -26,7 +26,7 @@ from proxy.http.ending.linger import Linger
 from proxy.http.ending.refusal import note_flood
 from proxy.http.h2 import control
 from proxy.http.h2.frames import frame
-from proxy.http.h2.frames.frame import END_HEADERS, PADDED, PRIORITY_FLAG, header_struct
+from proxy.http.h2.frames.frame import DATA, END_HEADERS, HEADERS, LAST_ID, PADDED, PRIORITY_FLAG, header_struct
 from proxy.http.h2.frames.sequence import Sequence
 from proxy.http.h2.frames.settings import H2Settings
 from proxy.http.h2.hpack.decoder import Decoder
@@ -154,30 +154,31 @@ class H2Connection(Streams):
         streams = self.streams
         sequence = self._sequence
         leaving = self.leaving
-        while size - position >= 9 and leaving.state != OVER:
+        longest = self._max_frame_bytes
+        start = position + 9
+        while start <= size and leaving.state != OVER:
             if share <= 0 or spent.s > enough_s:
                 self.wait_turn()
                 break
             length_and_kind, flags, stream_id = _unpack_header(data, position)
             length = length_and_kind >> 8
-            if length > self._max_frame_bytes:
+            if length > longest:
                 raise ProtocolError(f"frame of {length} octets", Reason.FRAME_SIZE)
-            start = position + 9
             end = start + length
             if end > size:
                 break
             kind = length_and_kind & 255
-            stream_id &= 0x7FFFFFFF
+            stream_id &= LAST_ID
             if sequence.awaited:
                 sequence.check(kind, flags, stream_id)
             share -= 1
-            if kind == frame.DATA:
+            if kind == DATA:
                 stream = streams.get(stream_id)
                 if stream is not None:
                     stream.receive_data(data[start:end], flags)
                 else:
                     self._receive_late_data(data[start:end], flags, stream_id)
-            elif kind == frame.HEADERS:
+            elif kind == HEADERS:
                 if not self.flow.is_writable and not self.is_client and self._has_unread():
                     self._stop()
                     break
@@ -189,6 +190,7 @@ class H2Connection(Streams):
             else:
                 share -= self._receive_rare(kind, flags, stream_id, data[start:end])
             position = end
+            start = end + 9
         return data[position:] if position < size else b""
 
     def _read_preface(self, data: bytes) -> int:

@@ -26,7 +26,7 @@ from proxy.http.fields.dates import date_field, needs_date
 from proxy.http.h2.connection import SELF_DEPENDENT, H2Connection
 from proxy.http.h2.frames import frame
 from proxy.http.h2.frames.codes import NO_ERROR, REFUSED_STREAM
-from proxy.http.h2.frames.frame import END_HEADERS, END_STREAM, LAST_ID, header_struct
+from proxy.http.h2.frames.frame import END_HEADERS, END_STREAM, HEADERS, LAST_ID, WHOLE_MESSAGE, header_struct
 from proxy.http.h2.frames.settings import DEFAULT, UNLIMITED, H2Settings
 from proxy.http.h2.heads import is_answered, request_of, travelling
 from proxy.http.h2.leaving import ANNOUNCED, LAST_STREAMS
@@ -264,8 +264,8 @@ class H2ServerStream(H2Stream, ServerStream):
                 return
         size = len(block)
         if size <= limits.FRAME_BYTES:  # what `header_frames` does with a short one
-            flags = END_HEADERS | END_STREAM if end else END_HEADERS
-            connection.wire.write(header_struct.pack(size << 8 | frame.HEADERS, flags, self.id) + block)
+            flags = WHOLE_MESSAGE if end else END_HEADERS
+            connection.wire.write(header_struct.pack(size << 8 | HEADERS, flags, self.id) + block)
         else:
             connection.wire.write(frame.header_frames(self.id, block, end))
         if end:

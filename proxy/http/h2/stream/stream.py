@@ -46,10 +46,14 @@ class H2Stream(Sender):
         "queue", "_queue_start", "_queue_ends", "_trailers", "_credit", "held", "_pauses",
     )  # fmt: skip
 
+    _queue_start: int
+    """How much of the queue's first piece has left."""
+    _queue_ends: bool
+    _trailers: list[Field] | None
+
     def __init__(self, connection: Carrier, stream_id: int) -> None:
-        # Not by Sender's constructor: a call less per stream.
+        # Not by Sender's constructor: a call less per stream. What belongs to the queue is set when there is one.
         self.send_window = connection.flow.peer_window
-        self.is_stalled = False
         self.id = stream_id
         self.state = OPEN
         """Only `close` changes it but by the tables of state.py, in `sent_end`, in `received_end`, and where these are written
@@ -64,10 +68,6 @@ class H2Stream(Sender):
         self.early: list[bytes] | None = None
         """Bytes for a tunnel that came before it was accepted, no more than the stream's window (servers)."""
         self.queue: deque[bytes] | None = None
-        self._queue_start = 0
-        """How much of the queue's first piece has left."""
-        self._queue_ends = False
-        self._trailers: list[Field] | None = None
         self._credit: Credit | None = None
         """Made when a body turns out longer than one frame."""
         self.held = 0
@@ -177,6 +177,8 @@ class H2Stream(Sender):
         if queue is None:
             queue = self.queue = deque()
             self._queue_start = 0
+            self._trailers = None
+            self.is_stalled = False
         keep(queue, data)
         backlog.hold(len(data) + STREAM_BYTES if is_new else len(data))
         self._queue_ends = end
@@ -188,6 +190,8 @@ class H2Stream(Sender):
 
     def pump(self) -> bool:
         queue = self.queue
+        if queue is None:
+            return True
         flow = self.connection.flow
         backlog = self.connection.backlog
         while queue:
@@ -323,9 +327,9 @@ class H2Stream(Sender):
         queue = self.queue
         if queue is not None:
             self.connection.backlog.release(sum(map(len, queue)) - self._queue_start + STREAM_BYTES)
+            self._trailers = None
         self.held = 0
         self.queue = None
-        self._trailers = None
         return held
 
     def _take(self, size: int) -> None:
