@@ -28,13 +28,15 @@ class Renderings:
     """The forms in which a remembered head is sent on. Its codec hands the head out again when the same octets come, so they
     need not be made again. Each is made on first need; the codec that remembers the head counts their memory."""
 
-    __slots__ = ("http1", "http2", "carried")
+    __slots__ = ("http1", "http2", "marked", "carried")
 
     def __init__(self) -> None:
         self.http1 = b""
         """The octets that the other side gets over HTTP/1."""
         self.http2: tuple[Field, ...] = ()
-        """The fields that the other side gets over HTTP/2; of a response, but for what depends on its request."""
+        """The fields that the other side gets over HTTP/2."""
+        self.marked: tuple[Field, ...] = ()
+        """The fields of a response to a request that was HTTP/1 (orig_proto.py)."""
         self.carried: RequestHead | None = None
         """The request as HTTP/2 carries it between proxies (orig_proto.py)."""
 

@@ -23,7 +23,6 @@ from proxy.core.connection.meter import Meter
 from proxy.core.failure.errors import report_fault
 from proxy.core.failure.reason import Reason
 from proxy.core.loop.reactor import Reactor
-from proxy.core.loop.timers import Timer
 from proxy.tls.context import forget_errors, is_reset, unread_of
 from proxy.tls.ending import reason_of, shut
 
@@ -55,7 +54,7 @@ class TlsConnection(Gathering):
 
     __slots__ = (
         "_loop", "_socket", "_fd", "_state",
-        "_unsent", "_read", "_write", "_skips", "_pause", "_deadline", "_on_abandoned", "_reason", "_errno",
+        "_unsent", "_read", "_write", "_skips", "_pause", "_on_abandoned", "_reason", "_errno",
         "_is_paused", "_has_ended", "_has_eof", "_is_full",
     )  # fmt: skip
 
@@ -77,7 +76,6 @@ class TlsConnection(Gathering):
         """So many more wake-ups pass without a look for a second record."""
         self._pause = 0
         """How many wake-ups were to pass after the last look."""
-        self._deadline: Timer | None = None
         self._reason = Reason.COMPLETE
         self._errno = ""
         self._is_paused = self._is_full = False
@@ -125,6 +123,16 @@ class TlsConnection(Gathering):
             self._lose()
 
     # ---- Wire
+
+    def write(self, data: bytes) -> None:
+        self._output.append(data)
+        if not self._is_marked:
+            self._is_marked = True
+            marked = self.reactor.flusher.marked
+            if marked:
+                marked.append(self)
+            else:
+                self.reactor.flusher.mark(self)  # the first of a turn
 
     def pause_reading(self) -> None:
         if not self._is_paused:
@@ -190,10 +198,7 @@ class TlsConnection(Gathering):
         self._reason = reason
         self._output = []
         self._unsent = b""
-        deadline = self._deadline
-        if deadline is not None:
-            self._deadline = None
-            deadline.cancel()
+        self._disarm()
         tls = self._socket
         if tls is not None:
             self._socket = None

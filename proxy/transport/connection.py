@@ -22,7 +22,6 @@ from proxy.core.failure.errors import report_fault
 from proxy.core.failure.reason import Reason
 from proxy.core.loop.effort import spent
 from proxy.core.loop.reactor import Reactor
-from proxy.core.loop.timers import Timer
 from proxy.transport.adopt import adopt
 
 MakeCodec = Callable[[Wire], Codec]
@@ -35,7 +34,7 @@ class PlainConnection(Gathering):
     """Also the loop's protocol object, by duck typing: mypyc classes cannot inherit asyncio.Protocol."""
 
     __slots__ = (
-        "_sock", "_transport", "_connecting", "_on_made", "_on_failed", "_deadline",
+        "_sock", "_transport", "_connecting", "_on_made", "_on_failed",
         "_missed", "_reason", "_errno", "_is_full", "_is_paused", "_has_eof", "_is_open", "_is_lost",
     )  # fmt: skip
 
@@ -48,7 +47,6 @@ class PlainConnection(Gathering):
         self._connecting: Connecting | None = None
         self._on_made: Callable[[], None] | None = None
         self._on_failed: Callable[[str], None] | None = None
-        self._deadline: Timer | None = None
         self._missed: list[bytes] = []  # read while reading was paused or out of turn; b"" stands for the end
         self._reason: Reason | None = None  # set once the connection is gone, or is to be
         self._errno = ""
@@ -106,6 +104,16 @@ class PlainConnection(Gathering):
         self._lose(reason)
 
     # ---- Wire
+
+    def write(self, data: bytes) -> None:
+        self._output.append(data)
+        if not self._is_marked:
+            self._is_marked = True
+            marked = self.reactor.flusher.marked
+            if marked:
+                marked.append(self)
+            else:
+                self.reactor.flusher.mark(self)  # the first of a turn
 
     def pause_reading(self) -> None:
         self._is_paused = True
@@ -364,12 +372,6 @@ class PlainConnection(Gathering):
             report_fault()
         if on_lost is not None:
             on_lost()
-
-    def _disarm(self) -> None:
-        deadline = self._deadline
-        if deadline is not None:
-            self._deadline = None
-            deadline.cancel()
 
     def _give_up(self) -> None:
         report_fault()

@@ -8,6 +8,8 @@ formed and cannot be served the error has the status of the answer.
 
 from __future__ import annotations
 
+from binascii import b2a_base64
+from random import getrandbits
 from typing import Final
 
 from proxy.core import limits
@@ -223,3 +225,19 @@ _HANDSHAKE: Final = (b"sec-websocket-key", b"sec-websocket-accept")
 def travelling(fields: list[Field]) -> list[Field]:
     """The fields of an HTTP/1 head for a tunnel that HTTP/2 may carry."""
     return [one for one in fields if one.kind not in (CONNECTION, UPGRADE, HOP, TE) and one.name not in _HANDSHAKE]
+
+
+_UPGRADING: Final = field(b"connection", b"Upgrade")
+
+
+def as_http_1(head: RequestHead) -> RequestHead:
+    """With the fields that an HTTP/1 endpoint is asked for a tunnel with; an HTTP/2 endpoint does not get them."""
+    fields = [*head.fields, _UPGRADING, field(b"upgrade", head.upgrade)]
+    if head.upgrade == b"websocket":
+        fields.append(Field(b"sec-websocket-key", _websocket_key(), 0, False, b"", b""))
+    return head.with_fields(fields)
+
+
+def _websocket_key() -> bytes:
+    """16 octets in base64. Security does not depend on their being random (RFC 6455 section 10.3 is about caches)."""
+    return b2a_base64(getrandbits(128).to_bytes(16, "big"), newline=False)

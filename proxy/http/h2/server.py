@@ -7,8 +7,6 @@ GOAWAYs (leaving.py).
 
 from __future__ import annotations
 
-from binascii import b2a_base64
-from random import getrandbits
 from typing import Final
 
 from proxy.core import limits
@@ -28,7 +26,7 @@ from proxy.http.h2.frames import frame
 from proxy.http.h2.frames.codes import NO_ERROR, REFUSED_STREAM
 from proxy.http.h2.frames.frame import END_HEADERS, END_STREAM, HEADERS, LAST_ID, WHOLE_MESSAGE, header_struct
 from proxy.http.h2.frames.settings import DEFAULT, UNLIMITED, H2Settings
-from proxy.http.h2.heads import is_answered, request_of, travelling
+from proxy.http.h2.heads import as_http_1, is_answered, request_of, travelling
 from proxy.http.h2.leaving import ANNOUNCED, LAST_STREAMS
 from proxy.http.h2.stream.state import (
     AFTER_RECEIVED_END,
@@ -206,7 +204,7 @@ class H2ServerStream(H2Stream, ServerStream):
             self.early = []
             self._pauses |= _UNACCEPTED
             if head.upgrade:
-                head = _as_http_1(head)
+                head = as_http_1(head)
         else:
             self.body_left = head.body_size
         exchange = self.exchange = Exchange(self, head, now, self.connection.clock)
@@ -229,32 +227,17 @@ class H2ServerStream(H2Stream, ServerStream):
         connection.wire.write(frame.header_frames(self.id, block, False))
 
     def send_head(self, head: ResponseHead, end: bool) -> None:
-        status = head.status
         if self.state == CLOSED:
             return
-        if self.is_tunnel:
-            status = self._answer_tunnel(head)
-            if head.body_size == TUNNEL:
-                head = head.with_fields(travelling(head.fields))
         exchange = self.exchange
-        extra: tuple[Field, ...] = ()
-        if exchange is not None and exchange.request.version != HTTP_2:
-            mark = orig_proto.RESPONSE_MARKS.get(head.version)
-            if mark is not None:
-                if head.has_l5d:  # a mark that the app sent itself does not count
-                    head = head.with_fields([one for one in head.fields if one.name != orig_proto.NAME])
-                extra = (mark,)
-        if not head.has_date and needs_date(head):
-            extra = (*extra, date_field(self.connection.clock()))
-        connection = self.connection
-        renderings = head.renderings if status == head.status else None
-        fields: tuple[Field, ...] = () if renderings is None else renderings.http2
+        is_carried = exchange is not None and exchange.request.version != HTTP_2
+        renderings = head.renderings
+        fields: tuple[Field, ...] = ()
+        if renderings is not None and not self.is_tunnel:
+            fields = renderings.marked if is_carried else renderings.http2
         if not fields:
-            fields = (_status_fields.get(status) or _status_field(status), *head.fields)
-            if renderings is not None:
-                renderings.http2 = fields
-        if extra:
-            fields += extra
+            fields = self._fields_of(head, is_carried)
+        connection = self.connection
         block = connection.encoder.blocks.get(fields)
         if block is None:
             try:
@@ -293,6 +276,29 @@ class H2ServerStream(H2Stream, ServerStream):
         if self.state != CLOSED:
             is_forwarded = reason is Reason.PEER_RESET or reason is Reason.PEER_REFUSED
             self.reset_with(exchange.reset_code if is_forwarded and exchange is not None else code_of(reason))
+
+    def _fields_of(self, head: ResponseHead, is_carried: bool) -> tuple[Field, ...]:
+        """What the client gets; `is_carried` if the request was HTTP/1. Kept with a remembered head that has a date."""
+        renderings = None if self.is_tunnel else head.renderings
+        status = head.status
+        if self.is_tunnel:
+            status = self._answer_tunnel(head)
+            if head.body_size == TUNNEL:
+                head = head.with_fields(travelling(head.fields))
+        fields = (_status_fields.get(status) or _status_field(status), *head.fields)
+        mark = orig_proto.RESPONSE_MARKS.get(head.version) if is_carried else None
+        if mark is not None:
+            if head.has_l5d:  # a mark that the app sent itself does not count
+                fields = tuple([one for one in fields if one.name != orig_proto.NAME])
+            fields += (mark,)
+        if not head.has_date and needs_date(head):
+            fields += (date_field(self.connection.clock()),)
+        elif renderings is not None:
+            if is_carried:
+                renderings.marked = fields
+            else:
+                renderings.http2 = fields
+        return fields
 
     def _too_long(self, error: ProtocolError) -> None:
         """The client does not take a head of this length: answer with a short one."""
@@ -374,22 +380,8 @@ class H2ServerStream(H2Stream, ServerStream):
 
 _status_fields: Final[dict[int, Field]] = {}
 _NO_BODY: Final = field(b"content-length", b"0")
-_CONNECTION: Final = field(b"connection", b"Upgrade")
 
 
 def _status_field(status: int) -> Field:
     found = _status_fields[status] = field(b":status", b"%d" % status)
     return found
-
-
-def _as_http_1(head: RequestHead) -> RequestHead:
-    """With the fields that an HTTP/1 endpoint is asked for a tunnel with; an HTTP/2 endpoint does not get them."""
-    fields = [*head.fields, _CONNECTION, field(b"upgrade", head.upgrade)]
-    if head.upgrade == b"websocket":
-        fields.append(Field(b"sec-websocket-key", _websocket_key(), 0, False, b"", b""))
-    return head.with_fields(fields)
-
-
-def _websocket_key() -> bytes:
-    """16 octets in base64. Security does not depend on their being random (RFC 6455 section 10.3 is about caches)."""
-    return b2a_base64(getrandbits(128).to_bytes(16, "big"), newline=False)
