@@ -179,8 +179,7 @@ class H2Connection(Streams):
                 else:
                     self._receive_late_data(data[start:end], flags, stream_id)
             elif kind == HEADERS:
-                if not self.flow.is_writable and not self.is_client and self._has_unread():
-                    self._stop()
+                if not self.flow.is_writable and not self.is_client and self._stops():
                     break
                 share -= head_share + (length >> _BLOCK_SHIFT)
                 if flags & _FRAMING_FLAGS == END_HEADERS and stream_id:
@@ -252,16 +251,14 @@ class H2Connection(Streams):
         control.receive(self, kind, flags, stream_id, payload)
         return _HEAD_SHARE if kind == frame.RST_STREAM else self.backlog.frames - sent_frames
 
-    def _has_unread(self) -> bool:
-        """Whether too much waits for a peer that does not read; otherwise one more head is looked at."""
+    def _stops(self) -> bool:
+        """Stop reading if too much waits for a peer that does not read; otherwise one more head is looked at."""
         if len(self.streams) >= limits.UNREAD_STREAMS or self._unread_heads >= limits.UNREAD_STREAMS:
-            return True
-        self._unread_heads += 1
-        return False
-
-    def _stop(self) -> None:
-        self._is_stopped = True
-        self.wire.pause_reading()
+            self._is_stopped = True
+            self.wire.pause_reading()
+        else:
+            self._unread_heads += 1
+        return self._is_stopped
 
     # ---- the end
 
