@@ -19,6 +19,8 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
+from proxy.core.limits import CERTIFICATES_BYTES, MANIFESTS_BYTES
+from proxy.core.small_file import read_most
 from proxy.inject.documents import DocumentError, documents
 from proxy.inject.manifest import Manifest, ManifestError, Mesh, ask, each, inject, name_of, namespaces
 from proxy.inject.settings import WITHOUT_EFFECT, Settings, SettingsError, assignment
@@ -90,9 +92,17 @@ def _note(text: str) -> None:
 
 def _documents(file: str) -> Iterator[_Read]:
     """DocumentError, OSError."""
-    text = sys.stdin.buffer.read() if file == _STDIN else Path(file).read_bytes()
     name = "standard input" if file == _STDIN else file
+    if file == _STDIN:
+        text = read_most(sys.stdin.fileno(), name, MANIFESTS_BYTES)
+    else:
+        text = _content(file, MANIFESTS_BYTES)
     return (_Read(name, document) for document in documents(text, name))
+
+
+def _content(file: str | Path, most_bytes: int) -> bytes:
+    with open(file, "rb") as opened:  # not read_small: a pipe will do
+        return read_most(opened.fileno(), file, most_bytes)
 
 
 def _mesh(arguments: argparse.Namespace) -> Mesh:
@@ -118,7 +128,7 @@ def _mesh(arguments: argparse.Namespace) -> Mesh:
 def _anchors(file: Path) -> str:
     """OSError, SettingsError."""
     try:
-        text = file.read_bytes().decode()
+        text = _content(file, CERTIFICATES_BYTES).decode()
     except UnicodeDecodeError:
         text = ""
     if _CERTIFICATE not in text:

@@ -10,6 +10,10 @@ import errno
 import os
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
+from typing import Final
+
+_PIECE_BYTES: Final = 1 << 20
+"""What is asked for at once: the kernel may have less, and so much is set aside for it."""
 
 
 def read_small(path: str | Path, most_bytes: int) -> bytes:
@@ -30,7 +34,7 @@ def read_most(descriptor: int, path: str | Path, most_bytes: int) -> bytes:
     """What is left to read of an open file; OSError with the path if that is more than so many octets."""
     found = bytearray()
     while len(found) <= most_bytes:
-        piece = os.read(descriptor, most_bytes + 1 - len(found))
+        piece = os.read(descriptor, min(most_bytes + 1 - len(found), _PIECE_BYTES))
         if not piece:
             return bytes(found)
         found += piece

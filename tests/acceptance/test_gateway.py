@@ -92,6 +92,22 @@ def test_a_request_goes_through_and_says_so(target: str, host: str) -> None:
     run(story)
 
 
+@pytest.mark.parametrize("port", [4321, 80])
+def test_the_target_of_a_connect_and_its_host_are_the_same_server(port: int) -> None:
+    async def story(ticking: Ticking) -> None:
+        async with Gateway(ticking) as gateway:
+            await gateway.serve(f"dst.test.example.com:{port}")
+            client = await gateway.connect("http/1", port=port)
+            answer = await client.ask(b"CONNECT other.example:443 HTTP/1.1\r\nhost: other.example:443\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 200 ")
+            head = gateway.seen[0]
+            assert head.startswith(b"CONNECT dst.test.example.com:%d HTTP/1.1\r\n" % port)
+            assert b"\r\nHost: dst.test.example.com:%d\r\n" % port in head and b"other.example" not in head
+            client.close()
+
+    run(story)
+
+
 def test_many_requests_of_http2_go_through_one_connection() -> None:
     async def story(ticking: Ticking) -> None:
         async with Gateway(ticking, INBOUND_MAX_IN_FLIGHT="1") as gateway:

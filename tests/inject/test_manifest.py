@@ -366,6 +366,16 @@ def test_only_asking_linkerds_injector(files: Path, capsys: pytest.CaptureFixtur
     assert "initContainers" not in cron["spec"]["jobTemplate"]["spec"]["template"]["spec"]
 
 
+def test_input_without_end_is_given_up(
+    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.cli.inject.MANIFESTS_BYTES", 1 << 20)
+    for arguments in (["/dev/zero"], ["--trust-anchors", "/dev/zero", str(files / "app.yaml")]):
+        assert run(*arguments) == 1
+        printed = capsys.readouterr()
+        assert printed.out == "" and "/dev/zero: it has more than 1048576 octets" in printed.err
+
+
 def test_mistakes_print_nothing_but_what_is_wrong(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (files / "bad.yaml").write_text("kind: Deployment\nmetadata: {name: x\n")
     (files / "list.yaml").write_text("- 1\n")
@@ -389,7 +399,7 @@ def test_mistakes_print_nothing_but_what_is_wrong(files: Path, capsys: pytest.Ca
         ),
         (
             ["--trust-anchors", sys.executable, str(files / "app.yaml")],
-            f"{sys.executable}: no certificate in PEM is there",
+            f"{sys.executable}: it has more than 1048576 octets",
         ),
         (["--trust-anchors", str(files / "no.crt"), str(files / "app.yaml")], "no.crt: No such file or directory"),
         (

@@ -24,11 +24,16 @@ def has_passed(request: RequestHead, identity: bytes) -> bool:
 
 def passed_on(request: RequestHead, by: str, client: str, host: bytes) -> RequestHead:
     """The request as it goes on: its `forwarded` field names who passed it on, for which client, and its authority
-    becomes `host`. For an HTTP/1 app that is the Host too.
+    becomes `host`. For an HTTP/1 app that is the Host too, and the target where that has an authority: routes are chosen by it, and
+    the app must not read another.
     """
     value = b"by=%b;for=%b;host=%b;proto=https" % (by.encode(), client.encode(), host)
     head = request.with_fields([*request.fields, field(NAME, value)])
     if head.version != HTTP_2:
+        if head.method == b"CONNECT":
+            head.target = host if b":" in host else host + b":80"
+            head.take_authority(head.target)
+            return head
         head.take_authority(host)
         if head.is_absolute:
             head.target = head.absolute_form()

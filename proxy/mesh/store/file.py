@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 from typing import Final, NamedTuple
 
+from proxy.core.limits import MANIFESTS_BYTES
 from proxy.core.small_file import read_small
 from proxy.mesh.manifests.chunk import chunks, decode
 from proxy.mesh.manifests.reading import Catalog, ChunkRead, read_chunk
 from proxy.mesh.manifests.value import Fault
 
 _log: Final = logging.getLogger("sponson.mesh")
-
-FILE_BYTES: Final = 256 << 20
-"""A larger file is refused, because it is not a manifest."""
 
 
 class Placed(NamedTuple):
@@ -49,7 +47,7 @@ class File:
     def read(self) -> FileRead:
         """Read its current content. Only a regular file is read: a FIFO would never end."""
         try:
-            text = decode(read_small(self._path, FILE_BYTES))
+            text = decode(read_small(self._path, MANIFESTS_BYTES))
         except OSError as error:
             return FileRead(self._path, (), f"cannot be read: {error.strerror or error}")
         except UnicodeDecodeError as error:
