@@ -29,6 +29,7 @@ SIDECAR = (
 
 EXCEPTIONS: dict[str, str] = {
     "core/log/writer.py:_BATCH_BYTES": "what is written at once",
+    "core/small_file.py:_PIECE_BYTES": "what one read asks for; the caller says how much may come",
     "control/convert/accrual.py:_MAX_MIN_REQUESTS": "Linkerd's range of values",
     "balance/beyond/tuned.py:_LEAST": "the least share of a slow start",
     "control/convert/fields.py:_MAX_JITTER": "Linkerd's range of values",

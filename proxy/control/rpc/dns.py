@@ -87,9 +87,19 @@ class Client:
         return self._resolver
 
 
-def _negative_ttl_s(responses: Iterable[Any]) -> float:
-    """How long the answer "there is none" holds, from the zone's SOA; 0 without one."""
-    return float(min((response.resolve_chaining().minimum_ttl for response in responses), default=0))
+def _negative_ttl_s(responses: Iterable[Any]) -> float | None:
+    """How long the answer "there is none" holds, from the zones' SOA (RFC 2308, section 5). None if no response has one, as
+    from many resolvers of containers and small routers: dnspython would assume minutes, in some versions a century.
+    """
+    import dns.rdatatype
+
+    found = [
+        min(rrset.ttl, *(record.minimum for record in rrset))
+        for response in responses
+        for rrset in response.authority
+        if rrset.rdtype == dns.rdatatype.SOA
+    ]
+    return float(min(found)) if found else None
 
 
 async def system_addresses(system: SystemResolver, name: str) -> tuple[str, ...]:

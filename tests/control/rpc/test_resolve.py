@@ -239,8 +239,9 @@ def test_a_failure_is_tried_again_sooner_than_what_is_known() -> None:
 class NameServer(asyncio.DatagramProtocol):
     """Answers from a zone on loopback: (name, type) to (TTL, records); unlisted names do not exist."""
 
-    def __init__(self, zone: dict[tuple[str, str], tuple[int, list[str]]]) -> None:
+    def __init__(self, zone: dict[tuple[str, str], tuple[int, list[str]]], has_soa: bool = True) -> None:
         self.zone = zone
+        self.has_soa = has_soa
         self.transport: Any = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -268,7 +269,8 @@ class NameServer(asyncio.DatagramProtocol):
             if not any(known == name for known, _ in self.zone):
                 response.set_rcode(dns.rcode.NXDOMAIN)
             soa = "ns.example. root.example. 1 2 3 4 7"
-            response.authority.append(dns.rrset.from_text("example.", 60, "IN", "SOA", soa))
+            if self.has_soa:
+                response.authority.append(dns.rrset.from_text("example.", 60, "IN", "SOA", soa))
         return bytes(response.to_wire())
 
 
@@ -343,6 +345,23 @@ def test_a_failure_for_srv_and_an_answer_that_is_cut_still_lead_to_addresses() -
         transport.close()
         tcp.close()
         await tcp.wait_closed()
+
+    run(story)
+
+
+def test_a_denial_that_does_not_say_how_long_it_holds_is_asked_about_again_like_any_failure() -> None:
+    """Docker's resolver, dnsmasq and systemd-resolved deny names without the zone's SOA."""
+
+    async def story(ticking: Ticking) -> None:
+        loop = asyncio.get_running_loop()
+        server = NameServer({("web.example.", "A"): (40, ["10.0.0.1"])}, has_soa=False)
+        transport, _ = await loop.create_datagram_endpoint(lambda: server, local_addr=("127.0.0.1", 0))
+        client = Client(SystemResolver(lambda name: []), [transport.get_extra_info("sockname")[:2]])
+        for name in ("nobody.example.", "web.example."):
+            with pytest.raises(DnsError, match="no such name|no SRV records") as denied:  # noqa: RUF043
+                await client.srv(name)
+            assert denied.value.ttl_s is None
+        transport.close()
 
     run(story)
 
