@@ -30,10 +30,11 @@ MakeCodec = Callable[[Wire], Codec]
 
 _BUFFER_BYTES: Final = 524288
 _RECORD_BYTES: Final = 16384
-_LONGEST_PAUSE: Final = 63
-"""The most wake-ups between two looks for a second record. A look that finds none costs as much as three system calls, so
-each makes the pause twice as long, and one that finds a record ends it. We never stop looking: two peers would settle
-into one record per wake-up for good."""
+_PATIENCE: Final = 8
+_LONGEST_PAUSE: Final = 64
+"""After so many looks for a second record that found none (each costs as much as three system calls) some wake-ups pass
+without one, and twice as many after the next, up to the longest pause. A look that finds a record begins anew. We never
+stop looking: two peers would settle into one record per wake-up for good."""
 
 # One buffer for all: an allocation of this size per read would be mapped and unmapped every time.
 _buffer: Final = bytearray(_BUFFER_BYTES)
@@ -54,7 +55,7 @@ class TlsConnection(Gathering):
 
     __slots__ = (
         "_loop", "_socket", "_fd", "_state",
-        "_unsent", "_read", "_write", "_skips", "_pause", "_on_abandoned", "_reason", "_errno",
+        "_unsent", "_read", "_write", "_patience", "_skips", "_pause", "_on_abandoned", "_reason", "_errno",
         "_is_paused", "_has_ended", "_has_eof", "_is_full",
     )  # fmt: skip
 
@@ -72,10 +73,9 @@ class TlsConnection(Gathering):
         self._unsent = b""
         self._read: Callable[..., int] = _read_nothing
         self._write: Callable[[bytes | memoryview], int] | None = None
+        self._patience = self._pause = _PATIENCE
         self._skips = 0
         """So many more wake-ups pass without a look for a second record."""
-        self._pause = 0
-        """How many wake-ups were to pass after the last look."""
         self._reason = Reason.COMPLETE
         self._errno = ""
         self._is_paused = self._is_full = False
@@ -356,14 +356,19 @@ class TlsConnection(Gathering):
             if self._skips and filled != _RECORD_BYTES:
                 self._skips -= 1
             elif filled:
-                self._skips = self._pause = min(2 * self._pause + 1, _LONGEST_PAUSE)
+                if self._patience:
+                    self._patience -= 1
+                else:
+                    self._skips = self._pause
+                    self._pause = min(2 * self._pause, _LONGEST_PAUSE)
                 while filled <= _BUFFER_BYTES - _RECORD_BYTES:
                     count = self._read(_RECORD_BYTES, _view[filled:])
                     if not count:
                         has_eof = True
                         break
                     filled += count
-                    self._skips = self._pause = 0
+                    self._patience = self._pause = _PATIENCE
+                    self._skips = 0
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLZeroReturnError:
