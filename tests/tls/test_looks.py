@@ -63,11 +63,12 @@ class Peer:
         clock = Clock()
         self.loop = Loop()
         reactor = Reactor(self.loop, Flusher(self.loop.call_soon), Wheel(0.1, clock.now), clock)
-        self.socket: Any = Socket()
+        self.socket = Socket()
+        tls: Any = self.socket
         self.fed = Fed()
         connection = TlsConnection(reactor, None, lambda: None)
         connection.codec = self.fed
-        connection.opened(self.socket, b"")
+        connection.opened(tls, b"")
 
     def send(self, count: int, records: int) -> int:
         """So many times so many records come. Returns the number of wake-ups that it takes to read them."""
