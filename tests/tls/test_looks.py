@@ -6,12 +6,12 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
-from proxy.core.codec import Closed
 from proxy.core.loop.flusher import Flusher
 from proxy.core.loop.reactor import Reactor
 from proxy.core.loop.timers import Wheel
 from proxy.tls.connection import TlsConnection
 from tests.kit import Clock
+from tests.kit.sockets import Recorder
 
 
 class Loop:
@@ -50,14 +50,6 @@ class Socket:
         return len(record)
 
 
-class Fed(Closed):
-    def __init__(self) -> None:
-        self.pieces: list[bytes] = []
-
-    def feed(self, data: bytes) -> None:
-        self.pieces.append(data)
-
-
 class Peer:
     def __init__(self) -> None:
         clock = Clock()
@@ -65,9 +57,8 @@ class Peer:
         reactor = Reactor(self.loop, Flusher(self.loop.call_soon), Wheel(0.1, clock.now), clock)
         self.socket = Socket()
         tls: Any = self.socket
-        self.fed = Fed()
         connection = TlsConnection(reactor, None, lambda: None)
-        connection.codec = self.fed
+        self.codec = connection.codec = Recorder(connection)
         connection.opened(tls, b"")
 
     def send(self, count: int, records: int) -> int:
@@ -83,7 +74,7 @@ class Peer:
 
 def test_looks_that_find_nothing_become_rare() -> None:
     peer = Peer()
-    assert peer.send(1000, 1) == 1000 == len(peer.fed.pieces)
+    assert peer.send(1000, 1) == 1000 == len(peer.codec.received)
     assert 15 <= peer.socket.failed_reads <= 40
 
 
