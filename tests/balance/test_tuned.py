@@ -124,8 +124,17 @@ def test_an_estimate_believes_some_fast_answers_in_a_row() -> None:
     for _ in range(10):
         load.observe(0.005, 102.0)
         load.observe(0.005, 102.0)
+        assert load.weight(102.0) > 10.0, "two in a row are not enough"
         load.observe(15.0, 102.0)
-    assert load.weight(102.0) > 10.0, "two in a row are not enough"
+
+
+def test_an_estimate_without_fast_answers_is_the_usual_one() -> None:
+    load = RecoveringEwma(0.03, 10.0, 0.0)
+    usual = PeakEwma(0.03, 10.0, 0.0)
+    for rtt_s, now in ((20.0, 100.0), (15.0, 110.0), (12.0, 115.0), (16.0, 116.0)):
+        load.observe(rtt_s, now)
+        usual.observe(rtt_s, now)
+        assert load.weight(now) == usual.weight(now) > 10.0
 
 
 # ---- least request

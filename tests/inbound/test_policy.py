@@ -606,6 +606,20 @@ def test_a_policy_that_cannot_be_asked_for_again_is_kept() -> None:
     assert watches[0].is_closed and not len(policies)
 
 
+def test_a_port_that_was_kept_because_the_control_plane_was_gone_is_left_when_it_is_back() -> None:
+    ticking = Ticking()
+    initial = default_policy("all-unauthenticated", (), 10.0)
+    watch: Watch[ServerPolicy] = Watch(initial)
+    policies = Policies(ticking.reactor, lambda port, first: watch, lambda port: initial, (), 90.0)
+    policies.is_stale = lambda: True
+    policies.take(80).release()
+    ticking.pass_time(91.0)
+    assert not watch.is_closed
+    policies.is_stale = lambda: False
+    ticking.pass_time(91.0)
+    assert watch.is_closed
+
+
 def test_an_update_makes_a_new_router() -> None:
     watch = Watch(default_policy("all-unauthenticated", (), 10.0))
     entry = Policies(Ticking().reactor, lambda port, first: watch, lambda port: watch.value, (), 90.0).take(80)

@@ -8,6 +8,8 @@ import socket
 import pytest
 
 from proxy.core.address.addr import Addr
+from proxy.core.failure.reason import Reason
+from proxy.inbound.http.advice import advice_for
 from proxy.policy.defaults import LOCALHOST
 from proxy.policy.meta import Meta, default_meta
 from proxy.policy.server import DETECT, Authorization, ServerPolicy, ServerRoute, ServerRule
@@ -54,9 +56,16 @@ def test_an_app_that_refuses_to_be_connected(is_meshed: bool) -> None:
             assert error_of(answer) == (b"client error (Connect)" if is_meshed else None)
             assert (b"l5d-proxy-connection: close\r\n" in answer) is is_meshed
             assert b"onnection: close\r\n" in answer
+            assert (b"app at %b: " % str(REFUSING).encode() in answer) is is_meshed
             client.close()
 
     run(story)
+
+
+def test_where_to_look_follows_from_the_reason_and_else_from_the_status() -> None:
+    assert advice_for(404, Reason.COMPLETE).startswith("the HTTPRoutes of the port's Server")
+    assert advice_for(404, Reason.CONNECT_FAILED).startswith("does the app run")
+    assert advice_for(599, Reason.COMPLETE) == "the log of the server's sidecar"
 
 
 @pytest.mark.acceptance("INERR-04", "INERR-05")

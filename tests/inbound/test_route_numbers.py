@@ -73,6 +73,11 @@ def test_requests_are_counted_by_status_and_size() -> None:
                 ("route_name", "default"),
                 ("status", "307"),
             ]
+            where = dict(list(one.labels.items())[:-1])
+            for family in ("requests_total", "request_frame_size_bytes_count", "response_frame_size_bytes_count",
+                           "request_duration_seconds_count", "response_duration_seconds_count"):  # fmt: skip
+                (one,) = samples(page, f"inbound_http_{family}")
+                assert one.labels == where, family
             client.close()
 
     run(story)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from pathlib import Path
+
 import pytest
 
 from tests.measure.mutants import drawn
@@ -42,3 +46,24 @@ def test_a_sample_has_each_package_by_its_share_and_is_the_same_for_a_seed(count
     assert sum(one.startswith("proxy.balance.") for one in sample) == pytest.approx(count / 4, abs=1)
     if count < len(names):
         assert sample != drawn(names, count, 8)
+
+
+ROOT = Path(__file__).parents[2]
+NAMED = re.compile(r"`([a-z_0-9/]+\.py)` ((?:`[A-Za-z_.]+`(?: and )?)+)")
+
+
+def test_every_function_that_a_mutant_survived_in_is_still_there() -> None:
+    """docs/testing/survivors.md names them; a line whose function is gone says nothing any more. So it is with its tests."""
+    text = (ROOT / "docs/testing/survivors.md").read_text().replace("\n", " ")
+    named = [(path, name) for path, names in NAMED.findall(text) for name in re.findall(r"`([^`]+)`", names)]
+    assert len(named) > 40
+    for path, name in named:
+        where: ast.AST = ast.parse((ROOT / "proxy" / path).read_text())
+        for part in name.split("."):
+            found = [
+                one for one in ast.walk(where) if isinstance(one, ast.ClassDef | ast.FunctionDef) and one.name == part
+            ]
+            assert found, f"{path} has no {name}"
+            where = found[0]
+    for path, name in re.findall(r"`([a-z_0-9/]+\.py)::(test_\w+)`", text):
+        assert f"def {name}(" in (ROOT / "tests" / path).read_text(), f"tests/{path} has no {name}"

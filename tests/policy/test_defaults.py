@@ -9,6 +9,7 @@ import pytest
 from proxy.policy.authz import Client, find_authorization, find_tcp_authorization
 from proxy.policy.defaults import NAMES, default_policy, invalid_policy, opaque_form
 from proxy.policy.meta import default_meta
+from proxy.policy.routes.route import Unusable
 from proxy.policy.server import DETECT, OPAQUE
 
 CLUSTER = (ip_network("10.0.0.0/8"),)
@@ -69,3 +70,7 @@ def test_the_invalid_policy_refuses_tcp_and_http() -> None:
     assert policy.protocol == DETECT
     assert find_tcp_authorization(policy, INSIDE_MESHED) is None
     assert find_authorization(policy.routes[0].authorizations, INSIDE_MESHED) is None
+    (rule,) = policy.routes[0].rules
+    assert rule.filters == (Unusable("invalid server policy configuration"),), (
+        "who is admitted by a fault gets no further"
+    )

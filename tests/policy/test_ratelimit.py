@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.core import limits
 from proxy.policy.ratelimit import Limited, RateLimiter
 from proxy.policy.server import RateLimit
 
@@ -65,3 +66,11 @@ def test_a_flood_of_clients_is_forgotten_once_their_tokens_are_back() -> None:
         for index in range(1000):
             limiter.check(f"{second}-{index}", float(second))
     assert len(limiter._clients) <= 5096
+
+
+def test_a_flood_of_clients_has_a_quarter_of_them_forgotten_at_once() -> None:
+    """To forget one at a time would mean a look at all of them for each request."""
+    limiter = RateLimiter(RateLimit(per_identity=1))
+    for index in range(limits.RATE_LIMITED_CLIENTS + 1):
+        limiter.check(str(index), 1.0)
+    assert len(limiter._clients) <= limits.RATE_LIMITED_CLIENTS * 3 // 4 + 1

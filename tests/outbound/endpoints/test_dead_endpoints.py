@@ -11,10 +11,13 @@ import pytest
 
 from proxy.balance.endpoints import reset
 from proxy.core.address.addr import Addr
+from proxy.core.failure.reason import Reason
 from proxy.core.limits import ATTEMPTS
 from proxy.core.watch import Watch
+from proxy.outbound.backend.reach import Probe
 from proxy.policy.client import OPAQUE
 from proxy.policy.endpoint import EndpointMeta
+from tests.kit import ListWire
 from tests.kit.network import Network, balance_policy, http_server
 from tests.kit.sockets import REFUSING, REFUSING_TOO, Ticking, run
 
@@ -47,6 +50,33 @@ def test_no_request_is_lost_to_an_endpoint_that_refuses(request_: bytes) -> None
         good = await network.server(http_server("good"))
         begin(network, good, REFUSING)
         assert [await ask(network, request_) for _ in range(50)] == [200] * 50
+        network.close()
+
+    run(story)
+
+
+def test_a_request_goes_on_past_two_endpoints_that_refuse() -> None:
+    async def story(ticking: Ticking) -> None:
+        for _ in range(12):  # which of the three is tried first is drawn
+            network = Network(ticking)
+            good = await network.server(http_server("good"))
+            begin(network, good, REFUSING, REFUSING_TOO)
+            assert await ask(network, GET) == 200
+            network.close()
+
+    run(story)
+
+
+def test_why_the_only_endpoint_cannot_be_connected_to_is_told() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        begin(network, REFUSING)
+        reader, writer = await asyncio.open_connection(sock=network.redirect(DST))
+        writer.write(GET)
+        assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 502 ")
+        await asyncio.wait_for(reader.readuntil(b"\nbecause: "), 10)
+        assert b"refused" in await asyncio.wait_for(reader.readline(), 10)
+        writer.close()
         network.close()
 
     run(story)
@@ -214,3 +244,18 @@ def test_the_last_opaque_endpoint_ends_its_connections_at_once() -> None:
         network.close()
 
     run(story)
+
+
+@pytest.mark.parametrize(
+    ("reason", "has_failed"),
+    [
+        (Reason.CONNECT_FAILED, True),
+        (Reason.CONNECT_TIMEOUT, True),
+        (Reason.COMPLETE, False),
+        (Reason.CONNECTION_RESET, False),
+    ],
+)
+def test_a_probe_that_was_connected_has_not_failed_however_it_ends(reason: Reason, has_failed: bool) -> None:
+    failed: list[None] = []
+    Probe(ListWire(), lambda: failed.append(None)).lost(reason)
+    assert bool(failed) is has_failed

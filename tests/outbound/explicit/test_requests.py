@@ -236,6 +236,20 @@ def test_a_client_that_does_not_come_to_the_point_is_let_go(said: bytes) -> None
     run(story)
 
 
+def test_a_client_that_ends_within_its_first_octets_is_counted() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        reader, writer = await asyncio.open_connection(*network.start())
+        writer.write(b"PRI * H")
+        writer.write_eof()
+        assert await asyncio.wait_for(reader.read(), DEADLINE_S) == b""
+        assert 'sponson_connection_faults_total{direction="outbound",reason="incomplete_head"} 1' in network.metrics()
+        writer.close()
+        network.close()
+
+    run(story)
+
+
 def test_a_client_that_leaves_before_its_tunnel_is_there_is_let_go() -> None:
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)

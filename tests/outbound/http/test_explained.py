@@ -6,11 +6,13 @@ import pytest
 
 from proxy.balance.endpoints import ABSENT, KNOWN, PENDING, Resolution
 from proxy.core.address.addr import Addr
+from proxy.core.failure.reason import Reason
 from proxy.core.failure.troubles import Troubles, lasting
 from proxy.http.ending import replies
 from proxy.http.ending.explanation import Explanation, explain
 from proxy.http.head import HTTP_2, RequestHead
 from proxy.http.headers import field
+from proxy.outbound.http.advice import advice_for
 from proxy.outbound.http.concrete import why_none_ready
 from proxy.policy.endpoint import EndpointMeta
 from tests.kit import Clock
@@ -96,3 +98,8 @@ def test_fail_fast_says_why() -> None:
     assert (
         said.startswith("none of 5 endpoints is ready; 10.0.0.1:80: refused, for 0s; ") and said.count("refused") == 3
     )
+
+
+def test_where_nothing_is_known_no_advice_is_given() -> None:
+    assert advice_for("", Reason.COMPLETE, "") == ""
+    assert advice_for("loop", Reason.COMPLETE, "").startswith("the target, or the endpoints")

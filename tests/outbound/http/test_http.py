@@ -7,6 +7,7 @@ import json
 import random
 import re
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from proxy.policy.client import (
     Fail,
     Forward,
     RouteBackend,
+    Timeouts,
 )
 from proxy.policy.endpoint import HINT_H2, EndpointMeta
 from proxy.policy.meta import Meta, default_meta
@@ -538,6 +540,11 @@ def test_a_redirection_goes_by_the_match_that_chose_the_rule() -> None:
         network.start()
         request = GET.replace(b"/a", b"/a/x")
         assert b"\r\nlocation: http://web/b/x\r\n" in await ask(network, request)
+        timed = one_rule(replaced, first(backend("a")), (prefix,))
+        rule = replace(timed.http1_routes[0].rules[0], timeouts=Timeouts(request_s=60.0))
+        routes = (replace(timed.http1_routes[0], rules=(rule,)),)
+        source.set(replace(timed, http1_routes=routes, http2_routes=routes))
+        assert b"\r\nlocation: http://web/b/x\r\n" in await ask(network, request), "of a rule with tries"
         source.set(one_rule(replaced, first(backend("a")), (exact,)))
         refused = await ask(network, request)
         assert refused.startswith(b"HTTP/1.1 500 ")

@@ -129,3 +129,21 @@ def test_a_split_over_hundreds_of_services_is_made_and_left_in_turns(
         network.close()
 
     run(story)
+
+
+def test_each_version_of_http_has_a_router_of_its_own() -> None:
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        network.fake.policies[DST] = Watch[Any](policy(1))
+        network.start()
+        protocols = network.outbound._protocols
+        destination = network.outbound.discovery.get(DST, SIDECAR)
+        destination.hold()
+        await until(lambda: isinstance(destination.effective.value, ClientPolicy))
+        one, other = protocols.http_router(destination, False), protocols.http_router(destination, True)
+        assert one is not other
+        assert one is protocols.http_router(destination, False) and other is protocols.http_router(destination, True)
+        destination.release()
+        network.close()
+
+    run(story)

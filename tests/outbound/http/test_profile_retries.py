@@ -9,13 +9,23 @@ from typing import Any
 import pytest
 
 from proxy.balance.endpoints import reset
+from proxy.core.failure.reason import Reason
 from proxy.core.watch import Watch
+from proxy.http.exchange import Exchange
+from proxy.http.head import HTTP_2, RequestHead, ResponseHead
+from proxy.http.headers import field
+from proxy.metrics import Registry
+from proxy.outbound.http.profile.budget import SharedBudget
+from proxy.outbound.http.profile.retries import ProfileRetries
+from proxy.outbound.http.retry.policy import PASS, RETRY
 from proxy.policy.endpoint import EndpointMeta
+from proxy.policy.profiles.classify import ClassifyingRoute
 from proxy.policy.profiles.profile import ProfileRoute, ResponseClasses, RetryBudget
 from tests.kit.http1 import Message, http1_app, ok
 from tests.kit.http2 import Asked, Http2Client, Http2Server
 from tests.kit.network import http_server
 from tests.kit.sockets import REFUSING
+from tests.kit.streams import FakeServer
 from tests.outbound.http.test_profile import DST, NAME, Profiled, path, route, story
 
 H1, H2 = "h1", "h2"
@@ -293,6 +303,36 @@ def test_a_response_that_was_dropped_keeps_no_window() -> None:
 
 
 GRPC = [("content-type", "application/grpc"), ("te", "trailers")]
+
+
+def judged(**classes: frozenset[int]) -> ProfileRetries:
+    """The judgement of a route with these classes, or without any."""
+    route = ClassifyingRoute("", ResponseClasses(**classes), bool(classes))
+    budget = SharedBudget(BUDGET, lambda: 0.0)
+    return ProfileRetries(route, budget, Registry(lambda: 0.0), ())
+
+
+def test_what_is_no_failure_is_not_retried() -> None:
+    call = RequestHead(b"POST", b"http", b"a", b"/", [field(b"content-type", b"application/grpc")], 0)
+    call.version = HTTP_2
+    for code, verdict in ((b"0", PASS), (b"5", PASS), (b"14", RETRY)):
+        head = ResponseHead(200, [field(b"grpc-status", code)], 0)
+        assert judged().on_head(call, head, True) == verdict
+        assert judged(failures=frozenset((503,))).on_head(call, head, True) == verdict
+
+
+@pytest.mark.parametrize(
+    ("reason", "verdict"),
+    [
+        (Reason.INTERNAL, PASS),
+        (Reason.SHUTDOWN, PASS),
+        (Reason.CONNECT_FAILED, RETRY),
+        (Reason.CONNECTION_RESET, RETRY),
+    ],
+)
+def test_failures_of_ours_are_not_retried_and_those_of_endpoints_are(reason: Reason, verdict: int) -> None:
+    exchange = Exchange(FakeServer(), RequestHead(b"GET", b"http", b"a", b"/", [], 0), 0.0)
+    assert judged().on_failure(exchange, reason) == verdict
 
 
 def grpc_story(answers: list[Answer], check: Callable[[Profiled, Got, list[bytes]], None]) -> None:

@@ -8,7 +8,12 @@ import pytest
 
 from proxy.core.backoff import Backoff
 from proxy.core.failure.reason import Reason
+from proxy.core.loop.timers import Wheel
+from proxy.http.exchange import Exchange
+from proxy.http.head import RequestHead, ResponseHead
+from proxy.outbound.http.retry.deadlines import Deadlines
 from proxy.policy.client import Timeouts
+from tests.kit.streams import FakeServer
 from tests.outbound.retry.link import WAYS, RetryLink, retry
 
 EACH = pytest.mark.parametrize("way", WAYS, ids="-".join)
@@ -303,3 +308,18 @@ def test_an_attempt_that_cannot_be_sent_again_is_given_up_with_its_time(way: Way
     assert link.near.message.start == "504" and error(link).endswith("response header timeout: 100ms")
     assert link.exchange.failure == "RESPONSE_HEADERS_TIMEOUT" and len(link.asked) == 1
     link.check()
+
+
+def test_a_head_that_another_timeout_was_in_force_for_is_followed_by_the_time_from_when_the_request_was_sent() -> None:
+    exchange = Exchange(FakeServer(), RequestHead(b"GET", b"http", b"a", b"/", [], 0), 0.0)
+    wheel = Wheel(0.01, 0.0)
+    deadlines = Deadlines(exchange, wheel, Timeouts(response_s=T))
+    deadlines.request_sent(True)
+    wheel.advance(T * 0.75)
+    head = ResponseHead(200, [], 5)
+    exchange.response_head(head, False)
+    deadlines.head_came(head)
+    wheel.advance(T * 0.95)
+    assert exchange.reason is None
+    wheel.advance(T * 1.1)
+    assert exchange.reason is Reason.STREAM_TIMEOUT

@@ -40,6 +40,12 @@ def test_http(status: int, is_success: bool) -> None:
     assert classify(ended(status)) == Ended(status, is_success, "", "")
 
 
+def test_a_status_that_was_not_met_before_is_counted_too() -> None:
+    for status in range(200, 600):
+        for _ in range(2):
+            assert classify(ended(status)) == Ended(status, status < 500, "", "")
+
+
 GRPC = b"application/grpc"
 
 

@@ -269,3 +269,13 @@ def test_no_route_takes_a_request_whose_path_is_too_long_for_an_expression() -> 
     table = table_of(routes)
     assert table.find(request("/a", "GET", "a", [])) is not None
     assert table.find(request("/" + "a" * 5000, "GET", "a", [])) is None
+
+
+@pytest.mark.parametrize("kind", ["header", "method"])
+def test_thousands_of_matches_that_differ_in_one_thing_are_put_in_their_places_in_shares(kind: str) -> None:
+    count = 3000
+    matches = [
+        HttpMatch(headers=(ValueMatch("x", b"%d" % number),)) if kind == "header" else HttpMatch(method=f"M{number}")
+        for number in range(count)
+    ]
+    assert len(list(read_table([route(*matches)]))) >= 3 * (count // 16), "as candidates, by paths and by the thing"
