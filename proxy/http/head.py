@@ -50,7 +50,7 @@ class RequestHead:
 
     __slots__ = (
         "method", "scheme", "authority", "path", "fields", "body_size", "target", "upgrade", "takes_trailers", "version",
-        "is_absolute", "has_host", "has_l5d", "has_crumbs", "wants_tunnel", "needs_own_connection", "renderings",
+        "is_absolute", "has_host", "has_l5d", "has_crumbs", "wants_tunnel", "needs_own_connection", "renderings", "text",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +86,9 @@ class RequestHead:
         """
         self.renderings: Renderings | None = None
         """Set if its codec remembers the head; None if the head will not come again."""
+        self.text = b""
+        """The octets that it came in over HTTP/1, without the empty line, if an HTTP/1 endpoint gets the very same; else
+        empty, as in every head that is made from another."""
 
     def take_authority(self, authority: bytes) -> None:
         """The target names this authority, and Host is made to say the same, whatever it said (RFC 9112 section 3.2.2).

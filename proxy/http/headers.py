@@ -208,9 +208,9 @@ def field_of_new_line(line: bytes) -> Field:
 
 
 def _judge_line(line: bytes) -> Field:
-    colon = line.find(b":")
-    name = line[:colon].lower()
-    value = line[colon + 1 :].strip(b" \t")
+    name, _, value = line.partition(b":")
+    name = name.lower()
+    value = value.strip(b" \t")
     if _is_line(line) is None:
         return Field(name, value, MALFORMED, False, b"", b"")
     kind = _known_kind(name)

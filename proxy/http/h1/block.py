@@ -48,8 +48,8 @@ class HeaderBlock:
     """
 
     __slots__ = (
-        "fields", "hop_fields", "authority", "length", "transfer", "is_chunked", "closes", "upgrade", "names_http",
-        "takes_trailers", "has_date", "has_l5d", "is_familiar", "has_come_before", "keep_alive_s", "_codings",
+        "fields", "hop_fields", "authority", "length", "transfer", "closes", "upgrade", "names_http",
+        "takes_trailers", "has_date", "has_l5d", "is_familiar", "has_come_before", "keep_alive_s", "is_unchanged",
     )  # fmt: skip
 
     def __init__(self, lines: list[bytes]) -> None:
@@ -61,8 +61,6 @@ class HeaderBlock:
         self.length = UNKNOWN
         self.transfer: TransferCodings | None = None
         """None if the message says no Transfer-Encoding."""
-        self.is_chunked = False
-        """Whether chunked is the last of its transfer codings, and occurs once."""
         self.closes = False
         self.upgrade = b""
         """The protocols that Upgrade names, without HTTP itself."""
@@ -73,35 +71,32 @@ class HeaderBlock:
         self.has_l5d = False
         self.keep_alive_s = 0.0
         """The value of `Keep-Alive: timeout=` in seconds; 0 if there is none."""
-        self.is_familiar = True
-        """Whether every line was known, so that the block is worth remembering as a whole."""
         self.has_come_before = False
-        self._codings: list[bytes] = []
         if len(lines) > limits.HEAD_FIELDS:
             raise ProtocolError(f"the head is over the limit of {limits.HEAD_FIELDS} fields", Reason.OVER_LIMIT, 431)
-        options: list[bytes] = []
         fields = self.fields
         has_hops = False
+        is_familiar = True
         for line in lines:
             field = known_line(line)
             if field is None:
                 field = field_of_new_line(line)
-                self.is_familiar = False
+                is_familiar = False
             kind = field.kind
             if not kind or self._note(field, kind):
                 fields.append(field)
-            elif kind == CONNECTION or kind == HOP:
+            elif kind == CONNECTION or kind == HOP or kind == TRANSFER_ENCODING:
                 has_hops = True
-                if kind == CONNECTION:
-                    options += [option.strip(b" \t") for option in field.value.lower().split(b",")]
                 fields.append(field)
             elif kind == UPGRADE:
                 has_hops = True
                 self._note_upgrade(field)
         if has_hops:
-            self._take_hops_out(options)
-        if self._codings:
-            self._judge_codings()
+            self._take_hops_out()
+        self.is_familiar = is_familiar
+        """Whether every line was known, so that the block is worth remembering as a whole."""
+        self.is_unchanged = len(self.fields) == len(lines)
+        """Each line is passed on as it came."""
 
     def _note(self, field: Field, kind: int) -> bool:
         """Note what a field means that is more than text. Returns True if the field is passed on."""
@@ -125,18 +120,12 @@ class HeaderBlock:
         if kind == L5D:
             self.has_l5d = True
             return True
-        if kind == TRANSFER_ENCODING:
-            self._codings.append(value)  # judged together, once
-        elif kind == TE:
+        if kind == TE:
             options = [option.strip(b" \t") for option in value.lower().split(b",")]
             self.takes_trailers = self.takes_trailers or b"trailers" in options
         elif kind == MALFORMED:
             raise ProtocolError("bad header line")
         return False
-
-    def _judge_codings(self) -> None:
-        transfer = self.transfer = TransferCodings(b",".join(self._codings))
-        self.is_chunked = transfer.is_chunked
 
     def _note_upgrade(self, field: Field) -> None:
         """HTTP itself is never upgraded to: the requests inside such a tunnel would pass no policy (RFC 9113 section 3.1)."""
@@ -149,13 +138,18 @@ class HeaderBlock:
             self.upgrade = self.upgrade + b", " + field.value if self.upgrade else field.value
             self.fields.append(field)
 
-    def _take_hops_out(self, options: list[bytes]) -> None:
+    def _take_hops_out(self) -> None:
         """Remove the fields that Connection names, except those that a client must not take away from us: Host,
         framing, and the mesh's own.
 
         An Upgrade that Connection does not name counts as absent (RFC 9110 section 7.8). As in Linkerd, it counts
         all the same if the client sent no Connection at all (docs/linkerd/outbound.md, section 5.2).
         """
+        codings = [one.value for one in self.hop_fields if one.kind == TRANSFER_ENCODING]
+        if codings:
+            self.transfer = TransferCodings(b",".join(codings))  # judged together, once
+        said = [one.value.lower() for one in self.hop_fields if one.kind == CONNECTION]
+        options = [option.strip(b" \t") for value in said for option in value.split(b",")]
         self.closes = b"close" in options
         for one in self.hop_fields:
             if one.name == b"keep-alive":
@@ -167,7 +161,9 @@ class HeaderBlock:
         self.hop_fields = [
             one
             for one in self.hop_fields
-            if one.kind != HOP and not ((one.kind == PLAIN or one.kind == DATE) and one.name in named)
+            if one.kind != HOP
+            and one.kind != TRANSFER_ENCODING
+            and not ((one.kind == PLAIN or one.kind == DATE) and one.name in named)
         ]
         self.fields = [one for one in self.hop_fields if one.kind != CONNECTION and one.kind != UPGRADE]
         if options and options != [b"upgrade"]:

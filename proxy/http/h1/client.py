@@ -308,7 +308,7 @@ class H1Client(Codec, ClientStream):
             self._finish(bool(rest))
             attempt.response_head(head, True)
             return rest
-        return self._begin_body(attempt, head, rest, block.is_chunked)
+        return self._begin_body(attempt, head, rest, block.transfer is not None and block.transfer.is_chunked)
 
     def _begin_body(self, attempt: Attempt, head: ResponseHead, rest: bytes, is_chunked: bool) -> bytes:
         """`rest` is what came behind the head. Returns it for the body's reader."""

@@ -66,7 +66,7 @@ known_request: Final = _requests.recent.get
 """What `read_request` made of this text the last time, if it may come often: all of it had come before then."""
 
 
-_request_lines: Final[Table[bytes, tuple[bytes, bytes, bytes]]] = Table(
+_request_lines: Final[Table[bytes, tuple[bytes, bytes, bool, bool]]] = Table(
     "http1_request_lines", limits.NAMES_BYTES, 350, 2
 )
 _response_lines: Final[Table[bytes, tuple[int, int, bytes]]] = Table("http1_status_lines", limits.NAMES_BYTES, 300, 2)
@@ -74,8 +74,8 @@ _known_request_line: Final = _request_lines.recent.get
 _known_response_line: Final = _response_lines.recent.get
 
 
-def _new_request_line(start_line: bytes) -> tuple[bytes, bytes, bytes]:
-    """Method, target and minor version."""
+def _new_request_line(start_line: bytes) -> tuple[bytes, bytes, bool, bool]:
+    """Method, target, whether the version is HTTP/1.1, and whether the method is CONNECT."""
     known = _request_lines.older.get(start_line)
     if known is not None:
         _request_lines.keep(start_line, known, len(start_line))
@@ -85,7 +85,7 @@ def _new_request_line(start_line: bytes) -> tuple[bytes, bytes, bytes]:
         if _other_version(start_line) is not None:
             raise ProtocolError("HTTP version not spoken here", status=505)
         raise ProtocolError(f"bad request line: {start_line[:100]!r}")
-    found = (match[1], match[2], match[3])
+    found = (match[1], match[2], match[3] == b"1", match[1] == b"CONNECT")
     _request_lines.keep(start_line, found, len(start_line))
     return found
 
@@ -130,20 +130,18 @@ def read_request(text: bytes) -> tuple[RequestHead, bool, bool]:
     start_line, _, lines = text.partition(b"\r\n")
     line = _known_request_line(start_line)
     is_line_known = line is not None
-    method, target, minor = line or _new_request_line(start_line)  # before the fields, as when the head comes in pieces
+    method, target, is_http_1_1, is_connect = line or _new_request_line(
+        start_line
+    )  # before the fields, as when the head comes in pieces
     block = header_block(lines)
     authority = block.authority
     size = block.length
     transfer = block.transfer
     if transfer is not None:
-        if not transfer.is_only_chunked:
-            raise ProtocolError("transfer-encoding not understood")
-        if size != UNKNOWN:
-            raise ProtocolError("both content-length and transfer-encoding")  # RFC 9112 section 6.3: a smuggler's mark
+        _check_transfer(transfer, size)
     elif size == UNKNOWN:
         size = 0
-    is_http_1_1 = minor == b"1"
-    if authority is None and is_http_1_1 and method != b"CONNECT":
+    if authority is None and is_http_1_1 and not is_connect:
         raise ProtocolError("no host")
     head = RequestHead(method, b"http", authority or b"", target, block.fields, size)
     head.has_host = authority is not None
@@ -151,7 +149,7 @@ def read_request(text: bytes) -> tuple[RequestHead, bool, bool]:
         if transfer is not None:
             raise ProtocolError("chunked in HTTP/1.0")
         head.version = HTTP_1_0
-    elif method == b"CONNECT":
+    elif is_connect:
         if transfer is not None or block.length != UNKNOWN:
             # It has no body (RFC 9110 section 9.3.6): what follows is the tunnel's for one reader, the body's for another.
             raise ProtocolError("CONNECT with content-length or transfer-encoding")
@@ -160,9 +158,11 @@ def read_request(text: bytes) -> tuple[RequestHead, bool, bool]:
         head.wants_tunnel = True
         head.upgrade = block.upgrade
         head.fields = block.hop_fields
+    elif block.is_unchanged and target[0] == 0x2F:
+        head.text = text
     head.takes_trailers = block.takes_trailers
     head.has_l5d = block.has_l5d
-    is_good = method != b"CONNECT" if target[0] == 0x2F else _read_target(head, target)
+    is_good = not is_connect if target[0] == 0x2F else _read_target(head, target)
     head.needs_own_connection = not head.authority or not is_http_1_1 or (head.is_absolute and not authority)
     found = (head, block.closes or not is_http_1_1, is_good)
     if not block.has_come_before:
@@ -171,6 +171,14 @@ def read_request(text: bytes) -> tuple[RequestHead, bool, bool]:
         head.renderings = Renderings()
         _requests.keep(text, found, len(text))
     return found
+
+
+def _check_transfer(transfer: TransferCodings, size: int) -> None:
+    """Raise unless it is what a request may say; `size` is its content-length."""
+    if not transfer.is_only_chunked:
+        raise ProtocolError("transfer-encoding not understood")
+    if size != UNKNOWN:
+        raise ProtocolError("both content-length and transfer-encoding")  # RFC 9112 section 6.3: a smuggler's mark
 
 
 def _read_target(head: RequestHead, target: bytes) -> bool:
@@ -276,6 +284,16 @@ def write_request(head: RequestHead, is_chunked: bool = False) -> bytes:
     renderings = None if is_chunked else head.renderings
     if renderings is not None and renderings.http1:
         return renderings.http1
+    if head.text and not is_chunked:
+        written = head.text + b"\r\n\r\n"
+    else:
+        written = _composed_request(head, is_chunked)
+    if renderings is not None:
+        renderings.http1 = written
+    return written
+
+
+def _composed_request(head: RequestHead, is_chunked: bool) -> bytes:
     target = head.target or (head.absolute_form() if head.is_absolute else head.path)
     if head.version == HTTP_1_0 and not is_chunked:
         parts = [b"%b %b HTTP/1.0\r\n" % (head.method, target)]
@@ -287,10 +305,7 @@ def write_request(head: RequestHead, is_chunked: bool = False) -> bytes:
     if head.takes_trailers:
         parts.append(b"TE: trailers\r\n" if head.upgrade else b"TE: trailers\r\nConnection: TE\r\n")
     parts.append(b"Transfer-Encoding: chunked\r\n\r\n" if is_chunked else b"\r\n")
-    written = b"".join(parts)
-    if renderings is not None:
-        renderings.http1 = written
-    return written
+    return b"".join(parts)
 
 
 def write_response(head: ResponseHead, framing: bytes, is_http_1_0: bool) -> bytes:

@@ -295,3 +295,39 @@ def test_an_upgrade_takes_no_other_hop_by_hop_fields_along(lines: bytes, seen: b
     head, _, _ = h1.read_request(b"GET / HTTP/1.1\r\n" + text.removesuffix(b"\r\n"))
     assert head.wants_tunnel is bool(seen)
     assert h1.write_request(head) == b"GET / HTTP/1.1\r\nHost: svc\r\n" + seen + b"\r\n"
+
+
+_SENT_AS_THEY_CAME = (
+    b"GET / HTTP/1.1\r\nHost: web\r\nX-Request-ID:one \r\nAccept:*/*",
+    b"GET /a?b HTTP/1.1\r\nhost:\tweb:80\t\r\nCookie: a=b\r\ncookie: c=d",
+    b"POST / HTTP/1.1\r\nContent-Length: 3\r\nHost: web\r\ndate: today",
+    b"GET / HTTP/1.1\r\nHost:",
+)
+_SENT_OTHERWISE = (
+    b"GET / HTTP/1.0\r\nHost: web",
+    b"GET / HTTP/1.1\r\nHost: web\r\nConnection: close",
+    b"GET / HTTP/1.1\r\nHost: web\r\nConnection: x-a\r\nX-A: 1",
+    b"GET / HTTP/1.1\r\nHost: web\r\nTE: trailers",
+    b"GET / HTTP/1.1\r\nHost: web\r\nUpgrade: h2c",
+    b"GET / HTTP/1.1\r\nHost: web\r\nConnection: upgrade\r\nUpgrade: websocket",
+    b"POST / HTTP/1.1\r\nHost: web\r\nTransfer-Encoding: chunked",
+    b"POST / HTTP/1.1\r\nHost: web\r\nContent-Length: 3\r\nContent-Length: 3",
+    b"GET / HTTP/1.1\r\nHost: web\r\nl5d_client_id: me",
+    b"GET http://web/ HTTP/1.1\r\nHost: other",
+    b"OPTIONS * HTTP/1.1\r\nHost: web",
+)
+
+
+@pytest.mark.parametrize("text", _SENT_AS_THEY_CAME)
+def test_a_head_of_which_nothing_is_changed_is_sent_octet_for_octet(text: bytes) -> None:
+    head, _, _ = h1.read_request(text)
+    assert head.text == text
+    assert h1.write_request(head) == text + b"\r\n\r\n" == h1.write_request(head.copy())
+    assert head.copy().text == b""  # whoever copies it may change it
+
+
+@pytest.mark.parametrize("text", _SENT_OTHERWISE)
+def test_any_other_is_composed_of_its_parts(text: bytes) -> None:
+    head, _, _ = h1.read_request(text)
+    assert head.text == b""
+    assert h1.write_request(head) == h1.write_request(head.copy())
