@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from threading import Event
-from time import monotonic
 
 import pytest
 
@@ -177,12 +176,10 @@ def test_a_response_without_a_body_ends_with_its_head_whatever_its_framing_says(
     method, answer = HEADS[case]
     stage.answers(answer)
     client = stage.connect()
-    began = monotonic()
-    for _ in range(3):
+    for _ in range(3):  # one whose end is awaited takes longer than a test waits
         assert client.ask(get(method=method), method).status == int(answer[9:12])
     # If an app announces a body for a 204, it is unknown whether it sends one: its connection is not used again.
     assert len(stage.app.connections) == (3 if case.startswith("204") and not stage.is_direct else 1)
-    assert monotonic() - began < 5
     assert client.state() == "open"
 
 

@@ -354,10 +354,8 @@ def test_fifty_http2_responses_are_finished(control: ControlPlane, tmp_path: Pat
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_idle_proxy_ends_at_once(number: int, control: ControlPlane, tmp_path: Path) -> None:
     with sidecar(control, tmp_path) as proxy:
-        began_at = time.monotonic()
         proxy.signal(number)
-        assert proxy.exit_status() == 0
-        assert time.monotonic() - began_at < 5
+        assert proxy.exit_status() == 0, "long before the grace period is over"
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /"])
@@ -365,17 +363,19 @@ def test_an_idle_proxy_ends_at_once(number: int, control: ControlPlane, tmp_path
 def test_a_silent_outbound_connection_holds_up_nothing(
     said: bytes, is_tunnel: bool, control: ControlPlane, tmp_path: Path
 ) -> None:
-    with sidecar(control, tmp_path, **EXPLICIT) as proxy, proxy.connect("Outbound") as client:
+    # Nothing else than the signal ends such a connection while the test waits.
+    with (
+        sidecar(control, tmp_path, **EXPLICIT, OUTBOUND_DETECT_TIMEOUT="200s") as proxy,
+        proxy.connect("Outbound") as client,
+    ):
         if is_tunnel:
             client.sendall(b"CONNECT 127.0.0.1:1 HTTP/1.1\r\nhost: 127.0.0.1:1\r\n\r\n")
             assert read_until(client, b"\r\n\r\n").startswith(b"HTTP/1.1 200 ")
         client.sendall(said)
-        began_at = time.monotonic()
         proxy.signal()
         with contextlib.suppress(ConnectionResetError):  # if the signal was faster than what was said
             assert read_all(client) == b""
         assert proxy.exit_status() == 0
-        assert time.monotonic() - began_at < 5
 
 
 @pytest.mark.needs_root  # only root can give a process a resolv.conf of its own
@@ -384,7 +384,7 @@ def test_names_whose_name_servers_are_silent_hold_up_neither_others_nor_the_end(
 ) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent, App(quick) as app:
         silent.bind(("127.0.0.53", 53))
-        (tmp_path / "resolv.conf").write_text("nameserver 127.0.0.53\noptions timeout:30\n")
+        (tmp_path / "resolv.conf").write_text("nameserver 127.0.0.53\noptions timeout:30 attempts:5\n")
         script = 'mount --bind "$0" /etc/resolv.conf && exec "$@"'
         own = ("unshare", "--mount", "sh", "-c", script, str(tmp_path / "resolv.conf"))
         with sidecar(control, tmp_path, before=own, **EXPLICIT) as proxy, contextlib.ExitStack() as stack:
@@ -396,10 +396,8 @@ def test_names_whose_name_servers_are_silent_hold_up_neither_others_nor_the_end(
             assert read_until(client, b"ok").startswith(b"HTTP/1.1 200 ")
             proxy.signal()
             wait_for(lambda: is_refused(proxy, "Inbound"), proxy)
-            began_at = time.monotonic()
             proxy.signal()
-            assert proxy.exit_status() == 0
-            assert time.monotonic() - began_at < 10
+            assert proxy.exit_status() == 0, "before the name servers are given up"
 
 
 def test_one_that_is_not_certified_ends_too(control: ControlPlane, tmp_path: Path) -> None:
@@ -450,16 +448,16 @@ def test_row61_under_load_no_request_is_lost(control: ControlPlane, tmp_path: Pa
         socks = [proxy.connect_direct(app.port) for _ in range(8)]
 
         def go_on(sock: socket.socket) -> None:
-            asked_at = time.monotonic()
             with sock:
                 while True:
-                    since_s, asked_at = time.monotonic() - asked_at, time.monotonic()
+                    answered_at = sent_at = time.monotonic()
                     try:
                         sock.sendall(GET)
+                        sent_at = time.monotonic()
                         answer = read_until(sock, b"ok")
                     except OSError as error:
-                        # If a busy machine delayed our next request for longer, the connection was idle for the proxy.
-                        if since_s < 0.1:
+                        # If a busy machine delayed our request for longer, the connection was idle for the proxy.
+                        if sent_at - answered_at < 0.1:
                             lost.append(repr(error))
                         return
                     if b"Connection: close" in answer:
@@ -491,7 +489,7 @@ def test_row115_nothing_keeps_it_from_ending(who: str, control: ControlPlane, tm
         while sock.recv(1000):
             pass
 
-    grace = "2s" if who == "half-closed" else "60s"
+    grace = "2s" if who == "half-closed" else "200s"
     with (
         App(half) as app,
         sidecar(control, tmp_path, SHUTDOWN_GRACE_PERIOD=grace) as proxy,
@@ -505,8 +503,6 @@ def test_row115_nothing_keeps_it_from_ending(who: str, control: ControlPlane, tm
             assert client.recv(10) == b"x"
         else:
             control.stop()
-        began_at = time.monotonic()
         proxy.signal()
-        assert proxy.exit_status() == 0
-        assert time.monotonic() - began_at < 19
+        assert proxy.exit_status() == 0, "long before a grace period of minutes is over"
         assert ("did not complete" in proxy.text) == (who == "half-closed")
