@@ -12,9 +12,10 @@ import pytest
 from proxy.balance.endpoints import reset
 from proxy.core import limits
 from proxy.core.address.addr import Addr
+from proxy.core.backoff import Backoff
 from proxy.core.watch import Absent, Watch
 from proxy.outbound.discovery.effective import gateway_policy
-from proxy.policy.client import OPAQUE, Balance, ClientPolicy, Forward
+from proxy.policy.client import OPAQUE, Balance, ClientPolicy, ConsecutiveFailures, Forward
 from proxy.policy.defaults import default_policy
 from proxy.policy.endpoint import HINT_H2, EndpointMeta, TlsIdentity
 from proxy.policy.profiles.profile import Profile
@@ -393,6 +394,9 @@ def test_requests_go_by_the_profile_and_bytes_by_the_policy() -> None:
     both = gateway_policy(DST, Profile(name=DST, endpoint=endpoint), said)
     assert dispatch(both) == Balance(DST)
     assert isinstance(both, ClientPolicy) and both.opaque_routes == said.opaque_routes
+    one, two = (ConsecutiveFailures(most, Backoff(1.0, 1.0, 0.0)) for most in (1, 2))
+    broken = gateway_policy(DST, Profile(name=DST), replace(said, http1_accrual=one, http2_accrual=two))
+    assert isinstance(broken, ClientPolicy) and (broken.http1_accrual, broken.http2_accrual) == (one, two)
     only = gateway_policy(DST, Profile(endpoint=endpoint), none)
     assert dispatch(only) == Forward(*endpoint)
     assert isinstance(only, ClientPolicy) and only.meta.name == "gateway"

@@ -54,6 +54,14 @@ def test_the_policy_decides_before_the_configuration() -> None:
     assert made(least, balancer_probe_share=0.01) == (LeastRequest, P2c)
 
 
+def test_opaque_connections_are_not_probed() -> None:
+    """How long a connection takes to be made does not show how it will be served; a slow start counts for them too."""
+    asked = replace(config(), balancer_probe_share=0.1, balancer_slow_start_s=5.0)
+    found = opaque(Balance(PATH), asked)
+    assert (found.probe_share, found.slow_start_s) == (0.0, 5.0)
+    assert type(found.load_of_endpoint(0.0)) is PeakEwma
+
+
 def test_variables() -> None:
     def read(**ours: str) -> Any:
         return parse({**{f"SPONSON_BALANCER_{name}": value for name, value in ours.items()}, **environment()})

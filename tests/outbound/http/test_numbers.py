@@ -438,7 +438,7 @@ def test_an_upgrade_is_over_as_a_response_when_it_begins() -> None:
         writer.write(b"hello")
         assert await reader.readexactly(5) == b"hello"
         writer.close()
-        await until(lambda: not network.outbound.runtime.in_flight.count)
+        await until(lambda: not len(network.drain), "the tunnel is over")
         assert statuses() == [{"101": 1}, {"101": 1}]
         page = network.metrics()
         assert value(page, BACKEND + "response_frame_size_bytes_count") == 0, "a tunnel's bytes are no frames of a body"
