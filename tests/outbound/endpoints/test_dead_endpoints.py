@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import struct
 from socket import SO_LINGER, SOL_SOCKET
 from typing import Any
 
 import pytest
 
-from proxy.balance.endpoints import reset
+from proxy.balance.endpoints import FAILED, Resolution, reset
 from proxy.core.address.addr import Addr
 from proxy.core.failure.reason import Reason
 from proxy.core.limits import ATTEMPTS
@@ -120,14 +121,23 @@ def test_an_endpoint_that_refused_is_tried_in_the_background_and_comes_back() ->
     run(story)
 
 
-def test_the_last_endpoint_says_at_once_that_it_refuses() -> None:
+def dialled(caplog: pytest.LogCaptureFixture) -> int:
+    """How many connects to endpoints failed."""
+    return sum(record.getMessage().startswith("Failed to connect to ") for record in caplog.records)
+
+
+def test_the_last_endpoint_says_at_once_that_it_refuses(caplog: pytest.LogCaptureFixture) -> None:
+    """It is dialled once for each request: to try it again would only make the client wait."""
+
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)
         begin(network, REFUSING)
         assert [await ask(network, GET) for _ in range(3)] == [502] * 3
+        assert dialled(caplog) == 3
         network.close()
 
-    run(story)
+    with caplog.at_level(logging.INFO):
+        run(story)
 
 
 async def closes(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -236,11 +246,28 @@ def test_only_so_many_endpoints_are_tried_for_one_connection() -> None:
     run(story)
 
 
-def test_the_last_opaque_endpoint_ends_its_connections_at_once() -> None:
+def test_the_last_opaque_endpoint_ends_its_connections_at_once(caplog: pytest.LogCaptureFixture) -> None:
     async def story(ticking: Ticking) -> None:
         network = Network(ticking)
         begin_opaque(network, REFUSING)
         assert [await talk(network, b"data") for _ in range(3)] == [b"<RST>"] * 3
+        assert dialled(caplog) == 3
+        network.close()
+
+    with caplog.at_level(logging.INFO):
+        run(story)
+
+
+def test_a_refused_question_for_opaque_endpoints_is_no_overload() -> None:
+    """Connections fail at once, and are counted as what they are: nothing is short, there will be no endpoints."""
+
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        begin_opaque(network)
+        network.fake.names[DB].set(Resolution(FAILED, {}, "no such service"))
+        assert await talk(network, b"data") == b"<RST>"
+        counted = [line for line in network.metrics().splitlines() if line.startswith("outbound_tcp_errors_total{")]
+        assert len(counted) == 1 and counted[0].endswith('error="unexpected"} 1')
         network.close()
 
     run(story)

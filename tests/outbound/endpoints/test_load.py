@@ -127,6 +127,30 @@ def test_it_is_held_until_the_first_bytes_of_the_body(monkeypatch: pytest.Monkey
     assert "response_latency_ms_sum{" in story.counted() and 'status_code="200"} 250' in story.counted()
 
 
+@pytest.mark.parametrize(("status", "weight"), [(200, 2.0 * 0.6065 + 0.5 * 0.3935), (404, 1.4099), (503, 1.2131)])
+def test_how_long_a_failure_took_counts_only_if_it_was_long(
+    monkeypatch: pytest.MonkeyPatch, status: int, weight: float
+) -> None:
+    """After an answer that took 2 s an endpoint answers in 0.5 s, 5 s later. Only a success changes what is believed of it;
+    otherwise an endpoint that fails fast would look fast.
+    """
+    story = Story(monkeypatch)
+
+    def answer(status: int) -> bytes:
+        return b"HTTP/1.1 %d X\r\nContent-Length: 0\r\n\r\n" % status
+
+    story.server.feed(GET)
+    load = story.endpoint.load
+    story.ticking.pass_time(2.0)
+    story.client.feed(answer(200))
+    assert load.weight(story.ticking.now) == pytest.approx(2.0)
+    story.ticking.pass_time(4.5)
+    story.server.feed(GET)
+    story.ticking.pass_time(0.5)
+    story.client.feed(answer(status))
+    assert load.weight(story.ticking.now) == pytest.approx(weight, rel=0.001)
+
+
 @pytest.mark.parametrize(
     "answer", [b"HTTP/1.1 204 No Content\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"]
 )

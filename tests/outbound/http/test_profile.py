@@ -306,6 +306,23 @@ def test_a_profile_takes_precedence_over_the_policys_routes() -> None:
     story(play)
 
 
+def test_an_endpoint_with_an_authority_of_its_own_is_not_told_the_profile() -> None:
+    """It is in another cluster, where the service has another name: there the field would name a profile that is none."""
+
+    async def play(network: Profiled) -> None:
+        stage = Answering("x")
+        meta = EndpointMeta(authority_override="web.other.svc.cluster.local:80")
+        network.fake.names[NAME] = Watch(reset({h2_server(network, stage).addr: meta}))
+        network.says(route())
+        network.start()
+        headers, _ = await h2_request(network.redirect(DST), "GET", "profiles", "/a/b")
+        (request,) = stage.requests
+        assert headers[":status"] == "200" and request.authority == b"web.other.svc.cluster.local:80"
+        assert not [one for one in request.fields if one.name == b"l5d-dst-canonical"]
+
+    story(play)
+
+
 def test_a_policy_that_became_opaque_leaves_the_profiles_routes() -> None:
     async def play(network: Profiled) -> None:
         await network.serve()
