@@ -235,14 +235,14 @@ class Forwarded(Balanced):
 def why_none_ready(known: Resolution[EndpointMeta], troubles: Troubles, for_s: float) -> str:
     """Why no endpoint of a backend can be picked, in a line; `for_s`: how long this has been what is known of them."""
     if not known.endpoints:
-        what = _NOBODY.get(known.state, "")
+        what = _WHY_NONE.get(known.state, "")
         return f"0 endpoints{what}, for {lasting(for_s)}"
     count = len(known.endpoints)
     some = troubles.of_some(map(str, known.endpoints), _NAMED_ENDPOINTS)
     return f"none of {count} endpoint{'s' if count > 1 else ''} is ready" + "".join(f"; {one}" for one in some)
 
 
-_NOBODY: Final = {
+_WHY_NONE: Final = {
     PENDING: ": the control plane has not named any yet",
     ABSENT: ": the control plane knows no such service",
 }
