@@ -1,6 +1,6 @@
 """Pool: the client connections to one endpoint, all alike (HTTP/2; for HTTP/1 see h1/pool.py).
 
-Chooses a connection at once and never scans: a connection is in `_ready`
+Chooses a connection at once and never scans: a connection is in `ready`
 exactly while it can take one more stream, and tells the pool when that
 changes. A connection that cannot be used again is never chosen.
 
@@ -37,7 +37,7 @@ class ClientConnection(Protocol):
 
 
 class Pool:
-    __slots__ = ("on_empty", "patience", "_dial", "_ready", "_all")
+    __slots__ = ("on_empty", "patience", "_dial", "ready", "_all")
 
     def __init__(self, dial: Callable[[Pool], ClientConnection]) -> None:
         self.on_empty: Callable[[], None] | None = None
@@ -45,15 +45,17 @@ class Pool:
         self.patience = 1
         """How many times its keepalive interval a new connection waits before it pings."""
         self._dial = dial
-        self._ready: dict[ClientConnection, None] = {}
+        self.ready: dict[ClientConnection, None] = {}
+        """Connections that can take one more stream, the most recently used last. One that was given a stream and has not
+        been retired may put itself back without a call of `release`."""
         self._all: set[ClientConnection] = set()
 
     def open(self, attempt: Attempt) -> None:
         """Attach the attempt to a stream: the most recently used connection's, or a new one's."""
         if attempt.exchange.reason is not None:
             return  # its client left while it waited
-        if self._ready and not attempt.is_fresh:
-            connection = self._ready.popitem()[0]
+        if self.ready and not attempt.is_fresh:
+            connection = self.ready.popitem()[0]
         else:
             connection = self._dial(self)
             self._all.add(connection)
@@ -63,7 +65,7 @@ class Pool:
         """Dial one more connection, before any exchange needs it."""
         connection = self._dial(self)
         self._all.add(connection)
-        self._ready[connection] = None
+        self.ready[connection] = None
 
     def __len__(self) -> int:
         """The number of connections that may be used again, with those that are still being made."""
@@ -72,15 +74,15 @@ class Pool:
     def release(self, connection: ClientConnection) -> None:
         """The connection has room again."""
         if connection in self._all:
-            self._ready[connection] = None
+            self.ready[connection] = None
 
     def hold(self, connection: ClientConnection) -> None:
         """The connection has no room for now."""
-        self._ready.pop(connection, None)
+        self.ready.pop(connection, None)
 
     def retire(self, connection: ClientConnection) -> None:
         """Use this connection for nothing new: it closes, has sent GOAWAY, or has used all of its stream numbers."""
-        self._ready.pop(connection, None)
+        self.ready.pop(connection, None)
         if connection in self._all:
             self._all.discard(connection)
             if not self._all and self.on_empty is not None:

@@ -80,7 +80,7 @@ class H2Client(H2Connection):
         streams = self.streams
         streams[stream_id] = stream
         if len(streams) < self.peer.max_streams and self.leaving.state < LAST_STREAMS and stream_id < LAST_ID:
-            self._pool.release(self)
+            self._pool.ready[self] = None
         elif stream_id >= LAST_ID:
             self.retire()
         else:

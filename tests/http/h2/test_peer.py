@@ -160,7 +160,7 @@ def test_a_connection_is_not_left_paused_by_the_last_bytes_of_a_response() -> No
     client.send_headers(1, GET, end_stream=True)
     proxy.server.feed(client.data_to_send())
     proxy.clients[0].feed(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + b"z" * 100_000)
-    assert not proxy.wires[0].is_paused and len(proxy.endpoint.pool._ready) == 1
+    assert not proxy.wires[0].is_paused and len(proxy.endpoint.pool.ready) == 1
 
 
 def test_credit_follows_the_writer() -> None:
