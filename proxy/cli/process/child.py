@@ -86,12 +86,13 @@ class Child:
             self._process.wait(timeout_s)
 
     def last_words(self) -> str:
-        """How it ended, with the end of its output."""
+        """How it ended, if it has, with the end of its output."""
         with self._log.open("rb") as log:
             log.seek(max(log.seek(0, os.SEEK_END) - _LAST_BYTES, 0))
             text = log.read(_LAST_BYTES).decode(errors="replace").strip().splitlines()
         nothing = f"{self._log} has nothing from it; is that disk full?"
-        return "\n  ".join([f"{self.name}: ended with status {self._process.returncode}:", *(text[-8:] or [nothing])])
+        how = f"ended with status {self._process.returncode}" if self.has_ended else "runs, and says"
+        return "\n  ".join([f"{self.name}: {how}:", *(text[-8:] or [nothing])])
 
 
 async def stop_all(children: Sequence[Child]) -> None:

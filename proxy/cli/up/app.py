@@ -290,8 +290,8 @@ class _Up:
             if self._stop.is_set():
                 raise UpError(f"stopped before {what} was ready")
             if loop.time() > deadline:
-                words = f":\n{self._control_plane.last_words()}" if self._control_plane is not None else ""
-                raise UpError(f"{what} is not ready after {_START_S:.0f} s{words}")
+                said = [one.last_words() for one in (child, self._control_plane) if one is not None]
+                raise UpError("\n".join([f"{what} is not ready after {_START_S:.0f} s", *said]))
             await asyncio.sleep(_POLL_S)
 
 

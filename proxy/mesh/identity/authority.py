@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from proxy.mesh.identity.certificates import SKEW, Signer, certificate_pem, make_leaf
+from proxy.mesh.identity.certificates import SKEW, Signer, certificate_pem, make_leaf, too_early
 from proxy.mesh.identity.csr import CsrError, read_csr
 from proxy.mesh.identity.root.issuers import Brought, BroughtIssuer, IssuerSource, MadeIssuer
 from proxy.mesh.state import State, StateError
@@ -93,9 +93,13 @@ class CertificateAuthority:
         key = read_csr(csr_der, name)
         now = self._now()
         until = now + self._leaf_life + SKEW
-        if self._issuing.signer.certificate.not_valid_after_utc <= until:
+        certificate = self._issuing.signer.certificate
+        if certificate.not_valid_after_utc <= until or too_early(certificate, now):
             self._load()
         issuer = self._issuing.signer
+        early = too_early(issuer.certificate, now)
+        if early:
+            raise IssuerError(f"the issuer's certificate {early}")
         until = min(until, issuer.certificate.not_valid_after_utc)
         if until <= now:
             raise IssuerError(f"the issuer's certificate expired at {until:%Y-%m-%d %H:%M} UTC")

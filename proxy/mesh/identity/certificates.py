@@ -108,6 +108,14 @@ def make_revocation_list(
     return builder.sign(issuer.key, digest_of(issuer.key)).public_bytes(_PEM)
 
 
+def too_early(certificate: x509.Certificate, now: datetime) -> str:
+    """What to say of a certificate that is not valid yet; empty if it is."""
+    since = certificate.not_valid_before_utc
+    if since <= now:
+        return ""
+    return f"is not valid before {since:%Y-%m-%d %H:%M} UTC, and it is {now:%Y-%m-%d %H:%M}; was the clock ahead, or is it behind?"
+
+
 def digest_of(key: PrivateKey) -> hashes.SHA256 | hashes.SHA384 | hashes.SHA512 | None:
     """The digest that a key signs with, according to its strength; none for Ed25519."""
     if isinstance(key, ed25519.Ed25519PrivateKey):

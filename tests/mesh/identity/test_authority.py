@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from proxy.mesh.identity.authority import open_ca
+from proxy.mesh.identity.authority import IssuerError, open_ca
 from proxy.mesh.identity.csr import CsrError, MalformedCsrError, UnsupportedKeyError
 from proxy.mesh.state import State, StateError
 from tests.mesh.kit import WEB
@@ -128,6 +128,32 @@ def test_an_issuer_is_replaced_before_a_certificate_would_outlive_it(tmp_path: P
         issuers.add(issuer.serial_number)
         now[0] += timedelta(hours=20)
     assert 2 <= len(issuers) < 5
+
+
+def test_an_issuer_that_was_made_while_the_clock_was_ahead_is_replaced(tmp_path: Path) -> None:
+    now = [datetime(2030, 1, 1, tzinfo=UTC)]
+    open_ca(State(tmp_path), lambda: now[0])
+    now[0] += timedelta(days=90)
+    authority = open_ca(State(tmp_path), lambda: now[0])
+    ahead = authority.sign(csr(WEB), WEB).issuer_key_id
+    now[0] -= timedelta(days=89)
+    for corrected in (authority, open_ca(State(tmp_path), lambda: now[0])):  # while it runs, and at a start
+        signed = corrected.sign(csr(WEB), WEB)
+        (issuer,) = [x509.load_der_x509_certificate(der) for der in signed.intermediates_der]
+        assert signed.issuer_key_id != ahead and issuer.not_valid_before_utc < now[0]
+
+
+def test_a_root_that_is_not_valid_yet_is_told_with_both_times(tmp_path: Path) -> None:
+    now = [datetime(2030, 1, 2, 3, 4, tzinfo=UTC)]
+    authority = open_ca(State(tmp_path), lambda: now[0])
+    now[0] -= timedelta(days=1)
+    told = "is not valid before 2030-01-02 .* UTC, and it is 2030-01-01 03:04; was the clock ahead, or is it behind"
+    with pytest.raises(StateError, match=rf"ca\.crt: {told}"):
+        open_ca(State(tmp_path), lambda: now[0])
+    with pytest.raises(IssuerError, match=f"the issuer's certificate {told}"):
+        authority.sign(csr(WEB), WEB)
+    now[0] += timedelta(days=1)
+    authority.sign(csr(WEB), WEB)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from proxy.core import limits
 from proxy.core.small_file import read_small
-from proxy.mesh.identity.certificates import PrivateKey, Signer, certificate_pem, make_authority, private_pem
+from proxy.mesh.identity.certificates import PrivateKey, Signer, certificate_pem, make_authority, private_pem, too_early
 from proxy.mesh.model import CLUSTER_DOMAIN, MESH_NAMESPACE
 from proxy.mesh.state import State, StateError
 
@@ -82,8 +82,16 @@ class MadeIssuer:
             if root.certificate.not_valid_after_utc <= leaf_until:
                 until = f"{root.certificate.not_valid_after_utc:%Y-%m-%d}"
                 raise StateError(f"{state.anchors_file}: expires {until}; rotate the root or start anew")
+            early = too_early(root.certificate, now)
+            if early:
+                raise StateError(f"{state.anchors_file}: {early}")
             signer = self._stored(_ISSUER, root)
-            if signer is None or signer.certificate.not_valid_after_utc <= leaf_until:
+            # One that begins later was made while the clock was ahead.
+            if (
+                signer is None
+                or signer.certificate.not_valid_after_utc <= leaf_until
+                or too_early(signer.certificate, now)
+            ):
                 if signer is not None:
                     state.write(_PREVIOUS_ISSUER, private_pem(signer.key) + certificate_pem(signer.certificate))
                 life = max(ISSUER_LIFE, 2 * (leaf_until - now))
