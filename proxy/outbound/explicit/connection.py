@@ -152,7 +152,8 @@ class ExplicitConnection(OutboundConnection):
 
 
 _PLAIN: Final = (b"http", b"ws")
-"""Schemes of absolute-form for which HTTP/1 in plain text is what the client asked for."""
+"""Schemes, of absolute-form or of HTTP/2's `:scheme`, for which HTTP in plain text is what the client asked for. One that asks
+for another must not find that its request left without TLS."""
 _CAME_BACK: Final = "this proxy has sent the request before: an endpoint of %s is a proxy that sends it back"
 _THROUGH_CONNECT: Final = ("https", "wss")
 
@@ -182,6 +183,7 @@ class ExplicitStage:
             and effective.value is self._policy
             and not request.has_l5d
             and not request.is_absolute
+            and request.scheme == b"http"
             and not request.wants_tunnel
         ):
             router.dispatch(exchange)
@@ -233,8 +235,8 @@ class ExplicitStage:
             Parked(exchange, destination, tunnels.open, tunnels.refuse, self._protocols.runtime.reactor).wait()
 
     def _judge(self, request: RequestHead) -> Destination:
-        if request.is_absolute and request.scheme not in _PLAIN:
-            scheme = request.scheme.decode("ascii")
+        if request.scheme.lower() not in _PLAIN:
+            scheme = request.scheme.lower().decode("ascii", "backslashreplace")
             if scheme in _THROUGH_CONNECT:
                 raise RefusedError(BAD_REQUEST, f"{scheme} is reached through CONNECT (curl --proxytunnel)")
             raise RefusedError(BAD_REQUEST, f"{scheme[:32]}://: this proxy serves http only")

@@ -22,6 +22,7 @@ from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import default_meta
 from proxy.policy.routes.route import HostMatch
 from tests.kit.http1 import DEADLINE_S
+from tests.kit.http2 import Answered, Asked, Http2Client, Http2Server
 from tests.kit.network import (
     SERVICE,
     Answering,
@@ -183,6 +184,47 @@ def test_refusals_name_what_was_wrong(request_bytes: bytes, status: bytes, text:
         answer = await exchange(network.start(), request_bytes, ends=True)
         assert answer.split(b" ")[1] == status
         assert text in answer
+        network.close()
+
+    run(story)
+
+
+def test_the_scheme_of_http_2_is_judged_as_that_of_absolute_form() -> None:
+    """Also that of a request whose authority is the last one's, which finds its router without a further look."""
+
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        seen: list[Asked] = []
+
+        def answers(server: Http2Server, asked: Asked) -> None:
+            seen.append(asked)
+            server.h2.send_headers(asked.stream_id, [(":status", "200")], end_stream=True)
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await Http2Server(on_whole=answers, encoding=None).serve(reader, writer)
+
+        network.name(WEB, await network.server(serve))
+        reader, writer = await asyncio.open_connection(*network.start())
+        client = Http2Client()
+
+        async def ask(scheme: str) -> Answered:
+            stream = client.ask([(":method", "GET"), (":scheme", scheme), (":authority", WEB), (":path", "/a")])
+            while not client.answers[stream].is_over:
+                writer.write(client.take())
+                client.feed(await asyncio.wait_for(reader.read(65536), DEADLINE_S))
+            return client.answers[stream]
+
+        for scheme in ("http", "ws", "HTTP", "http"):
+            assert (await ask(scheme)).status == "200"
+        before = len(seen)
+        for scheme, text in (
+            ("https", "https is reached through CONNECT"), ("wss", "wss is reached through CONNECT"),
+            ("ftp", "ftp://: this proxy serves http only"), ("http+unix", "http+unix://: this proxy serves http only"),
+        ):  # fmt: skip
+            answer = await ask(scheme)
+            assert answer.status == "400" and text in dict(answer.headers)["l5d-proxy-error"]
+        assert len(seen) == before
+        writer.close()
         network.close()
 
     run(story)
