@@ -19,7 +19,7 @@ from proxy.policy.server import ServerPolicy, ServerRoute
 
 
 class Router:
-    __slots__ = ("policy", "limiter", "only", "filters", "numbers", "_table")
+    __slots__ = ("policy", "limiter", "only", "reads_fields", "filters", "numbers", "_table")
 
     def __init__(self, policy: ServerPolicy) -> None:
         self.policy: Final = policy
@@ -28,6 +28,10 @@ class Router:
         self._table: Final = policy.table or table_of(policy.routes)
         self.only: Final = self._table.only
         """The rule that every request takes; None if it depends on the request."""
+        self.reads_fields: Final = any(
+            one.headers for route in policy.routes for rule in route.rules for one in rule.matches
+        )
+        """Whether it may depend on a request's fields."""
         self.filters: Final = [[compile_filters(rule.filters) for rule in route.rules] for route in policy.routes]
         """The compiled filters of each rule of each route."""
         self.numbers: Final[dict[int, RouteNumbers]] = {}

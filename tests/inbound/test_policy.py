@@ -31,6 +31,7 @@ from proxy.policy.routes.route import (
     PathMatch,
     Redirect,
     Unusable,
+    ValueMatch,
 )
 from proxy.policy.server import (
     DETECT,
@@ -125,6 +126,34 @@ def test_a_path_that_the_app_may_read_as_a_forbidden_one_is_forbidden(path: byte
                 assert status(await opened.ask(request("GET", path.decode()))) in (403, 404)
             assert workload.app.saw == []
             opened.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize("is_http2", [False, True])
+@pytest.mark.parametrize("name", ["x-debug", "X_Debug", "x_debug", "X-DEBUG"])
+def test_a_field_that_a_cgi_like_app_reads_by_another_name_needs_the_permission_of_both(
+    name: str, is_http2: bool
+) -> None:
+    async def story(ticking: Ticking) -> None:
+        debug = route("debug", HttpMatch(headers=(ValueMatch("X-Debug", exact=b"1"),)), ONLY_EMOJI)
+        delete = route("delete", HttpMatch(method="DELETE", headers=(ValueMatch("x-all", exact=b"1"),)), ONLY_EMOJI)
+        rest = route("rest", HttpMatch(), ANYONE)
+        async with Workload(ticking, of(debug, delete, rest)) as workload:
+            for method, field in (("GET", (name, "1")), ("delete", ("x_all", "1"))):
+                opened = await workload.connect()
+                if is_http2:
+                    lower = field[0].lower()
+                    assert (await Http2Client(opened).get("/", (lower, field[1]), method=method)).status == "403"
+                else:
+                    assert status(await opened.ask(request(method, "/", ": ".join(field)))) == 403
+                opened.close()
+            assert workload.app.saw == []
+            client = await workload.connect()
+            for fields in (f"{name}: 0", "x_other: 1", "x_all: 1"):
+                assert await client.ask(request("GET", "/", fields)) == OK
+                assert workload.app.saw[-1].endswith(request("GET", "/", fields)), "as it came"
+            client.close()
 
     run(story)
 

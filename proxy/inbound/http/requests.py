@@ -29,7 +29,7 @@ from proxy.inbound.router import Router
 from proxy.metrics import RequestScope
 from proxy.policy.profiles.classify import classify
 from proxy.policy.routes.choices import Found
-from proxy.policy.routes.reading import Reading, has_readings, other_readings
+from proxy.policy.routes.reading import Reading, has_readings, other_heads, other_readings
 from proxy.policy.routes.table import tell_too_costly
 
 
@@ -116,9 +116,8 @@ class HttpConnection:
         return request
 
     def _find(self, router: Router, exchange: Exchange) -> Found | None:
-        """The rule for the request as it is written. If the app may read its path or its method as another one that this client
-        may not request, the rule for that one. None also if it would cost too much to find out: what is not known is not
-        permitted.
+        """The rule for the request as it is written. If the app may read it as another one that this client may not make, the
+        rule for that one. None also if it would cost too much to find out: what is not known is not permitted.
         """
         try:
             return self._find_readings(router, exchange)
@@ -131,17 +130,11 @@ class HttpConnection:
         effort = effort_of(exchange)
         path = request.path
         found = router.find_as(request, path, effort)
-        in_capitals = request.method.upper()
-        if found is None or (in_capitals == request.method and has_readings(path) is None):
+        heads = other_heads(request, router.reads_fields)
+        if found is None or (not heads and has_readings(path) is None):
             return found
-        heads = [request]
-        paths = other_readings(path)
-        if in_capitals != request.method:
-            # Methods are case-sensitive (RFC 9110 section 9.1), which frameworks forget: Werkzeug serves `delete` as DELETE.
-            heads.append(request.copy())
-            heads[1].method = in_capitals
-            paths.append(Reading(path, False))
-        for head in heads:
+        paths = [*other_readings(path), Reading(path, False)]
+        for head in (request, *heads):
             for reading in paths:
                 other = router.find_as(head, reading.path, effort)
                 if other is None:

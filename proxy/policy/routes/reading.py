@@ -1,9 +1,9 @@
-"""Finds the other paths that an app may understand when it reads a path.
+"""Finds the other requests that an app may understand when it reads one.
 
-A path is passed on as it came, byte for byte, and is matched as it came. But apps decode it, resolve its dot
-segments, merge its slashes, cut off a fragment or path parameters, each in its own way. Where the result could be
-another path, authorization tries every reading and permits only what all of them permit. Pure functions, linear in
-the length of the path.
+A request is passed on as it came, byte for byte, and is matched as it came. But apps decode its path, resolve dot
+segments, merge slashes, cut off a fragment or path parameters, each in its own way; some read methods without regard to case, or
+names of fields without regard to `-` and `_`. Where the result could be another request, authorization tries every reading
+and permits only what all of them permit. Pure functions, linear in the length of what they read.
 """
 
 from __future__ import annotations
@@ -12,10 +12,35 @@ import re
 from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
+from proxy.http.head import RequestHead
+from proxy.http.headers import Field
+
 has_readings: Final = re.compile(rb"[%\\;#]|//|/\.").search
 """Matches a path, with or without a query, that can be read in another way. Almost none can."""
 
 _parameters: Final = re.compile(rb";[^/]*")
+
+
+def other_heads(request: RequestHead, reads_fields: bool) -> list[RequestHead]:
+    """The request with another method or other names of fields, as an app may read it; mostly none. `reads_fields`: whether any
+    route looks at fields.
+    """
+    found: list[RequestHead] = []
+    in_capitals = request.method.upper()
+    if in_capitals != request.method:
+        # Methods are case-sensitive (RFC 9110 section 9.1), which frameworks forget: Werkzeug serves `delete` as DELETE.
+        found.append(request.copy())
+        found[0].method = in_capitals
+    if reads_fields and any(b"_" in one.name for one in request.fields):
+        # For CGI and its descendants (WSGI) X_Debug and X-Debug are the same variable.
+        fields = [
+            Field(one.name.replace(b"_", b"-"), one.value, one.kind, one.is_sensitive, b"", b"")
+            if b"_" in one.name
+            else one
+            for one in request.fields
+        ]
+        found += [one.with_fields(fields.copy()) for one in (request, *found)]
+    return found
 
 
 class Reading(NamedTuple):
