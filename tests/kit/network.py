@@ -55,7 +55,8 @@ SERVICE = Meta("core", "Service", "web", "ns", port=80)
 
 def config(**changes: str | None) -> Config:
     """A workload's configuration that permits loopback; `changes` as in tests.kit.environment."""
-    env = environment(OUTBOUND_HTTP_FAILFAST_TIMEOUT="300ms", OUTBOUND_TCP_FAILFAST_TIMEOUT="300ms", **changes)
+    short = {"OUTBOUND_HTTP_FAILFAST_TIMEOUT": "300ms", "OUTBOUND_TCP_FAILFAST_TIMEOUT": "300ms"}
+    env = environment(**{**short, **changes})
     ours = {"ALLOW_LOOPBACK": "true", "OUTBOUND_EXPLICIT": "true", "OUTBOUND_SEARCH": "ns.svc.cluster.local"}
     return parse({**{f"SPONSON_{name}": value for name, value in ours.items()}, **env})
 

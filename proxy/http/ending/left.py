@@ -12,8 +12,12 @@ from proxy.core.loop.timers import Wheel
 from proxy.http.exchange import Exchange
 
 
-def wait_for_answer(exchange: Exchange, wheel: Wheel | None) -> Stall | None:
-    """Resets the exchange when its answer has stalled, unless the Stall is cancelled before; never without a wheel."""
+def wait_for_answer(exchange: Exchange, wheel: Wheel | None, before: Stall | None) -> Stall | None:
+    """Resets the exchange when its answer has stalled, unless the Stall is cancelled before; never without a wheel. `before`
+    is that of the request before it, whose answer has come.
+    """
+    if before is not None:
+        before.cancel()
 
     def moved_bytes() -> int:
         return exchange.response_bytes

@@ -113,8 +113,8 @@ class H1Server(Codec, ServerStream):
         if self._has_eof:
             if self._state != _WAIT:
                 self.eof()
-            elif self._exchange is not None and not self._held:
-                self._left = wait_for_answer(self._exchange, self._wheel)  # a whole request gets its answer first
+            elif self._exchange is not None:
+                self._left = wait_for_answer(self._exchange, self._wheel, self._left)  # a whole request gets it first
 
     def eof(self) -> None:
         self._has_eof = True
@@ -126,9 +126,10 @@ class H1Server(Codec, ServerStream):
         elif state == _BODY and exchange is not None:
             self.reset(Reason.PEER_CLOSED)
             exchange.request_reset(Reason.PEER_CLOSED)
-        elif state == _WAIT and exchange is not None and not self._held:
-            self._left = wait_for_answer(exchange, self._wheel)
-            exchange.request_left()
+        elif state == _WAIT and exchange is not None:
+            self._left = wait_for_answer(exchange, self._wheel, self._left)
+            if not self._held:
+                exchange.request_left()
         elif state == _BODY or (state == _HEAD and (self._is_writable or not self._held)):
             self._finish()  # what is held is no whole request
 
@@ -387,10 +388,9 @@ class H1Server(Codec, ServerStream):
         self._state = _CLOSED
         self._held = b""
         self._body.close()
-        if self._slow_head is not None:
-            self._slow_head.cancel()
-        if self._left is not None:
-            self._left.cancel()
+        for one in (self._slow_head, self._left):
+            if one is not None:
+                one.cancel()
 
     def __repr__(self) -> str:
         return f"H1Server {_STATES[self._state]} {self._exchange!r}"

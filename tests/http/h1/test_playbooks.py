@@ -450,6 +450,21 @@ def test_an_answer_that_nobody_may_want_any_more_is_not_awaited_for_ever(before:
         it.aborted("app", Reason.PEER_CLOSED).aborted("client", Reason.PEER_CLOSED)
 
 
+def test_the_first_of_two_answers_is_not_awaited_for_ever_either() -> None:
+    """Two requests and an end, and an app that answers neither."""
+    with play() as it:
+        it.feed("client", GET + GET).eof("client").expect("app", GET)
+        it.tick(limits.HALF_CLOSED_S + 1)
+        it.aborted("app", Reason.PEER_CLOSED).aborted("client", Reason.PEER_CLOSED)
+
+
+def test_each_of_two_answers_has_the_time_from_when_its_request_was_passed_on() -> None:
+    with play() as it:
+        it.feed("client", GET + GET).eof("client").expect("app", GET).tick(limits.HALF_CLOSED_S - 10)
+        it.feed("app", OK).expect("client", OK).expect("app", GET).tick(limits.HALF_CLOSED_S - 10)
+        it.feed("app", OK).expect("client", OK).ended("client")
+
+
 def test_an_answer_that_comes_leaves_no_timer_behind() -> None:
     def timers(pair: Pair) -> list[object]:
         armed = [timer for bucket in pair.wheel._buckets.values() for timer in bucket]

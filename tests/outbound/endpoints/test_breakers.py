@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from proxy.balance.endpoints import remove, reset
+from proxy.core import limits
 from proxy.core.address.addr import Addr
 from proxy.core.backoff import Backoff
 from proxy.core.failure.reason import Reason
 from proxy.policy.client import ConsecutiveFailures, FailureAccrual, Unified
 from proxy.policy.endpoint import EndpointMeta
-from tests.kit.service import Service, http1_answer
+from tests.kit.service import GET, Service, http1_answer
 
 A, B = Addr("10.1.0.1", 8080), Addr("10.1.0.2", 8080)
 BACKOFF = Backoff(1.0, 100.0, 0.0)
@@ -200,6 +201,28 @@ def test_requests_that_wait_while_the_gate_is_shut_are_served_as_the_probe_allow
     while service.open:
         service.answer(http1_answer(200))
     assert [one.status for one in [*running[1:], *waiting]] == [200] * 5
+
+
+def test_whoever_leaves_while_the_gate_is_shut_waits_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that resets its connection has left; one that ends its side may still want its answer, for as long as a
+    connection may be half closed. The failfast timeout, which turns all of them away, is longer here.
+    """
+    breaker = ConsecutiveFailures(1, Backoff(50_000.0, 50_000.0, 0.0))
+    service = broken(Service(monkeypatch, [A], breaker, OUTBOUND_HTTP_FAILFAST_TIMEOUT="12h"))
+    assert service.ask() == 500 and service.ready == 0
+    reset_, ended, both, stays = (service.begin(request) for request in (GET, GET, GET + GET, GET))
+    queue = service.backend._queue
+    assert len(queue) == 4
+    reset_.server.lost(Reason.CONNECTION_RESET)
+    assert len(queue) == 3
+    ended.server.eof()
+    both.server.eof()
+    assert len(queue) == 3, "they may still be answered"
+    service.ticking.pass_time(limits.HALF_CLOSED_S + 1)
+    assert len(queue) == 1 and stays.status == 0
+    service.ticking.pass_time(12 * 3600.0)
+    service.soon.run()
+    assert len(queue) == 0 and stays.status in (503, 504)
 
 
 FOUR_WAYS = [None, ConsecutiveFailures(2, BACKOFF), ConsecutiveFailures(5, Backoff(9.0, 9.0, 0.0)), unified()]
