@@ -117,6 +117,31 @@ _AHEAD: Final = 16
 """The most entries that are paid for before they are kept."""
 
 
+_PLACES: Final = 1024
+
+
+class Seen:
+    """Which texts came lately, told by their hashes, so that a table need not keep those that come once.
+
+    It says now and then that a text is new although it came: then another one has taken its place. Python's hashes cannot be
+    foreseen by a peer.
+    """
+
+    __slots__ = ("_hashes",)
+
+    def __init__(self) -> None:
+        self._hashes = [0] * _PLACES
+
+    def again(self, text: bytes) -> bool:
+        """Whether it came before; from now on it did."""
+        hashed = hash(text)
+        place = hashed % _PLACES
+        if self._hashes[place] == hashed:
+            return True
+        self._hashes[place] = hashed
+        return False
+
+
 class Table(Generic[K, V]):
     """Values by a text that a peer sent, in two generations, so that a flood of texts that occur once cannot push out
     those that occur all the time.

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from proxy.core import limits
-from proxy.core.budget import Table
+from proxy.core.budget import Seen, Table
 from proxy.http.h2.hpack import huffman
 
 PLAIN: Final = 0
@@ -190,6 +190,7 @@ known_literal: Final = _literals.recent.get
 
 _older_line: Final = _lines.older.get
 _keep_line: Final = _lines.keep
+_came_before: Final = Seen().again
 _older_literal: Final = _literals.older.get
 
 
@@ -203,6 +204,8 @@ def field_of_new_line(line: bytes) -> Field:
     field = _older_line(line)
     if field is None:
         field = _judge_line(line)
+        if not _came_before(line):
+            return field
     _keep_line(line, field, len(line))
     return field
 

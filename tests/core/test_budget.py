@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.core import limits
-from proxy.core.budget import Budget, Share, Table
+from proxy.core.budget import Budget, Seen, Share, Table
 
 
 def table(budget: Budget, max_bytes: int = 10_000) -> Table[bytes, int]:
@@ -75,3 +75,16 @@ def test_one_that_does_not_forget_keeps_nobody_waiting() -> None:
     stubborn.share.add(2000)
     other.share.add(10)
     assert (stubborn.share.held_bytes, other.share.held_bytes) == (2000, 0)
+
+
+def test_a_text_has_come_before_from_its_second_time_on() -> None:
+    seen = Seen()
+    assert [seen.again(b"x-request-id: 1") for _ in range(3)] == [False, True, True]
+    assert not seen.again(b"x-request-id: 2")
+
+
+def test_a_flood_of_texts_that_come_once_makes_others_new_again_and_takes_no_memory() -> None:
+    seen = Seen()
+    assert not any(seen.again(b"%d" % number) for number in range(100_000))
+    assert not seen.again(b"0")
+    assert seen.again(b"99999")

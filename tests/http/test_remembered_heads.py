@@ -8,6 +8,7 @@ import pytest
 
 from proxy.http.h1 import block, head
 from proxy.http.h1.head import known_request, known_response
+from proxy.http.headers import field_of_line, known_line
 from tests.kit.pair import Pair
 
 REQUESTS = (
@@ -61,11 +62,22 @@ def test_the_third_time_a_head_is_known() -> None:
     text, answer = REQUESTS[0][:-4], RESPONSES[1].removesuffix(b"\r\n\r\nok")
     for table in (block._blocks, head._requests, head._responses):
         table.clear()
+    for line in (b"Host: svc", b"Date: now", b"Content-Length: 2"):
+        field_of_line(line)
+        field_of_line(line)
     known = []
     for _ in range(3):
         known.append((known_request(text) is not None, known_response(answer) is not None))
         once(REQUESTS[0], RESPONSES[1])
     assert known == [(False, False), (False, False), (True, True)]
+
+
+def test_a_line_is_remembered_from_its_second_time_on() -> None:
+    line = b"x-request-id: 9f1c"
+    assert field_of_line(line).value == b"9f1c"
+    assert known_line(line) is None
+    again = field_of_line(line)
+    assert known_line(line) is again is field_of_line(line)
 
 
 def test_what_comes_once_is_not_remembered() -> None:
