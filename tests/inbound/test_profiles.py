@@ -6,17 +6,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from proxy.core import limits
+from proxy.core.failure.reason import Reason
 from proxy.core.watch import Absent, Watch
+from proxy.http.exchange import Exchange
+from proxy.http.head import RequestHead
+from proxy.http.headers import field
+from proxy.inbound.http.profiles import InboundProfiles
+from proxy.metrics import Registry
 from proxy.policy.profiles.condition import AllOf, MethodIs
 from proxy.policy.profiles.profile import Profile, ProfileRoute, ResponseClasses
 from tests.inbound.kit import OK, Workload
 from tests.kit.http1 import Client
+from tests.kit.network import config
+from tests.kit.service import Soon
 from tests.kit.sockets import Ticking, run, until
+from tests.kit.streams import FakeServer, FakeStage
 
 NAME = "web.ns.svc.cluster.local:80"
 GETS = ProfileRoute(
@@ -119,6 +128,27 @@ def test_requests_wait_for_the_first_answer() -> None:
             one.close()
 
     story(play, None)
+
+
+def test_many_that_waited_are_sent_on_in_turns_and_who_has_left_is_not() -> None:
+    soon = Soon()
+    ticking = Ticking(cast(Any, soon))
+    watch: Watch[Answer] = Watch(None)
+    profiles = InboundProfiles(ticking.reactor, config(), Registry(ticking.reactor.clock), lambda name: watch)
+    onward = FakeStage()
+    named = [field(b"l5d-dst-canonical", NAME.encode())]
+    exchanges = [
+        Exchange(FakeServer(), RequestHead(b"GET", b"http", b"web", b"/", named, 0), ticking.now) for _ in range(200)
+    ]
+    for one in exchanges:
+        profiles.dispatch(one, onward)
+    assert not onward.exchanges
+    watch.set(PROFILE)
+    assert onward.exchanges == exchanges[: limits.TURN_WAITERS]
+    exchanges[-1].request_reset(Reason.PEER_CLOSED)
+    soon.run()
+    assert onward.exchanges == exchanges[:-1]
+    profiles.close()
 
 
 def test_nobody_waits_longer_than_the_variable_says() -> None:

@@ -4,7 +4,9 @@ applies.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +16,7 @@ from proxy.balance.endpoints import Resolution, reset
 from proxy.core import limits
 from proxy.core.address.addr import Addr
 from proxy.core.address.names import Networks, Suffixes, parse_network
+from proxy.core.loop.effort import spent
 from proxy.core.loop.flusher import Flusher
 from proxy.core.loop.reactor import Reactor
 from proxy.core.loop.timers import Wheel
@@ -36,8 +39,10 @@ class Story:
         self.wheel = Wheel(0.0005, 0.0)
         self.fake = FakeLookups()
         self.is_away = False
+        self.soon: list[Callable[[], None]] = []
+        loop = SimpleNamespace(call_soon=self.soon.append)
         runtime: Any = SimpleNamespace(
-            reactor=Reactor(None, Flusher(lambda flush: flush()), self.wheel, lambda: self.now),
+            reactor=Reactor(loop, Flusher(lambda flush: flush()), self.wheel, lambda: self.now),
             lookups=replace(self.fake.lookups(), is_stale=lambda: self.is_away),
             config=SimpleNamespace(
                 outbound_discovery_idle_timeout_s=idle_s,
@@ -170,6 +175,45 @@ def test_who_leaves_is_not_told() -> None:
     destination.forget(tell)
     source.set(balance_policy())
     assert not told
+
+
+def test_those_who_wait_are_told_in_shares_and_who_leaves_meanwhile_is_not() -> None:
+    story = Story(1.0)
+    source: Watch[ClientPolicy | Absent | None] = Watch(None)
+    story.fake.policies[ELSEWHERE] = source
+    destination = story.discovery.get(ELSEWHERE)
+    told: list[int] = []
+    tellers = [partial(told.append, number) for number in range(300)]
+    for one in tellers:
+        destination.when_known(one)
+    source.set(balance_policy())
+    assert told == list(range(limits.TURN_WAITERS))
+    destination.forget(tellers[-1])
+    turns = 0
+    while story.soon:
+        story.soon.pop(0)()
+        turns += 1
+    assert told == list(range(299)) and turns >= 1
+
+
+def test_one_whose_routing_costs_much_is_the_last_that_is_told_in_a_turn() -> None:
+    story = Story(1.0)
+    source: Watch[ClientPolicy | Absent | None] = Watch(None)
+    story.fake.policies[ELSEWHERE] = source
+    destination = story.discovery.get(ELSEWHERE)
+    told: list[int] = []
+
+    def costs(number: int) -> None:
+        told.append(number)
+        spent.s += limits.TURN_MATCH_S * 1.1
+
+    for number in range(3):
+        destination.when_known(partial(costs, number))
+    source.set(balance_policy())
+    assert told == [0]
+    while story.soon:
+        story.soon.pop(0)()
+    assert told == [0, 1, 2]
 
 
 def test_profiles_are_asked_for_inside_of_the_networks_and_suffixes_only() -> None:

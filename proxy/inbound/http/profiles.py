@@ -16,7 +16,7 @@ from proxy.core.address.addr import port_number
 from proxy.core.address.names import dns_name
 from proxy.core.failure.errors import report_fault
 from proxy.core.failure.reason import Reason
-from proxy.core.loop.effort import effort_of
+from proxy.core.loop.effort import effort_of, spent
 from proxy.core.loop.reactor import Reactor
 from proxy.core.loop.timers import Timer
 from proxy.core.watch import Absent, Watch
@@ -97,7 +97,7 @@ class KnownProfile:
     """What is known of one name's profile, and the requests that wait for the first answer."""
 
     __slots__ = (
-        "_watch", "_reactor", "_registry", "_on_close", "_table", "_made", "_waiting", "_used_at", "_idle_s", "_timer", "_wait",
+        "_watch", "_reactor", "_registry", "_on_close", "_table", "_made", "_waiting", "_is_due", "_used_at", "_idle_s", "_timer", "_wait",
     )  # fmt: skip
 
     def __init__(
@@ -115,6 +115,8 @@ class KnownProfile:
         self._table = table_of(())
         self._made: dict[int, InboundRoute] = {}
         self._waiting: dict[Exchange, Stage] = {}
+        self._is_due = False
+        """Whether the step queue will call `step`."""
         self._used_at = reactor.clock()
         self._idle_s = config.inbound_discovery_idle_timeout_s
         self._timer: Timer | None = reactor.wheel.after(self._idle_s, self._look_if_idle)
@@ -160,14 +162,31 @@ class KnownProfile:
         self._wait = None
         if wait is not None:
             wait.cancel()
-        waiting, self._waiting = self._waiting, {}
-        for exchange, onward in waiting.items():
+        if not self._is_due:
+            self._send_on()
+
+    def step(self) -> None:
+        """The step queue calls this."""
+        self._is_due = False
+        self._send_on()
+
+    def _send_on(self) -> None:
+        """Send on one share of the requests that waited."""
+        waiting = self._waiting
+        left, enough_s = limits.TURN_WAITERS, spent.s + limits.TURN_MATCH_S
+        while waiting and left and spent.s <= enough_s:
+            left -= 1
+            exchange = next(iter(waiting))
+            onward = waiting.pop(exchange)
             exchange.unpark()
             try:
                 self.dispatch(exchange, onward)
             except Exception:
                 report_fault()
                 exchange.cancel(Reason.INTERNAL)
+        if waiting and not self._is_due:
+            self._is_due = True
+            self._reactor.steps.add(self)
 
     def _look_if_idle(self) -> None:
         self._timer = None

@@ -16,6 +16,7 @@ from proxy.balance.endpoints import FAILED, KNOWN, Resolution
 from proxy.core import limits
 from proxy.core.address.addr import Addr
 from proxy.core.failure.errors import report_fault
+from proxy.core.loop.effort import spent
 from proxy.core.loop.timers import Timer
 from proxy.core.watch import Absent, Watch
 from proxy.outbound.discovery.effective import (
@@ -60,7 +61,7 @@ class Destination:
 
     __slots__ = (
         "target", "kind", "profile", "effective", "endpoints", "routers", "parent_numbers", "target_numbers", "retry_budget",
-        "_discovery", "_policy", "_waiting", "_users", "_timer",
+        "_discovery", "_policy", "_waiting", "_is_due", "_users", "_timer",
     )  # fmt: skip
 
     def __init__(
@@ -89,6 +90,8 @@ class Destination:
         self._discovery = discovery
         self._policy = policy
         self._waiting: dict[Callable[[], None], None] = {}
+        self._is_due = False
+        """Whether the step queue will call `step`."""
         self._users = 0
         self._timer: Timer | None = None
         profile.subscribe(self._apply)
@@ -168,23 +171,39 @@ class Destination:
             # Those that wait are told; whoever comes later asks anew, since a refusal may be over by then.
             self._discovery.drop(self)
         self.effective.set(value)
+        if not self._is_due:
+            self._tell()
+
+    def step(self) -> None:
+        """The step queue calls this."""
+        self._is_due = False
+        self._tell()
+
+    def _tell(self) -> None:
+        """Call one share of those that wait: each may be a request that is routed now."""
         waiting = self._waiting
-        self._waiting = {}
-        # Taken out before: a callback may make others wait, or forget one that has been called.
-        for callback in waiting:
+        left, enough_s = limits.TURN_WAITERS, spent.s + limits.TURN_MATCH_S
+        while waiting and left and spent.s <= enough_s:
+            left -= 1
+            callback = next(iter(waiting))
+            del waiting[callback]
             try:
                 callback()
             except Exception:
                 report_fault()
+        if waiting and not self._is_due:
+            self._is_due = True
+            self._discovery.steps.add(self)
 
 
 class Discovery:
     """All destinations of one worker."""
 
-    __slots__ = ("resolve", "is_stale", "unused", "_runtime", "_destinations", "_idle_ticks")
+    __slots__ = ("resolve", "is_stale", "unused", "steps", "_runtime", "_destinations", "_idle_ticks")
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self.steps: Final = runtime.reactor.steps
         self._destinations: dict[tuple[Target, str], Destination] = {}
         self.unused: Final[dict[Destination, None]] = {}
         """Destinations that are not in use, the longest unused first. Their number is bounded, so that an app that tries every
