@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -247,3 +248,24 @@ def test_a_control_plane_that_cannot_start_is_told_at_once_and_not_started_for_e
     assert done.stderr.count("ended with status") == 1
     assert time.monotonic() - began_at < DEADLINE_S
     assert left(state) == []
+
+
+def test_an_app_does_not_get_the_port_of_another(state: State) -> None:
+    with web(state):
+        (first,) = apps(state)
+        command = up(state, "--name", "other", "--port", str(first.port), "--", "true")
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, stdin=subprocess.DEVNULL)
+        assert done.returncode == 1
+        assert done.stderr == (
+            f"sponson up: port {first.port} is that of web-0 in default, which is up; --port auto finds a free one\n"
+        )
+        assert apps(state) == [first]
+
+
+def test_a_port_on_which_something_listens_already_is_told(state: State) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = up(state, "--name", "web", "--port", str(port), "--", "true")
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0
+    assert f"sponson up: something listens on port {port} before web has started\n" in done.stderr

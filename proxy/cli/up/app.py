@@ -19,7 +19,7 @@ from proxy.cli.process.listening import is_listened_on
 from proxy.cli.up.manifest import Manifest
 from proxy.core.address.addr import Addr
 from proxy.core.backoff import Backoff
-from proxy.mesh.apps import App, Seat, is_anybody_up
+from proxy.mesh.apps import App, Seat, apps, is_anybody_up
 from proxy.mesh.claim import Running, running
 from proxy.mesh.environment import HeldPorts, Ports, Workload, workload_environment
 from proxy.mesh.identity.tokens import Account
@@ -107,6 +107,7 @@ class _Up:
 
     async def run(self) -> int:
         entry = self._entry
+        self._port_is_free(entry)
         self._seat.say(entry)
         server, manifests = await self._have_control_plane()
         self._manifest = Manifest(manifests, entry, self._wanted.service_port)
@@ -121,6 +122,22 @@ class _Up:
         if entry.port:
             await self._serving(entry, self._app)
         return await self._watch(self._app, self._sidecar)
+
+    def _port_is_free(self, entry: App) -> None:
+        """UpError if another app that is up has this port: what is asked of the one would be answered by the other. A port on
+        which something else listens may be meant, and is only told.
+        """
+        if not entry.port:
+            return
+        for other in apps(self._state):
+            if other.port == entry.port:
+                raise UpError(
+                    f"port {entry.port} is that of {other.workload} in {other.namespace}, which is up; --port auto finds a free one"
+                )
+        if is_listened_on(entry.port):
+            print(
+                f"sponson up: something listens on port {entry.port} before {entry.name} has started", file=sys.stderr
+            )
 
     # ---- the control plane
 
