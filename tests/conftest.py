@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import time
 from collections.abc import Generator, Iterator
 from pathlib import Path, PurePosixPath
@@ -124,8 +125,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("netns") is not None:
             item.add_marker(pytest.mark.needs_root)
-        elif item.get_closest_marker("needs_root") is not None and os.geteuid():
-            item.add_marker(pytest.mark.skip(reason="needs root"))
+        elif (mark := item.get_closest_marker("needs_root")) is not None:
+            missing = ["root"] if os.geteuid() else [program for program in mark.args if shutil.which(program) is None]
+            if missing:
+                item.add_marker(pytest.mark.skip(reason=f"needs {', '.join(missing)}"))
     if not hasattr(config, "workerinput"):
         return
     order = {package: place for place, package in enumerate(SLOWEST_FIRST)}

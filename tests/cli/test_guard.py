@@ -158,7 +158,7 @@ def test_ctrl_c_at_any_moment_of_the_start(arguments: tuple[str, ...], tmp_path:
         assert done.returncode in (-signal.SIGINT, 0, 1, 130), f"after {after_s}: {done.stderr}"
 
 
-@pytest.mark.needs_root
+@pytest.mark.needs_root("unshare")
 @pytest.mark.skipif(not (ROOT / "sponson.py").exists(), reason="an installed package has no sources")
 @pytest.mark.parametrize(
     "arguments", [("demo",), ("up", "--", "true"), ("mesh", "serve", "--dir", "examples")], ids=" ".join

@@ -378,7 +378,7 @@ def test_a_silent_outbound_connection_holds_up_nothing(
         assert proxy.exit_status() == 0
 
 
-@pytest.mark.needs_root  # only root can give a process a resolv.conf of its own
+@pytest.mark.needs_root("unshare")  # only root can give a process a resolv.conf of its own
 def test_names_whose_name_servers_are_silent_hold_up_neither_others_nor_the_end(
     control: ControlPlane, tmp_path: Path
 ) -> None:

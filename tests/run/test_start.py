@@ -271,7 +271,7 @@ def test_certificates_are_renewed_without_losing_a_connection(control: ControlPl
         assert proxy.metric("control_identity_cert_refreshes_total", 'result="ok"') > 1
 
 
-@pytest.mark.needs_root  # only root can give a process a namespace in which it is process 1
+@pytest.mark.needs_root("unshare")  # only root can give a process a namespace in which it is process 1
 @pytest.mark.parametrize("start", ["-m proxy run --env-file", "-m sponson run --env-file"])
 def test_sigterm_ends_process_1_of_a_container_while_it_loads(start: str, tmp_path: Path) -> None:
     """The kernel does not let a signal end process 1, unless that has a handler for it."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import cast
-
-from proxy.core.codec import Wire
 from proxy.http.h1.pauses import Pauses
 from proxy.http.stream import ANY, NEXT_TURN, OTHER_SIDE_FULL, READ_AHEAD, WAITING
+from tests.kit import ListWire
 
 
-class _Wire:
+class _Wire(ListWire):
     def __init__(self) -> None:
+        super().__init__()
         self.told: list[str] = []
 
     def pause_reading(self) -> None:
@@ -22,7 +21,7 @@ class _Wire:
 
 def test_it_reads_on_when_the_last_cause_is_gone() -> None:
     wire = _Wire()
-    pauses = Pauses(cast(Wire, wire))
+    pauses = Pauses(wire)
     pauses.add(WAITING)
     pauses.add(OTHER_SIDE_FULL)
     pauses.add(OTHER_SIDE_FULL)
@@ -37,7 +36,7 @@ def test_it_reads_on_when_the_last_cause_is_gone() -> None:
 
 def test_removing_what_is_not_there_tells_the_wire_nothing() -> None:
     wire = _Wire()
-    pauses = Pauses(cast(Wire, wire))
+    pauses = Pauses(wire)
     pauses.remove(NEXT_TURN)
     pauses.remove(ANY)
     assert wire.told == []
@@ -45,7 +44,7 @@ def test_removing_what_is_not_there_tells_the_wire_nothing() -> None:
 
 def test_any_is_every_cause() -> None:
     wire = _Wire()
-    pauses = Pauses(cast(Wire, wire))
+    pauses = Pauses(wire)
     for cause in (OTHER_SIDE_FULL, WAITING, READ_AHEAD, NEXT_TURN):
         pauses.add(cause)
     pauses.remove(ANY)
