@@ -14,7 +14,7 @@ from proxy.balance.load.ewma import PeakEwma
 from proxy.core.address.addr import Addr
 from proxy.core.watch import Absent, Watch
 from proxy.metrics.registry import Registry
-from proxy.outbound.opaque.logical import Route, route_of_sni
+from proxy.outbound.opaque.logical import Route, Way, route_of_sni
 from proxy.outbound.opaque.numbers import TlsRouteNumbers
 from proxy.outbound.opaque.tunnel import Connecting
 from proxy.policy.client import (
@@ -400,7 +400,7 @@ def test_how_well_a_server_name_fits_a_route() -> None:
     numbers = TlsRouteNumbers(Registry(lambda: 0.0), SERVICE, default_meta("tls"), False)
 
     def score(sni: str, *names: HostMatch) -> Any:
-        return Route(tls_route("a", *names), "", nowhere, numbers).score(sni)
+        return Route(tls_route("a", *names), "", lambda route: Way(nowhere, numbers)).score(sni)
 
     exact = HostMatch("example.com")
     assert score("example.com", exact) == score("example.com.", exact) == (2, 11)
@@ -425,7 +425,7 @@ def test_which_tls_route() -> None:
         """The name of the route that is taken; empty if there is none."""
         nowhere: Chooser[Any] = compile_distribution(Distribution(EMPTY), lambda one: one)
         numbers = TlsRouteNumbers(Registry(lambda: 0.0), SERVICE, default_meta("tls"), False)
-        found = route_of_sni([Route(route, "", nowhere, numbers) for route in routes], sni)
+        found = route_of_sni([Route(route, "", lambda route: Way(nowhere, numbers)) for route in routes], sni)
         return found.context.rpartition(".")[2] if found is not None else ""
 
     exact, wild = HostMatch("foo.example.com"), HostMatch("example.com", True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from proxy.core import limits
 from proxy.core.address.addr import Addr, port_number
@@ -25,19 +25,34 @@ _ANY_NAME: Final[Score] = (0, 0)
 RouteNumbers = OpaqueRouteNumbers | TlsRouteNumbers
 
 
+class Way(NamedTuple):
+    """What the connections of a route need: made in shares, because a policy may have thousands of routes."""
+
+    chooser: Chooser[OpaqueBackend]
+    numbers: RouteNumbers
+
+
 class Route:
-    """A route made ready: how well a server name fits it, and where its connections go."""
+    """How well a server name fits a route, and where its connections go."""
 
-    __slots__ = ("context", "refusal", "refusal_text", "chooser", "numbers", "_names")
+    __slots__ = ("context", "refusal", "refusal_text", "_names", "_given", "_make", "_way")
 
-    def __init__(self, route: StreamRoute, router: str, chooser: Chooser[OpaqueBackend], numbers: RouteNumbers) -> None:
+    def __init__(self, route: StreamRoute, router: str, make: Callable[[StreamRoute], Way]) -> None:
         self.context: Final = f"{router}: route {route.meta}"
         self.refusal: Final = route.refusal
         """Why every connection is closed; empty if connections are served."""
         self.refusal_text: Final = route.refusal_text or route.refusal
-        self.numbers: Final = numbers
-        self.chooser: Final = chooser
         self._names: Final = [HostMatcher(one) for one in route.snis]
+        self._given: Final = route
+        self._make: Final = make
+        self._way: Way | None = None
+
+    def way(self) -> Way:
+        """Made when it is first asked for: by a connection, or in its turn."""
+        found = self._way
+        if found is None:
+            found = self._way = self._make(self._given)
+        return found
 
     def score(self, sni: str) -> Score | None:
         """None if the name, in lower case, does not fit."""
@@ -59,6 +74,7 @@ class OpaqueRouter:
         "_unmade",
         "_is_due",
         "_routes",
+        "_next",
         "_context",
     )
 
@@ -74,6 +90,8 @@ class OpaqueRouter:
         self._is_due = False
         """Whether the step queue will call `step`."""
         self._routes: list[Route] = []
+        self._next = 0
+        """The ways of all routes before this place are made."""
         self._apply(None)
         destination.effective.subscribe(self._apply)
         destination.profile.subscribe(self._apply)
@@ -84,11 +102,12 @@ class OpaqueRouter:
         if route is None:
             tunnel.refuse("unexpected", f"{self._context}: no route")
             return
-        tunnel.take_route(route.numbers.of(tunnel.sni))
+        way = route.way()
+        tunnel.take_route(way.numbers.of(tunnel.sni))
         if route.refusal:
             tunnel.refuse("unexpected", f"{route.context}: {route.refusal_text}", route.refusal)
             return
-        backend = route.chooser.choose()
+        backend = way.chooser.choose()
         if backend is None:
             tunnel.refuse("loadshed", f"{route.context}: service unavailable")
         else:
@@ -98,6 +117,7 @@ class OpaqueRouter:
         self._destination.effective.unsubscribe(self._apply)
         self._destination.profile.unsubscribe(self._apply)
         self._begin_anew()
+        self._next = len(self._routes)
         self._build()
 
     def step(self) -> None:
@@ -132,17 +152,13 @@ class OpaqueRouter:
             self._backends[one.backend] = found
             return found
 
-        self._routes = [
-            Route(
-                route,
-                self._context,
-                compile_distribution(route.distribution, kept_or_made),
-                self._route_numbers(parent, route),
-            )
-            for route in routes
-        ]
-        for route in self._routes:
-            self._unmade.add(route.chooser)
+        def way_of(route: StreamRoute) -> Way:
+            chooser = compile_distribution(route.distribution, kept_or_made)
+            self._unmade.add(chooser)
+            return Way(chooser, self._route_numbers(parent, route))
+
+        self._routes = [Route(route, self._context, way_of) for route in routes]
+        self._next = 0
         self._build()
 
     def _begin_anew(self) -> None:
@@ -152,8 +168,12 @@ class OpaqueRouter:
         self._backends = {}
 
     def _build(self) -> None:
-        """Make one share of the backends, or close one share of those that no route uses."""
-        left = limits.TURN_PARTS - self._unmade.build(limits.TURN_PARTS)
+        """Make one share of the routes' ways and backends, or close one share of the backends that no route uses."""
+        left = limits.TURN_PARTS
+        while left > 0 and self._next < len(self._routes):
+            left -= max(1, len(self._routes[self._next].way().chooser.backends))
+            self._next += 1
+        left -= self._unmade.build(left)
         while left > 0 and self._former:
             left -= 1
             self._former.popitem()[1].close()

@@ -15,13 +15,23 @@ from proxy.core.address.addr import Addr
 from proxy.core.watch import Watch
 from proxy.outbound.discovery.discover import SIDECAR, Destination
 from proxy.outbound.http.logical import HttpRouter
-from proxy.outbound.opaque.logical import OpaqueRouter
-from proxy.policy.client import FIRST_AVAILABLE, Backend, Balance, ClientPolicy, ClientRule, Distribution, RouteBackend
+from proxy.outbound.opaque.logical import OpaqueRouter, route_of_sni
+from proxy.policy.client import (
+    FIRST_AVAILABLE,
+    TLS,
+    Backend,
+    Balance,
+    ClientPolicy,
+    ClientRule,
+    Distribution,
+    RouteBackend,
+    StreamRoute,
+)
 from proxy.policy.distribution import FIRST
 from proxy.policy.endpoint import EndpointMeta
 from proxy.policy.meta import Meta
 from proxy.policy.profiles.profile import Profile
-from proxy.policy.routes.route import HttpMatch, PathMatch
+from proxy.policy.routes.route import HostMatch, HttpMatch, PathMatch
 from tests.kit.network import Network, ask, balance_policy, http_server
 from tests.kit.sockets import Ticking, run, until
 
@@ -143,6 +153,42 @@ def test_each_version_of_http_has_a_router_of_its_own() -> None:
         one, other = protocols.http_router(destination, False), protocols.http_router(destination, True)
         assert one is not other
         assert one is protocols.http_router(destination, False) and other is protocols.http_router(destination, True)
+        destination.release()
+        network.close()
+
+    run(story)
+
+
+def test_the_ways_of_hundreds_of_tls_routes_are_made_in_turns() -> None:
+    def tls_policy(*numbers: int) -> ClientPolicy:
+        routes = tuple(
+            StreamRoute(
+                Meta("g", "TLSRoute", f"r{number}", "ns"),
+                Distribution(
+                    FIRST_AVAILABLE, (RouteBackend(Backend(Meta("", "Service", "s", "ns"), Balance(path(number)))),)
+                ),
+                (HostMatch(f"{number}.example"),),
+            )
+            for number in numbers
+        )
+        return replace(balance_policy(protocol=TLS), tls_routes=routes)
+
+    async def story(ticking: Ticking) -> None:
+        network = Network(ticking)
+        network.fake.policies[DST] = watch = Watch[Any](tls_policy(*range(COUNT)))
+        network.start()
+        destination = network.outbound.discovery.get(DST, SIDECAR)
+        destination.hold()
+        await until(lambda: isinstance(destination.effective.value, ClientPolicy))
+        router = OpaqueRouter(network.outbound.runtime, destination, True)
+        assert len(endpoints(network.fake.asked)) == limits.TURN_PARTS
+        last = route_of_sni(router._routes, f"{COUNT - 1}.example")
+        assert last is not None and last.way().chooser.choose() is not None, "one that is asked for is made at once"
+        await until(lambda: endpoints(network.fake.asked) == {path(number) for number in range(COUNT)})
+        assert not network.fake.closed
+        watch.set(tls_policy(7, 8))
+        await until(lambda: open_questions(network) == {path(7), path(8)})
+        router.close()
         destination.release()
         network.close()
 
