@@ -16,6 +16,17 @@ from proxy.blocking.errands import Errands
 from proxy.core import limits
 
 
+class _Lookup:
+    """One name that is being asked for, or waits for a thread."""
+
+    __slots__ = ("task", "waiting")
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[tuple[str, ...] | None] | None = None
+        self.waiting = 0
+        """How many want to know; read by the thread too."""
+
+
 class SystemResolver:
     """To be used by one loop. `ask`, which may block, returns the addresses of a name."""
 
@@ -24,30 +35,39 @@ class SystemResolver:
     def __init__(self, ask: Callable[[str], Iterable[str]] | None = None, at_once: int = limits.LOOKUPS) -> None:
         self._ask: Final = ask or _by_getaddrinfo
         self._errands: Final = Errands("names", at_once)
-        self._asked: Final[dict[str, asyncio.Task[tuple[str, ...]]]] = {}
+        self._asked: Final[dict[str, _Lookup]] = {}
         """The lookups under way. Whoever asks for such a name gets its answer too: a name never takes a second thread."""
 
     async def addresses(self, name: str) -> tuple[str, ...]:
         """Its addresses, each once. OSError if it has none, UnicodeError if it is no name that DNS knows."""
-        asked = self._asked.get(name)
-        if asked is None:
-            asked = self._asked[name] = asyncio.get_running_loop().create_task(self._look_up(name))
-            asked.add_done_callback(_retrieved)
-        return await asyncio.shield(asked)  # whoever asked first may be cancelled
+        while True:
+            lookup = self._asked.get(name)
+            if lookup is None:
+                lookup = self._asked[name] = _Lookup()
+                lookup.task = asyncio.get_running_loop().create_task(self._look_up(name, lookup))
+                lookup.task.add_done_callback(_retrieved)
+            assert lookup.task is not None
+            lookup.waiting += 1
+            try:
+                found = await asyncio.shield(lookup.task)  # whoever asked first may be cancelled
+            finally:
+                lookup.waiting -= 1
+            if found is not None:
+                return found
 
-    async def _look_up(self, name: str) -> tuple[str, ...]:
+    async def _look_up(self, name: str, lookup: _Lookup) -> tuple[str, ...] | None:
+        """None if nobody waited for it any more when its turn came, so that it was not asked for."""
         try:
-            found = await self._errands.run(lambda: self._ask(name))
+            return await self._errands.run(lambda: tuple(dict.fromkeys(self._ask(name))) if lookup.waiting else None)
         finally:
             del self._asked[name]
-        return tuple(dict.fromkeys(found))
 
 
 def _by_getaddrinfo(name: str) -> Iterable[str]:
     return [str(one[4][0]) for one in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)]
 
 
-def _retrieved(asked: asyncio.Task[tuple[str, ...]]) -> None:
+def _retrieved(asked: asyncio.Task[tuple[str, ...] | None]) -> None:
     """Take note of an exception that nobody waits for any more; asyncio would log it."""
     if not asked.cancelled():
         asked.exception()

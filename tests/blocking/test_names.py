@@ -93,3 +93,24 @@ def test_a_failure_that_nobody_waits_for_is_not_reported() -> None:
         await until(lambda: not resolver._asked)
 
     run(story)
+
+
+def test_a_name_that_nobody_wants_any_more_takes_no_thread() -> None:
+    async def story(ticking: Ticking) -> None:
+        silent = Silent()
+        resolver = SystemResolver(silent, at_once=1)
+        first = asyncio.create_task(resolver.addresses("dead"))
+        await until(lambda: silent.asked == ["dead"])
+        given_up = [asyncio.create_task(resolver.addresses(name)) for name in ("given up", "wanted again")]
+        last = asyncio.create_task(resolver.addresses("wanted"))
+        await until(lambda: len(resolver._asked) == 4)
+        for one in given_up:
+            one.cancel()
+        await asyncio.gather(*given_up, return_exceptions=True)
+        again = asyncio.create_task(resolver.addresses("wanted again"))
+        await asyncio.sleep(0)
+        silent.go.set()
+        await asyncio.gather(first, last, again)
+        assert silent.asked == ["dead", "wanted again", "wanted"]
+
+    run(story)
