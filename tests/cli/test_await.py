@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.cli import main
 from tests.kit.controlplane import ROOT
 
 AWAIT = [
@@ -153,3 +154,10 @@ def test_mistakes(arguments: list[str], told: str) -> None:
     done = run(*arguments)
     assert done.returncode == 2
     assert re.search(told, done.stderr)
+
+
+def test_port_0_is_no_port(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody will be ready there, and a command without a timeout would wait for ever."""
+    with pytest.raises(SystemExit) as ended:
+        main(["await", "--port", "0"])
+    assert ended.value.code == 2 and "'0' is no port" in capsys.readouterr().err
