@@ -7,7 +7,8 @@ because they could not be fetched again.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from collections.abc import Hashable
+from typing import Final
 
 from proxy.core.log import logger
 from proxy.core.loop.reactor import Clock
@@ -18,13 +19,6 @@ _SAID_AFTER_S: Final = 5.0
 """How long to wait before logging: a stream that merely broke has answered again by then."""
 
 
-class Stream(Protocol):
-    """A control.subscription.Subscription."""
-
-    def ask_again(self) -> None:
-        """Do not wait for the backoff: the controller can be reached again."""
-
-
 class Stale:
     __slots__ = ("name", "_clock", "_since", "_is_said")
 
@@ -32,27 +26,22 @@ class Stale:
         """`name` is the controller's, for log lines."""
         self.name: Final = name
         self._clock: Final = clock
-        self._since: Final[dict[Stream, float]] = {}
+        self._since: Final[dict[Hashable, float]] = {}
         """When each stream failed, the earliest first."""
         self._is_said = False
 
     def __len__(self) -> int:
         return len(self._since)
 
-    def begin(self, stream: Stream) -> None:
+    def begin(self, stream: Hashable) -> None:
         """A stream that had answered has failed. Called at each failure."""
         self._since.setdefault(stream, self._clock())
 
-    def end(self, stream: Stream) -> None:
+    def end(self, stream: Hashable) -> None:
         """A stream has answered again, or is not needed any longer. Idempotent."""
         if self._since.pop(stream, None) is not None and not self._since and self._is_said:
             self._is_said = False
             _log.info("%s answers again", self.name)
-
-    def ask_again(self) -> None:
-        """The controller can be reached again: renew the stale answers."""
-        for stream in list(self._since):
-            stream.ask_again()
 
     @property
     def age_s(self) -> float:

@@ -60,6 +60,8 @@ class Asked:
         self.cancelled = False
         self.is_paused = False
         self.stale = Stale("the controller", self.clock)
+        self.retrying: dict[Any, None] = {}
+        self.is_away = False
 
     def clock(self) -> float:
         return 0.0

@@ -48,6 +48,8 @@ class Stream:
         self.turns = Turns()
         self.reactor = SimpleNamespace(steps=self.turns.steps, loop=None)
         self.stale = SimpleNamespace(begin=lambda _: None, end=lambda _: None)
+        self.retrying: dict[Any, None] = {}
+        self.is_away = False
         self.say: Any = None
 
     def clock(self) -> float:

@@ -116,7 +116,7 @@ def test_all_that_is_stale_is_asked_again_once_the_controller_is_back(controller
 
 
 class Asked:
-    def ask_again(self) -> None: ...
+    """A stream."""
 
 
 class Clock:

@@ -56,7 +56,7 @@ class Calls(Protocol):
 class Call:
     """Made by `Channel.call` and `Channel.watch`."""
 
-    __slots__ = ("method", "is_over", "began_waiting_at", "timer", "on_began", "_channel", "_body", "_on_message", "_on_end", "_attempt", "_late", "_last")  # fmt: skip
+    __slots__ = ("method", "is_over", "on_began", "_channel", "_body", "_on_message", "_on_end", "_attempt", "_late", "_last")  # fmt: skip
 
     def __init__(
         self,
@@ -68,9 +68,6 @@ class Call:
     ) -> None:
         self.method = method
         self.is_over = False
-        self.began_waiting_at = channel.clock()
-        self.timer: Any = None
-        """The loop's handle, while the call waits in the channel's queue."""
         self.on_began: Callable[[], None] | None = None
         """Called when the head of the answer has come."""
         self._channel = channel

@@ -1,15 +1,16 @@
-"""Member: one address of a controller: its connections, its load, and whether it may be asked now.
+"""Member: one address of a controller, as an endpoint of its channel's balancer: its connections, its load, and whether it may be asked.
 
-A member whose connection could not be made waits for its next backoff
-step and is not picked meanwhile; connecting starts the steps anew.
+It connects when it is first asked, and is ready until that fails. From then on
+it is not ready until a connection stands, which is tried in steps of the backoff.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
+from proxy.balance.gate import Gate
 from proxy.balance.load.ewma import PeakEwma
+from proxy.balance.reconnect import Reconnect
 from proxy.control.rpc.settings import ChannelSettings, Dial
 from proxy.core.address.addr import Addr
 from proxy.core.codec import Wire
@@ -52,28 +53,46 @@ class Controller(Protocol):
     @property
     def scope(self) -> CallScope | None: ...
 
+    @property
+    def is_away(self) -> bool: ...
+
     def is_reached(self) -> None:
         """A connection was made."""
+
+    def is_back(self) -> None:
+        """Calls can be sent again, which failed at once before."""
 
     def is_lost(self, why: str) -> None:
         """This address could not be connected to."""
 
 
 class Member:
-    __slots__ = ("addr", "pool", "load", "_channel", "_on_ready", "_failures", "_timer", "_is_gone", "_trouble")
+    __slots__ = ("addr", "pool", "load", "_channel", "_gate", "_reconnect", "_is_ready", "_trouble")
 
-    def __init__(self, channel: Controller, addr: Addr, on_ready: Callable[[Member, bool], None]) -> None:
+    def __init__(self, channel: Controller, addr: Addr) -> None:
         self.addr = addr
         self.pool = Pool(self._dial)
+        self.pool.on_empty = self._emptied
         self.load = PeakEwma(_DEFAULT_RTT_S, _DECAY_S, channel.reactor.clock())
         self._channel = channel
-        self._on_ready = on_ready
-        self._failures = 0
-        self._timer: Any = None
-        """The loop's handle, while the member waits to be tried again."""
-        self._is_gone = False
+        self._gate: Gate[Member] | None = None
+        self._reconnect = Reconnect(channel.reactor.wheel, channel.settings.backoff, self._connect)
+        self._is_ready = False
         self._trouble = "it cannot be connected to"
         """Why the last attempt failed."""
+
+    def start(self, gate: Gate[Member]) -> None:
+        """See balance.balancer.Endpoint."""
+        self._gate = gate
+        self._became_ready()
+
+    def close(self) -> None:
+        """It is no longer an address of the controller; running calls go on."""
+        self._gate = None
+        self._reconnect.part()
+        self.pool.close(Reason.SHUTDOWN)
+
+    # ---- its connections
 
     def _dial(self, pool: Pool) -> ClientConnection:
         channel = self._channel
@@ -90,31 +109,44 @@ class Member:
         _log.warning("%s: failed to connect to %s: %s", self._channel, self.addr, text)
 
     def succeeded(self) -> None:
-        self._failures = 0
+        """A connection stands, or an answer came over one."""
+        self._reconnect.succeeded()
+        self._became_ready()
         self._channel.is_reached()
 
     def failed(self) -> None:
-        """A connection could not be made. Several calls may report the same connection."""
+        """A connection could not be made, or its peer took no stream."""
         # All calls of one connection fail together and each reports it: that is one failure, and one step of the
         # backoff.
-        if self._timer is None and not self._is_gone:
-            wait_s = self._channel.settings.backoff.wait_s(self._failures)
-            self._failures += 1
-            self._timer = self._channel.reactor.loop.call_later(wait_s, self._on_backoff_over)
-            self._on_ready(self, False)
+        if self._is_ready and self._gate is not None:
+            self._is_ready = False
+            self._gate.became_pending(self)
+            self._reconnect.lost()
             self._channel.is_lost(self._trouble)
 
-    def _on_backoff_over(self) -> None:
-        self._timer = None
-        self._on_ready(self, True)
+    def _became_ready(self) -> None:
+        if not self._is_ready and self._gate is not None:
+            was_away = self._channel.is_away
+            self._is_ready = True
+            self._gate.became_ready(self)
+            if was_away:
+                self._channel.is_back()
 
-    def close(self) -> None:
-        """It is no longer an address of the controller; running calls go on."""
-        self._is_gone = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self.pool.close(Reason.SHUTDOWN)
+    def _connect(self) -> None:
+        """The next step of the backoff."""
+        if self.pool.ready:  # its peer took no stream before, and may take one now: only a call shows that
+            self._became_ready()
+            return
+        try:
+            self.pool.connect()
+        except OSError as error:
+            self._say_why(str(error))
+            self._reconnect.lost()
+
+    def _emptied(self) -> None:
+        """The last connection is gone. A member that is ready makes another when it is asked."""
+        if not self._is_ready:
+            self._reconnect.lost()
 
     # ---- load and counts
 

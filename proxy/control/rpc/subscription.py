@@ -21,6 +21,7 @@ from proxy.control.rpc.call import Call
 from proxy.control.rpc.channel import Channel
 from proxy.core.backoff import Backoff
 from proxy.core.failure.errors import report_fault
+from proxy.core.limits import CONTROL_CALL_S
 from proxy.core.log import logger
 from proxy.http import grpc
 from proxy.http.grpc import Status
@@ -98,6 +99,7 @@ class Subscription(Generic[A]):
         if not self.is_over:
             self.is_over = True
             self._channel.stale.end(self)
+            self._channel.retrying.pop(self, None)
             self._drop_timers()
             if self._retry is not None:
                 self._retry.cancel()
@@ -133,6 +135,7 @@ class Subscription(Generic[A]):
 
     def _ask(self) -> None:
         self._retry = None
+        self._channel.retrying.pop(self, None)
         self._has_message = False
         self._began_at = self._channel.clock()
         call = self._call = self._channel.watch(self._method, self._request, self._receive_message, self._on_end)
@@ -205,10 +208,13 @@ class Subscription(Generic[A]):
         self._told = status
         level = logging.WARNING if is_news else logging.DEBUG
         _log.log(level, "%s: %s ended (%s); asking again in %.3gs", self._channel, self._method.path, status, wait_s)
+        self._channel.retrying[self] = None
         self._retry = self._channel.reactor.loop.call_later(wait_s, self._ask)
 
     def _wait_s(self) -> float:
         backoff = self._settings.backoff
+        if self._channel.is_away:
+            return CONTROL_CALL_S  # calls fail at once, and it is asked as soon as they need not
         if self._has_message and self._channel.clock() - self._began_at >= backoff.min_s:
             return 0.0  # only after a stream that lived: otherwise this would become a busy loop
         wait_s = backoff.wait_s(self._failures)

@@ -12,6 +12,7 @@ import pytest
 from proxy.api import destination_pb2, identity_pb2, services
 from proxy.control.rpc.channel import Channel
 from proxy.control.rpc.settings import ChannelSettings
+from proxy.control.rpc.subscription import StreamSettings, Subscription
 from proxy.core.address.addr import Addr
 from proxy.core.address.control_addr import ControlAddr
 from proxy.core.backoff import Backoff
@@ -232,7 +233,7 @@ def test_a_channel_counts_as_a_balancer() -> None:
         assert channel.sizes() == (0, 1, 1) and counts.resets == 1
         assert isinstance(await certify(channel), identity_pb2.CertifyResponse)
         assert (counts.opened, counts.shut) == (2, 1) and counts.opened_at
-        assert counts.joined == sum(counts.waits) == 2
+        assert (counts.joined, counts.passed) == (1, 1) and sum(counts.waits) == 1
         names.tell([addr_of(controller)])
         assert counts.resets == 1, "nothing has changed"
         closed: list[int] = []
@@ -245,6 +246,87 @@ def test_a_channel_counts_as_a_balancer() -> None:
         channel.close()
         channel.close()
         assert closed == [0], "once, when its addresses are gone"
+        controller.stop()
+
+    run(story)
+
+
+def test_while_the_controller_is_away_calls_fail_at_once_and_streams_wait_for_it(controller: Controller) -> None:
+    """A thousand streams that would each ask again every half second do nothing until a connection stands."""
+
+    async def story(ticking: Ticking) -> None:
+        channel = channel_by(ticking, Given(addr_of(controller)), queue_wait_s=0.05)
+        feed = controller.feed(services.GET_PROFILE)
+        controller.stop()
+        asked = [
+            Subscription(
+                channel, services.GET_PROFILE, destination_pb2.GetDestination(path=f"{number}:80"),
+                StreamSettings(Backoff(0.001, 0.001, 0.0)), lambda message, is_first: None, lambda status: None,
+            )
+            for number in range(5)
+        ]  # fmt: skip
+        for one in asked:
+            one.open()
+        await until(lambda: len(channel.retrying) == 5)
+        assert channel.is_away
+        joined = channel.counts.joined
+        began = ticking.reactor.clock()
+        assert "no connection to controller.example:8080 in 0.05s" in str(await certify(channel))
+        assert channel.counts.joined == joined, "the call has not waited"
+        assert ticking.reactor.clock() - began < 10
+        assert len(channel.retrying) == 5, "none has asked in the meantime"
+        controller.start()
+        await until(lambda: feed.opened == 5)
+        assert not channel.is_away and not channel.retrying
+        for one in asked:
+            one.close()
+        channel.close()
+
+    run(story)
+
+
+def test_a_stream_that_is_closed_while_the_controller_is_away_is_not_asked_again(controller: Controller) -> None:
+    async def story(ticking: Ticking) -> None:
+        channel = channel_by(ticking, Given(REFUSING), queue_wait_s=0.01)
+        request = destination_pb2.GetDestination(path="web:80")
+        one = Subscription(
+            channel,
+            services.GET_PROFILE,
+            request,
+            StreamSettings(FAST),
+            lambda message, is_first: None,
+            lambda status: None,
+        )
+        one.open()
+        await until(lambda: channel.is_away and one in channel.retrying)
+        one.close()
+        assert not channel.retrying
+        channel.close()
+
+    run(story)
+
+
+def test_a_peer_that_takes_no_stream_is_asked_again_after_a_step_of_the_backoff() -> None:
+    """Its connection stands, so none has to be made; the call waits, and no other one reaches the peer meanwhile."""
+
+    async def story(ticking: Ticking) -> None:
+        controller = Controller()
+        controller.on(services.CERTIFY, answer_with())
+        controller.start()
+        channel = channel_by(ticking, Given(addr_of(controller)), backoff=Backoff(3600.0, 3600.0, 0.0))
+        assert isinstance(await certify(channel), identity_pb2.CertifyResponse)
+        member = channel._balancer.ready.pick(0.0)
+        assert member is not None
+        member.failed()
+        member.failed()  # every call of the connection reports it
+        assert channel.sizes() == (0, 0, 1)
+        replies: list[Any] = []
+        channel.call(services.CERTIFY, REQUEST, replies.append)
+        await until(lambda: channel.sizes()[0] == 1)
+        member._reconnect._connect()
+        await until(lambda: replies)
+        assert isinstance(replies[0], identity_pb2.CertifyResponse) and len(member.pool) == 1
+        channel.close()
         controller.stop()
 
     run(story)
