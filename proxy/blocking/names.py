@@ -56,7 +56,7 @@ class SystemResolver:
                 return found
 
     async def _look_up(self, name: str, lookup: _Lookup) -> tuple[str, ...] | None:
-        """None if nobody waited for it any more when its turn came, so that it was not asked for."""
+        """None if it was given up before its turn came, so that it was not asked for."""
         try:
             return await self._errands.run(lambda: tuple(dict.fromkeys(self._ask(name))) if lookup.waiting else None)
         finally:
@@ -68,6 +68,6 @@ def _by_getaddrinfo(name: str) -> Iterable[str]:
 
 
 def _retrieved(asked: asyncio.Task[tuple[str, ...] | None]) -> None:
-    """Take note of an exception that nobody waits for any more; asyncio would log it."""
+    """Take note of the exception of a lookup that was given up; asyncio would log it."""
     if not asked.cancelled():
         asked.exception()

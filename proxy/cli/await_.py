@@ -150,7 +150,7 @@ def _become(command: list[str]) -> int:
 
 
 def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 65535:  # nobody will be ready on port 0
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 65535:  # no proxy is ever ready on port 0
         raise argparse.ArgumentTypeError(f"{text!r} is no port")
     return int(text)
 

@@ -1,9 +1,9 @@
-"""Call: one gRPC call as its caller sees it; Attempt: the call on the wire, as the server side of an Exchange.
+"""Call: one gRPC call as its caller sees it; CallStream: the call on the wire, as the server side of an Exchange.
 
 The caller gets messages in order and the end exactly once, and nothing after
 `cancel`. A call that never began (the connection could not be made, or the peer
 refused the stream) goes back to the channel, which tries again; the caller only
-sees a delay. An attempt that its call has left makes no further callbacks.
+sees a delay. A stream that its call has left makes no further callbacks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from proxy.core.failure.errors import ProtocolError
 from proxy.core.failure.reason import Reason
 from proxy.core.loop.reactor import Clock, Reactor
 from proxy.http import grpc
-from proxy.http.attempt import Attempt as HttpAttempt
+from proxy.http.attempt import Attempt
 from proxy.http.exchange import Exchange
 from proxy.http.grpc import Status
 from proxy.http.head import UNKNOWN, RequestHead, ResponseHead
@@ -56,7 +56,7 @@ class Calls(Protocol):
 class Call:
     """Made by `Channel.call` and `Channel.watch`."""
 
-    __slots__ = ("method", "is_over", "on_began", "_channel", "_body", "_on_message", "_on_end", "_attempt", "_late", "_last")  # fmt: skip
+    __slots__ = ("method", "is_over", "on_began", "_channel", "_body", "_on_message", "_on_end", "_stream", "_late", "_last")  # fmt: skip
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Call:
         self._body = grpc.frame(request.SerializeToString())
         self._on_message = on_message
         self._on_end = on_end
-        self._attempt: Attempt | None = None
+        self._stream: CallStream | None = None
         self._late: Late[Any] | None = None
         """The messages that are decoded in shares, once there was one."""
         self._last: Status | None = None
@@ -98,26 +98,26 @@ class Call:
         if self._late is not None:
             self._late.drop()
         self._channel.forget(self)
-        attempt = self._attempt
-        self._attempt = None
-        if attempt is not None:
-            attempt.abandon()
+        stream = self._stream
+        self._stream = None
+        if stream is not None:
+            stream.abandon()
 
     def send(self, member: Member, now: float) -> None:
         """Try the call on one of this member's connections. OSError if none can even be begun."""
-        attempt = self._attempt = Attempt(self, member, now)
-        attempt.begin(self._channel.authority, self._body)
+        stream = self._stream = CallStream(self, member, now)
+        stream.begin(self._channel.authority, self._body)
 
     def pause(self) -> None:
         """Take no more of the answer; what the windows let come comes."""
-        if self._attempt is not None:
-            self._attempt.pause()
+        if self._stream is not None:
+            self._stream.pause()
 
     def resume(self) -> None:
-        if self._attempt is not None:
-            self._attempt.resume()
+        if self._stream is not None:
+            self._stream.resume()
 
-    # ---- from the attempt
+    # ---- from its stream
 
     def began(self) -> None:
         if self.on_began is not None:
@@ -150,27 +150,27 @@ class Call:
             self.resume()
 
     def try_again(self) -> None:
-        self._attempt = None
+        self._stream = None
         self._channel.enqueue(self)
 
     def __repr__(self) -> str:
-        state = "over" if self.is_over else "waiting" if self._attempt is None else "sent"
+        state = "over" if self.is_over else "waiting" if self._stream is None else "sent"
         return f"Call {self.method.path} {state}"
 
 
-class Attempt(ServerEnd):
+class CallStream(ServerEnd):
     """ServerStream, Rescue and Observer of one Exchange."""
 
     __slots__ = ("_call", "_member", "_sent_at", "_exchange", "_deframer", "_counts", "_has_begun", "_http_status")
 
     def __init__(self, call: Call, member: Member, now: float) -> None:
         self._call: Call | None = call
-        """None once the call is over or has gone on to another attempt."""
+        """None once the call is over or has gone on to another stream."""
         self._member = member
         self._sent_at = now
         self._deframer = grpc.Deframer()
         self._counts = False
-        """Whether the member's load counts this attempt."""
+        """Whether the member's load counts this stream."""
         self._has_begun = False
         """Whether the response was reported to the metrics."""
         self._http_status = 0
@@ -189,7 +189,7 @@ class Attempt(ServerEnd):
         self._member.sent()
         self._counts = True
         try:
-            self._member.pool.open(HttpAttempt(exchange, head))
+            self._member.pool.open(Attempt(exchange, head))
         except OSError:
             self._release_member(BROKEN)
             raise
