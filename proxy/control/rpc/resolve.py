@@ -29,10 +29,11 @@ from proxy.policy.endpoint import EndpointMeta
 _log: Final = logger(__name__)
 
 MIN_TTL_S: Final = 5.0
-"""No name is looked up more often than this."""
-SYSTEM_TTL_S: Final = 30.0
-"""The lifetime of answers of the system's resolver, which gives no TTL."""
-_AGAIN: Final = Backoff(1.0, SYSTEM_TTL_S, 0.1)
+"""No controller's name is looked up more often than this, unless it failed."""
+SYSTEM_TTL_S: Final = 5.0
+"""The lifetime of answers of the system's resolver, which gives no TTL (Envoy's for names: 5 s; a service that moves to another
+address by DNS counts on about as much)."""
+_AGAIN: Final = Backoff(1.0, 30.0, 0.1)
 """When it is asked again after a failure: a name that is not there yet is often there a moment later, and whoever asks for it
 gets the failure until then."""
 
@@ -167,7 +168,7 @@ class Names:
                 failures += 1
                 if failed != str(error):
                     failed = str(error)
-                    _log.warning("%s cannot be resolved: %s; asking again within %gs", host, error, SYSTEM_TTL_S)
+                    _log.warning("%s cannot be resolved: %s; asking again within %gs", host, error, _AGAIN.max_s)
                 if watch.value.state != KNOWN:
                     watch.set(Resolution(FAILED, {}, failed))
             except Exception:
