@@ -32,6 +32,7 @@ from proxy.http.h2.stream.state import (
     HALF_CLOSED_LOCAL,
     NEVER_OPENED,
     ON_HEADERS,
+    OPEN,
     RESET_STREAM,
 )
 from proxy.http.h2.stream.stream import H2Stream
@@ -74,9 +75,7 @@ class H2Client(H2Connection):
 
     def open(self, attempt: Attempt) -> None:
         stream_id = self.ids.last = self.ids.last + 2
-        stream = H2ClientStream(self, stream_id)
-        stream.attempt = attempt
-        stream.body_left = 0  # no body before a head
+        stream = H2ClientStream(self, stream_id, attempt)
         streams = self.streams
         streams[stream_id] = stream
         if len(streams) < self.peer.max_streams and self.leaving.state < LAST_STREAMS and stream_id < LAST_ID:
@@ -179,10 +178,18 @@ class H2Client(H2Connection):
 
 
 class H2ClientStream(H2Stream, ClientStream):
-    __slots__ = ("attempt",)
+    __slots__ = ("attempt", "has_head", "is_head_request")
 
-    attempt: Attempt | None
-    """Set by the connection when it makes the stream."""
+    def __init__(self, connection: H2Connection, stream_id: int, attempt: Attempt) -> None:
+        self.send_window = connection.flow.peer_window
+        self.id = stream_id
+        self.state = OPEN
+        self.connection = connection
+        self.attempt: Attempt | None = attempt
+        self.is_tunnel = self.has_head = False
+        self.is_head_request = False  # then the response has no body, whatever it says
+        self.queue = self._credit = None
+        self.held = self._pauses = self.body_left = 0  # no body before a head
 
     def detach(self) -> None:
         self.attempt = None

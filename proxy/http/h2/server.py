@@ -37,10 +37,11 @@ from proxy.http.h2.stream.state import (
     IGNORE,
     NEVER_OPENED,
     ON_HEADERS,
+    OPEN,
     RESET_STREAM,
 )
 from proxy.http.h2.stream.stream import NO_WINDOW, H2Stream
-from proxy.http.head import HTTP_2, TUNNEL, Renderings, RequestHead, ResponseHead
+from proxy.http.head import HTTP_2, TUNNEL, UNKNOWN, Renderings, RequestHead, ResponseHead
 from proxy.http.headers import Field, field
 from proxy.http.stream import ServerStream, keep
 
@@ -124,7 +125,6 @@ class H2Server(H2Connection):
             self._refuse(stream_id, end, error)
             return
         stream = H2ServerStream(self, stream_id)
-        stream.exchange = None
         self.streams[stream_id] = stream
         try:
             stream.receive_head(head, end, self._stage, self.clock())
@@ -182,10 +182,19 @@ class H2Server(H2Connection):
 
 
 class H2ServerStream(H2Stream, ServerStream):
-    __slots__ = ("exchange",)
+    __slots__ = ("exchange", "early")
 
-    exchange: Exchange | None
-    """Set by the connection when it makes the stream."""
+    def __init__(self, connection: H2Connection, stream_id: int) -> None:
+        self.send_window = connection.flow.peer_window
+        self.id = stream_id
+        self.state = OPEN
+        self.connection = connection
+        self.exchange: Exchange | None = None
+        self.is_tunnel = False
+        self.early: list[bytes] | None = None  # for a tunnel that is not accepted yet, no more than the stream's window
+        self.queue = self._credit = None
+        self.held = self._pauses = 0
+        self.body_left = UNKNOWN
 
     def detach(self) -> None:
         self.exchange = None

@@ -173,10 +173,11 @@ def test_nothing_goes_around_the_table() -> None:
                         if not is_looked_up:
                             found.append((path.name, step.name))
     assert sorted(found) == [
+        ("client.py", "__init__"),
         ("leaving.py", "__init__"),
         ("leaving.py", "finish"),
         ("leaving.py", "reach"),
-        ("stream.py", "__init__"),
+        ("server.py", "__init__"),
         ("stream.py", "close"),
     ]
 

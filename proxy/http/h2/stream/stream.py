@@ -30,7 +30,6 @@ from proxy.http.h2.stream.state import (
     ON_DATA,
     OPEN,
 )
-from proxy.http.head import UNKNOWN
 from proxy.http.headers import CONTENT_LENGTH, COOKIE, DROPPED, HEAD_ONLY, HOST, L5D, Field
 from proxy.http.stream import keep
 
@@ -41,40 +40,31 @@ NO_WINDOW: Final = -(1 << 40)
 
 
 class H2Stream(Sender):
+    """Its roles set all of this in constructors of their own: CPython 3.11 is slower in one that makes objects of two classes."""
+
     __slots__ = (
-        "id", "state", "connection", "is_tunnel", "has_head", "is_head_request", "early", "body_left",
+        "id", "state", "connection", "is_tunnel", "body_left",
         "queue", "_queue_start", "_queue_ends", "_trailers", "_credit", "held", "_pauses",
     )  # fmt: skip
 
+    id: int
+    state: int
+    """Only `close` changes it but by the tables of state.py, in `sent_end`, in `received_end`, and where these are written
+    out because every request passes."""
+    connection: Carrier
+    is_tunnel: bool
+    body_left: int
+    """What is left of the announced content-length; a mismatch must not reach an HTTP/1 peer (RFC 9113 section 8.1.1)."""
+    queue: deque[bytes] | None
     _queue_start: int
-    """How much of the queue's first piece has left."""
+    """How much of the queue's first piece has left; like the next two, and `is_stalled`, it is set when the queue is made."""
     _queue_ends: bool
     _trailers: list[Field] | None
-
-    def __init__(self, connection: Carrier, stream_id: int) -> None:
-        # Not by Sender's constructor: a call less per stream. What belongs to the queue is set when there is one.
-        self.send_window = connection.flow.peer_window
-        self.id = stream_id
-        self.state = OPEN
-        """Only `close` changes it but by the tables of state.py, in `sent_end`, in `received_end`, and where these are written
-        out because every request passes."""
-        self.connection = connection
-        # Attributes of only one role are set here too, for the same reason.
-        self.is_tunnel = False
-        self.has_head = False
-        """The response's head came (clients)."""
-        self.is_head_request = False
-        """Its response has no body, whatever it says (clients)."""
-        self.early: list[bytes] | None = None
-        """Bytes for a tunnel that came before it was accepted, no more than the stream's window (servers)."""
-        self.queue: deque[bytes] | None = None
-        self._credit: Credit | None = None
-        """Made when a body turns out longer than one frame."""
-        self.held = 0
-        """Received while paused: credit not yet taken."""
-        self._pauses = 0
-        self.body_left = UNKNOWN
-        """What is left of the announced content-length; a mismatch must not reach an HTTP/1 peer (RFC 9113 section 8.1.1)."""
+    _credit: Credit | None
+    """Made when a body turns out longer than one frame."""
+    held: int
+    """Received while paused: credit not yet taken."""
+    _pauses: int
 
     # ---- toward the peer
 
