@@ -51,12 +51,14 @@ _BUCKETS: Final = 4096
 class Wheel:
     """Buckets of timers by tick. Arming and cancelling do not read the clock."""
 
-    __slots__ = ("tick_s", "_tick", "_base", "_buckets", "_sweeps_at")
+    __slots__ = ("tick_s", "now_s", "_tick", "_base", "_buckets", "_sweeps_at")
 
     def __init__(self, tick_s: float, now: float) -> None:
         self.tick_s = tick_s
         self._tick = int(now / tick_s)
         """The last tick whose timers have fired."""
+        self.now_s = self._tick * tick_s
+        """The time in whole ticks, for callers that have no clock and need none finer."""
         self._base = self._tick
         """New timers count from this tick, which is ahead of `_tick` while the wheel catches up after a stall."""
         self._buckets: dict[int, set[Timer]] = {}
@@ -67,8 +69,8 @@ class Wheel:
         return int(timeout_s / self.tick_s) + 2
 
     def now(self) -> float:
-        """The time in whole ticks, for callers that have no clock and need none finer."""
-        return self._tick * self.tick_s
+        """`now_s`, for callers that want a clock."""
+        return self.now_s
 
     def arm(self, callback: Callable[[], None], ticks: int) -> Timer:
         """Call back once, after so many ticks, unless the timer is cancelled before."""
@@ -102,6 +104,7 @@ class Wheel:
         tick = int(now / self.tick_s)
         while self._tick < tick:
             self._tick += 1
+            self.now_s = self._tick * self.tick_s
             if self._base < self._tick:
                 self._base = self._tick
             bucket = self._buckets.pop(self._tick, None)
@@ -126,7 +129,7 @@ class Turning:
     def __init__(self, wheel: Wheel, clock: Callable[[], float]) -> None:
         self._wheel = wheel
         self._clock = clock
-        self._turned_at = wheel.now()
+        self._turned_at = wheel.now_s
         self._was_late = False
 
     def turn(self) -> None:

@@ -91,7 +91,7 @@ class H1Pool(Pool):
 
     def _is_usable(self, connection: ClientConnection, since: float, exchange: Exchange) -> bool:
         keep_alive_s = connection.keep_alive_s
-        if keep_alive_s and self._wheel.now() - since > keep_alive_s - min(1.0, keep_alive_s / 2):
+        if keep_alive_s and self._wheel.now_s - since > keep_alive_s - min(1.0, keep_alive_s / 2):
             return False  # its peer has announced to close it about now
         return is_idempotent(exchange) or not connection.is_stale()
 
@@ -103,7 +103,7 @@ class H1Pool(Pool):
         if group is None or self._idle >= self._max_idle:
             connection.close()
             return
-        group.ready[connection] = self._wheel.now()
+        group.ready[connection] = self._wheel.now_s
         self._idle += 1
         if self._timer is None:
             # One timer for the pool: a timer for each connection would be armed and cancelled with every request.
@@ -128,7 +128,7 @@ class H1Pool(Pool):
 
     def _sweep(self) -> None:
         """Close connections that have been idle for too long, and arm the timer for the next."""
-        now = self._wheel.now()
+        now = self._wheel.now_s
         next_s = self._idle_timeout_s
         for group in list(self._groups.values()):
             while group.ready:

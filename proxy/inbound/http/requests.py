@@ -64,7 +64,10 @@ class HttpConnection:
         if self.in_flight.count >= self.in_flight.most:
             self._rescue.shed(exchange)
             return
-        if self._client_id is not None or request.has_l5d:
+        admitted = self._admitted
+        if admitted is not None and request is self._came:
+            request = exchange.request = admitted
+        elif self._client_id is not None or request.has_l5d:
             request = exchange.request = self._admit(request)
         router = self._port.router
         if router is not self._router:
@@ -100,9 +103,6 @@ class HttpConnection:
 
     def _admit(self, request: RequestHead) -> RequestHead:
         """The request as policy and app get it: without mesh fields that it may not carry, and with its client's identity."""
-        admitted = self._admitted
-        if admitted is not None and request is self._came:
-            return admitted
         came = request
         client_id = self._client_id
         if request.has_l5d:

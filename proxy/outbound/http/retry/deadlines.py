@@ -69,7 +69,7 @@ class Deadlines:
         """All of the request has been sent. `head_is_timed`: another timeout is in force until the response's head
         comes.
         """
-        self._sent_at = self._wheel.now()
+        self._sent_at = self._wheel.now_s
         response_s = self._timeouts.response_s
         # Where the attempt has a time of its own for the head, that one decides about a retry, and this one would end
         # the request.
@@ -83,7 +83,7 @@ class Deadlines:
         self._has_head = True
         response_s = self._timeouts.response_s
         if response_s is not None and self._response is None:
-            now = self._wheel.now()
+            now = self._wheel.now_s
             sent_at = now if self._sent_at is None else self._sent_at
             self._response = self._wheel.after(max(sent_at + response_s - now, 0.0), self._response_is_late)
 
