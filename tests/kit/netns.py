@@ -251,6 +251,11 @@ def _handled(handle: Callable[[socket.socket], None], accepted: socket.socket) -
 def _carry(accepted: socket.socket, to: tuple[str, int]) -> None:
     with socket.create_connection(to, 5) as dialled:
         dialled.settimeout(None)
+        for each in (
+            accepted,
+            dialled,
+        ):  # as the proxy and the control plane do: an answer would wait for an acknowledgement, 40 ms late
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         back = threading.Thread(target=_copy, args=(dialled, accepted), daemon=True)
         back.start()
         _copy(accepted, dialled)
