@@ -51,8 +51,14 @@ def suite(folder: Path, **files: str) -> subprocess.Popen[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
     return subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        preexec_fn=_heed_interrupts,
+    )  # fmt: skip
+
+
+def _heed_interrupts() -> None:
+    """A job in the background is born without: its shell ignores SIGINT for it, and Python leaves that so."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_a_worker_that_dies_fails_its_test_and_the_others_are_run(tmp_path: Path) -> None:
