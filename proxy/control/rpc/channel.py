@@ -27,6 +27,7 @@ from proxy.core.address.addr import Addr
 from proxy.core.address.control_addr import ControlAddr
 from proxy.core.backoff import Backoff
 from proxy.core.connection.drain import Closes
+from proxy.core.failure.errors import report_fault
 from proxy.core.log import logger
 from proxy.core.loop.reactor import Reactor
 from proxy.core.watch import Watch
@@ -147,7 +148,10 @@ class Channel:
             call = next(iter(begun))
             del begun[call]
             if not call.is_over:  # an earlier one's callback may have cancelled it
-                self._send(call)
+                try:
+                    self._send(call)
+                except Exception:
+                    report_fault()  # an exception for one must not keep the others from being sent
 
     def _send(self, call: Call) -> None:
         balancer = self._balancer

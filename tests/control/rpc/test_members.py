@@ -306,6 +306,23 @@ def test_a_stream_that_is_closed_while_the_controller_is_away_is_not_asked_again
     run(story)
 
 
+def test_a_callback_that_raises_keeps_no_other_call_from_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(ticking: Ticking) -> None:
+        channel = channel_by(ticking, Given(), queue_wait_s=0.01)
+        await certify(channel)
+        assert channel.is_away
+
+        def broken(reply: Any) -> None:
+            raise RuntimeError("a fault of ours")
+
+        channel.call(services.CERTIFY, REQUEST, broken)
+        assert isinstance(await certify(channel), Status)
+        channel.close()
+
+    run(story)
+    assert "a fault of ours" in caplog.text
+
+
 def test_a_peer_that_takes_no_stream_is_asked_again_after_a_step_of_the_backoff() -> None:
     """Its connection stands, so none has to be made; the call waits, and no other one reaches the peer meanwhile."""
 
