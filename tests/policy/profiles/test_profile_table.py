@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import random
-import time
 from collections.abc import Sequence
 
 import pytest
@@ -13,6 +11,7 @@ from proxy.core.loop.effort import Effort
 from proxy.policy.profiles.condition import AllOf, AnyOf, MethodIs, NotThat, PathIs, RequestCondition
 from proxy.policy.profiles.profile_table import NONE, read_table, table_of
 from proxy.policy.routes.pattern import Pattern, anchored, beginning_of
+from tests.policy.shares import timed
 
 
 def path(expression: str) -> PathIs:
@@ -118,22 +117,7 @@ def test_of_a_thousand_routes_only_those_are_asked_that_a_path_may_belong_to() -
 def test_the_table_of_thousands_of_routes_is_made_in_shares() -> None:
     """In one piece it takes 13 ms for 5,000 routes."""
     conditions: list[RequestCondition] = [path(rf"/api/kind{number}/[^/]+") for number in range(5000)]
-    reading = read_table(conditions)
-    parts = 0
-    longest_s = 0.0
-    gc.disable()  # a collection may fall into any share, and has nothing to do with it
-    try:
-        while True:
-            began_s = time.thread_time()
-            try:
-                parts += next(reading)
-            except StopIteration as end:
-                table = end.value
-                break
-            finally:
-                longest_s = max(longest_s, time.thread_time() - began_s)
-    finally:
-        gc.enable()
+    table, parts, _, longest_s, _ = timed(read_table(conditions))
     assert parts >= 5000 // 32
     assert longest_s < 0.005
     assert table.find(b"GET", b"/api/kind4999/x") == 4999 and table.find(b"GET", b"/api/kind5000/x") == NONE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from proxy.policy.routes.pattern import Pattern
 from proxy.policy.routes.route import GrpcMatch, HostMatch, HttpMatch, PathMatch, ValueMatch
 from proxy.policy.routes.table import read_table, table_of
 from tests.policy.routes import linear
+from tests.policy.shares import timed
 
 
 def request(path: str, method: str, authority: str, fields: list[tuple[bytes, bytes]]) -> RequestHead:
@@ -229,22 +229,7 @@ def test_hosts_that_overlapping_routes_name_cost_the_sum_of_routes_and_hosts() -
 def test_the_table_of_thousands_of_expressions_is_made_in_shares() -> None:
     count = 3000
     routes = [route(HttpMatch(path=PathMatch(regex=Pattern(f"/{number}/[a-z]+")))) for number in range(count)]
-    reading = read_table(routes)
-    pauses = parts = 0
-    longest_s = whole_s = 0.0
-    gc.disable()  # a collection may fall into any share, and has nothing to do with it
-    while True:
-        began_s = time.thread_time()
-        try:
-            parts += next(reading)
-        except StopIteration as end:
-            table = end.value
-            break
-        finally:
-            longest_s = max(longest_s, time.thread_time() - began_s)
-            whole_s += time.thread_time() - began_s
-        pauses += 1
-    gc.enable()
+    table, parts, pauses, longest_s, whole_s = timed(read_table(routes))
     assert pauses >= 2 * count // 16 and parts >= pauses + 2 * 31
     assert longest_s < max(0.05, whole_s / 2), (
         "one set of all patterns would be compiled in one piece, which takes longer than linear time"
